@@ -1,0 +1,1 @@
+"""What a node costs on a device, measured or estimated."""

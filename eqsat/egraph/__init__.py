@@ -1,0 +1,1 @@
+"""The e-graph: the only package that imports egglog."""

@@ -1,0 +1,73 @@
+"""One exception tree; every message says what went wrong, where, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class EqsatError(Exception):
+    """An error a user can act on.
+
+    `what` is the fault, `where` the file, node or value, `expected` the rule that was broken, `remedy` what to do.
+
+    >>> print(EqsatError("no such output 'y'", where="m.onnx", expected="one of: z", remedy="pass outputs=['z']"))
+    m.onnx: no such output 'y'
+      expected one of: z
+      pass outputs=['z']
+    """
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", remedy: str = "") -> None:
+        self.what, self.where, self.expected, self.remedy = what, where, expected, remedy
+        lines = [f"{where}: {what}" if where else what]
+        if expected:
+            lines.append(f"  expected {expected}")
+        if remedy:
+            lines.append(f"  {remedy}")
+        super().__init__("\n".join(lines))
+
+    def at(self, where: str) -> EqsatError:
+        """The same error with an outer location put in front, for example the file of a node."""
+        place = f"{where}: {self.where}" if self.where else where
+        return type(self)(self.what, where=place, expected=self.expected, remedy=self.remedy)
+
+
+class GraphError(EqsatError):
+    """A graph that is not well formed: cycles, duplicate or missing names, wrong arity."""
+
+
+class ShapeError(GraphError):
+    """Operand shapes or dtypes that an operator does not accept."""
+
+
+class ImportModelError(EqsatError):
+    """A model file that cannot be read as ONNX."""
+
+
+class ExportModelError(EqsatError):
+    """A model that cannot be written."""
+
+
+class RuleError(EqsatError):
+    """A rule that does not parse, type or load."""
+
+
+class UnsoundRuleError(RuleError):
+    """A rule that united two tensors of different type, or whose result failed its certificate."""
+
+
+class ExtractionError(EqsatError):
+    """An extraction problem that is malformed or has no acyclic solution."""
+
+
+class CostError(EqsatError):
+    """A cost table or cost model that cannot be used."""
+
+
+class BackendError(EqsatError):
+    """A backend that is missing or refuses its input."""
+
+
+class CertificateError(EqsatError):
+    """A result that differs from its original."""
+
+
+class UsageError(EqsatError):
+    """An argument outside its domain."""

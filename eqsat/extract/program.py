@@ -1,0 +1,159 @@
+"""The and-or form of extraction: goals, and options that provide one goal when the goals they need are provided."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+Choice = dict[int, int]
+"""Goal -> the option chosen for it."""
+
+
+@dataclass(slots=True)
+class Program:
+    """Options `o` provide goal `provides[o]` at `costs[o]` from the goals `needs[o]` (sorted, distinct).
+
+    `groups[g]` is the e-class of goal g; options below `natives` are nodes, the others convert within a group.
+    """
+
+    goals: int
+    roots: list[int]
+    provides: list[int]
+    needs: list[tuple[int, ...]]
+    costs: list[float]
+    groups: list[int]
+    natives: int
+    by_goal: list[list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_goal = [[] for _ in range(self.goals)]
+        for option, goal in enumerate(self.provides):
+            self.by_goal[goal].append(option)
+
+    def users(self) -> list[list[int]]:
+        """For every goal, the options that need it."""
+        users: list[list[int]] = [[] for _ in range(self.goals)]
+        for option, needs in enumerate(self.needs):
+            for need in needs:
+                users[need].append(option)
+        return users
+
+
+def derivable(program: Program) -> list[bool]:
+    """Which goals some acyclic choice provides."""
+    waiting = [len(needs) for needs in program.needs]
+    users = program.users()
+    can = [False] * program.goals
+    ready = [option for option, count in enumerate(waiting) if count == 0]
+    while ready:
+        goal = program.provides[ready.pop()]
+        if can[goal]:
+            continue
+        can[goal] = True
+        for user in users[goal]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    return can
+
+
+def closure(program: Program, choice: Choice, roots: Iterable[int]) -> Choice:
+    """The part of `choice` that the roots use."""
+    used: Choice = {}
+    stack = list(roots)
+    while stack:
+        goal = stack.pop()
+        if goal in used:
+            continue
+        used[goal] = choice[goal]
+        stack.extend(program.needs[choice[goal]])
+    return used
+
+
+def total(program: Program, choice: Choice) -> float:
+    """The DAG cost of a closed choice, summed in a fixed order."""
+    return float(sum(program.costs[option] for option in sorted(choice.values())))
+
+
+def components(successors: Sequence[Iterable[int]]) -> list[int]:
+    """The strongly connected component of every vertex (Tarjan), numbered so that successors come first."""
+    count = len(successors)
+    index, low = [-1] * count, [0] * count
+    component = [-1] * count
+    stack: list[int] = []
+    clock = found = 0
+    for start in range(count):
+        if index[start] >= 0:
+            continue
+        work = [(start, iter(successors[start]))]
+        index[start] = low[start] = clock
+        clock += 1
+        stack.append(start)
+        while work:
+            vertex, rest = work[-1]
+            for child in rest:
+                if index[child] < 0:
+                    index[child] = low[child] = clock
+                    clock += 1
+                    stack.append(child)
+                    work.append((child, iter(successors[child])))
+                    break
+                if component[child] < 0:
+                    low[vertex] = min(low[vertex], index[child])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[vertex])
+                if low[vertex] == index[vertex]:
+                    while True:
+                        member = stack.pop()
+                        component[member] = found
+                        if member == vertex:
+                            break
+                    found += 1
+    return component
+
+
+def unfounded(program: Program, choice: Choice) -> set[int]:
+    """Goals of a closed choice that lie on a cycle or depend on one; empty for an acyclic choice."""
+    waiting = {goal: len(program.needs[option]) for goal, option in choice.items()}
+    users: dict[int, list[int]] = {goal: [] for goal in choice}
+    for goal, option in choice.items():
+        for need in program.needs[option]:
+            users[need].append(goal)
+    ready = [goal for goal, count in waiting.items() if count == 0]
+    while ready:
+        goal = ready.pop()
+        del waiting[goal]
+        for user in users[goal]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    return set(waiting)
+
+
+def cheapest_trees(program: Program, costs: Sequence[float]) -> tuple[Choice, list[float]]:
+    """Knuth's generalisation of Dijkstra: for every derivable goal the option of least tree cost, and that cost.
+
+    The choice is acyclic even with zero costs, because an option only uses goals that were settled before it.
+    """
+    waiting = [len(needs) for needs in program.needs]
+    users = program.users()
+    value = [float("inf")] * program.goals
+    sums = list(costs)
+    choice: Choice = {}
+    heap = [(costs[option], option) for option, count in enumerate(waiting) if count == 0]
+    heapq.heapify(heap)
+    while heap:
+        cost, option = heapq.heappop(heap)
+        goal = program.provides[option]
+        if goal in choice:
+            continue
+        choice[goal], value[goal] = option, cost
+        for user in users[goal]:
+            sums[user] += cost
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(heap, (sums[user], user))
+    return choice, value

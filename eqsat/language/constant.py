@@ -1,0 +1,76 @@
+"""Constant tensors, compared by dtype, shape and bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.types import DType, TensorType
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Constant:
+    """An immutable tensor known before the program runs; its bytes may be read from a file on first use.
+
+    Two constants are one when dtype, shape and bytes agree, so -0.0 differs from 0.0 and NaN equals itself.
+
+    >>> Constant.of(np.float32([0.0])).digest == Constant.of(np.float32([-0.0])).digest
+    False
+    """
+
+    __slots__ = ("_array", "_digest", "_load", "type")
+
+    def __init__(self, type: TensorType, load: Callable[[], Array]) -> None:
+        self.type = type
+        self._load: Callable[[], Array] | None = load
+        self._array: Array | None = None
+        self._digest: bytes | None = None
+
+    @staticmethod
+    def of(array: Any, dtype: DType | None = None) -> Constant:
+        """A constant holding a copy-free, read-only view of an array."""
+        data = np.asarray(array) if dtype is None else np.asarray(array, dtype.numpy)
+        view = data.view()
+        view.flags.writeable = False
+        constant = Constant(TensorType(dtype or DType.of(data.dtype), tuple(data.shape)), lambda: view)
+        constant._array = view
+        return constant
+
+    @property
+    def array(self) -> Array:
+        """The elements, read-only."""
+        if self._array is None:
+            if self._load is None:
+                raise RuntimeError("a constant without a loader has no elements")
+            loaded = np.asarray(self._load()).view()
+            loaded.flags.writeable = False
+            self._array, self._load = loaded, None
+        return self._array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the elements take, known without loading them."""
+        return int(np.prod(self.type.static, dtype=np.int64)) * self.type.dtype.itemsize
+
+    @property
+    def digest(self) -> bytes:
+        """A hash of dtype, shape and bytes; equal constants have equal digests."""
+        if self._digest is None:
+            head = f"{self.type}".encode()
+            array = self.array
+            body: Any
+            if self.type.dtype is DType.STRING:
+                body = repr([bytes(x) if isinstance(x, bytes) else str(x) for x in array.ravel()]).encode()
+            else:
+                body = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            self._digest = hashlib.blake2b(
+                body, digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest()
+            ).digest()
+        return self._digest
+
+    def __repr__(self) -> str:
+        return f"Constant({self.type})"

@@ -1,0 +1,261 @@
+"""Dimensions: plain integers, named dims, and polynomials over named dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+#: One factor of a monomial: a name, or a function of dims such as ("floordiv", a, b).
+Atom: TypeAlias = "str | tuple[str, Dim, Dim]"
+#: A product of atoms, each with its power, sorted; the empty product is 1.
+Monomial: TypeAlias = "tuple[tuple[Atom, int], ...]"
+
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "max": max,
+    "min": min,
+    "broadcast": lambda a, b: a if b == 1 else b,
+}
+
+
+class Sym:
+    """A dimension known by name only: an integer polynomial over named dims, in canonical form.
+
+    Two symbols are equal exactly when their canonical forms are; names beginning with ``?`` were invented for dims the
+    model leaves unnamed, and each is equal to itself alone. A named dim may be 0, 1 or more.
+
+    >>> batch = Sym.named("batch")
+    >>> (batch + 1) * 2 == 2 * batch + 2
+    True
+    """
+
+    __slots__ = ("_hash", "terms")
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
+        self.terms = tuple(sorted((t for t in terms if t[1]), key=repr))
+        self._hash = hash(self.terms)
+
+    @staticmethod
+    def named(name: str) -> Sym:
+        """The dimension called `name`."""
+        return Sym([(((name, 1),), 1)])
+
+    @staticmethod
+    def function(name: str, a: Dim, b: Dim) -> Sym:
+        """An atom that stands for a function of two dims, such as floordiv."""
+        return Sym([((((name, a, b), 1),), 1)])
+
+    @property
+    def is_anonymous(self) -> bool:
+        """True for a dim that the model left without a name."""
+        return any(n.startswith("?") for n in self.names())
+
+    def names(self) -> frozenset[str]:
+        """Every name this dimension depends on."""
+        found: set[str] = set()
+        for monomial, _ in self.terms:
+            for atom, _power in monomial:
+                if isinstance(atom, str):
+                    found.add(atom)
+                else:
+                    for part in atom[1:]:
+                        if isinstance(part, Sym):
+                            found |= part.names()
+        return frozenset(found)
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        """The integer this is when every name has the size given; KeyError names the first that is missing."""
+        total = 0
+        for monomial, coefficient in self.terms:
+            product = coefficient
+            for atom, power in monomial:
+                product *= _evaluate_atom(atom, sizes) ** power
+            total += product
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sym) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __add__(self, other: Dim) -> Dim:
+        return _from_terms([*self.terms, *_terms(other)])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return _from_terms([(m, -c) for m, c in self.terms])
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + (-other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return (-self) + other
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _from_terms([(_product(m, n), c * d) for m, c in self.terms for n, d in _terms(other)])
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floordiv(self, other)
+
+    def __mod__(self, other: Dim) -> Dim:
+        quotient = exact_quotient(self, other)
+        return 0 if quotient is not None else Sym.function("mod", self, other)
+
+    def __str__(self) -> str:
+        return " + ".join(_show(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"
+
+    def __repr__(self) -> str:
+        return f"Sym({str(self)!r})"
+
+
+Dim: TypeAlias = "int | Sym"
+
+
+def _evaluate_atom(atom: Atom, sizes: Mapping[str, int]) -> int:
+    if isinstance(atom, str):
+        return sizes[atom]
+    name, a, b = atom
+    return _FUNCTIONS[name](evaluate(a, sizes), evaluate(b, sizes))
+
+
+def _show(monomial: Monomial, coefficient: int) -> str:
+    factors = []
+    for atom, power in monomial:
+        text = atom if isinstance(atom, str) else f"{atom[0]}({atom[1]}, {atom[2]})"
+        factors.append(text if power == 1 else f"{text}**{power}")
+    if not factors:
+        return str(coefficient)
+    return "*".join(factors if coefficient == 1 else [str(coefficient), *factors])
+
+
+def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(dim, Sym):
+        return dim.terms
+    return (((), int(dim)),) if dim else ()
+
+
+def _product(a: Monomial, b: Monomial) -> Monomial:
+    powers: dict[Atom, int] = dict(a)
+    for atom, power in b:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=repr))
+
+
+def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = {m: c for m, c in total.items() if c}
+    if not kept:
+        return 0
+    if set(kept) == {()}:
+        return kept[()]
+    return Sym(kept.items())
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The integer a dimension is when every named dim has the size given."""
+    return dim.evaluate(sizes) if isinstance(dim, Sym) else dim
+
+
+def exact_quotient(a: Dim, b: Dim) -> Dim | None:
+    """`a / b` where that is an integer polynomial for every size of the named dims, else None.
+
+    >>> exact_quotient(Sym.named("n") * 12, 12)
+    Sym('n')
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    divisor = _terms(b)
+    if len(divisor) != 1:
+        return 1 if a == b else None
+    monomial, coefficient = divisor[0]
+    quotient = []
+    for m, c in _terms(a):
+        powers: dict[Atom, int] = dict(m)
+        for atom, power in monomial:
+            powers[atom] = powers.get(atom, 0) - power
+        ratio = Fraction(c, coefficient)
+        if ratio.denominator != 1 or any(p < 0 for p in powers.values()):
+            return None
+        quotient.append((tuple(sorted(((x, p) for x, p in powers.items() if p), key=repr)), int(ratio)))
+    return _from_terms(quotient)
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    """`a // b`, exact where it divides evenly, else a symbol of its own."""
+    quotient = exact_quotient(a, b)
+    if quotient is not None:
+        return quotient
+    return a // b if isinstance(a, int) and isinstance(b, int) else Sym.function("floordiv", a, b)
+
+
+def ceildiv(a: Dim, b: Dim) -> Dim:
+    """`a / b` rounded up."""
+    return -floordiv(-a, b)
+
+
+def dim_max(a: Dim, b: Dim) -> Dim:
+    """The larger of two dims; a symbol where the names decide."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return a if a == b else Sym.function("max", a, b)
+
+
+def dim_min(a: Dim, b: Dim) -> Dim:
+    """The smaller of two dims; a symbol where the names decide."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return a if a == b else Sym.function("min", a, b)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product of dims; 1 for none."""
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def may_be_one(dim: Dim) -> bool:
+    """False only where the dimension is provably not 1."""
+    return dim == 1 if isinstance(dim, int) else True
+
+
+def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
+    """The broadcast of two dims by NumPy's rule, or None where they conflict.
+
+    A named dim against an integer above 1 gives the integer: the name must be 1 or that integer when the program runs.
+    """
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if isinstance(a, int) and isinstance(b, int):
+        return None
+    if isinstance(a, int):
+        return a
+    if isinstance(b, int):
+        return b
+    first, second = sorted((a, b), key=str)
+    return Sym.function("broadcast", first, second)
+
+
+def fresh_dims() -> Callable[[], Sym]:
+    """A source of anonymous dims ``?0``, ``?1``, …, each equal to itself alone."""
+    count = 0
+
+    def fresh() -> Sym:
+        nonlocal count
+        count += 1
+        return Sym.named(f"?{count - 1}")
+
+    return fresh

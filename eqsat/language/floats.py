@@ -1,0 +1,127 @@
+"""Floating-point arithmetic for operator references: NumPy, at the graph's own precision or all in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.types import DType, TensorType
+
+
+def _erf(x: Any) -> Any:
+    from scipy.special import erf
+
+    return erf(x)
+
+
+def _truncating_divide(a: Any, b: Any) -> Any:
+    """Integer division as ONNX has it: rounded toward zero."""
+    with np.errstate(divide="ignore"):
+        quotient = np.floor_divide(a, b)
+        exact = np.multiply(quotient, b) == a
+        return np.where((np.sign(a) * np.sign(b) < 0) & ~exact, quotient + 1, quotient).astype(quotient.dtype)
+
+
+class FloatNamespace:
+    """Arithmetic on plain NumPy arrays.
+
+    `apply(name, x)` is a function of one variable by its NumPy name; a reference uses it for every function that is not
+    a polynomial, so that the other interpretations can leave it uninterpreted. `number(c, like)` is a number that
+    combines with the elements of `like`.
+    """
+
+    exact = False
+
+    add = staticmethod(np.add)
+    subtract = staticmethod(np.subtract)
+    multiply = staticmethod(np.multiply)
+    negative = staticmethod(np.negative)
+    matmul = staticmethod(np.matmul)
+    maximum = staticmethod(np.maximum)
+    minimum = staticmethod(np.minimum)
+    power = staticmethod(np.power)
+    equal = staticmethod(np.equal)
+    less = staticmethod(np.less)
+    less_equal = staticmethod(np.less_equal)
+    where = staticmethod(np.where)
+
+    _functions = {"erf": _erf}  # noqa: RUF012
+
+    def divide(self, a: Any, b: Any) -> Any:
+        """Quotient; of integers, truncated toward zero."""
+        if np.issubdtype(np.asarray(a).dtype, np.integer):
+            return _truncating_divide(a, b)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.divide(a, b)
+
+    def apply(self, name: str, x: Any) -> Any:
+        """A function of one variable, element by element."""
+        function = self._functions.get(name) or getattr(np, name)
+        with np.errstate(all="ignore"):
+            return function(x)
+
+    def number(self, value: float, like: Any) -> Any:
+        """A number of the same element type as `like`."""
+        return np.asarray(value).astype(np.asarray(like).dtype)
+
+    def sum(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+        """Sum over axes."""
+        return np.sum(x, axis=axis, keepdims=keepdims, dtype=np.asarray(x).dtype)
+
+    def prod(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+        """Product over axes."""
+        return np.prod(x, axis=axis, keepdims=keepdims, dtype=np.asarray(x).dtype)
+
+    def max(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+        """Maximum over axes."""
+        return np.max(x, axis=axis, keepdims=keepdims)
+
+    def min(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+        """Minimum over axes."""
+        return np.min(x, axis=axis, keepdims=keepdims)
+
+    def einsum(self, equation: str, *operands: Any) -> Any:
+        """Sum of products by NumPy's index notation."""
+        return np.einsum(equation, *operands, optimize=True)
+
+    def cast(self, x: Any, dtype: DType) -> Any:
+        """Conversion of the element type."""
+        with np.errstate(all="ignore"):
+            return np.asarray(x).astype(dtype.numpy)
+
+
+class Floats:
+    """The interpretation in floating point; `wide=True` computes every float in float64.
+
+    >>> import numpy as np
+    >>> Floats(wide=True).constant(np.float32([1]), TensorType.of("float32", (1,))).dtype
+    dtype('float64')
+    """
+
+    def __init__(self, *, wide: bool = False) -> None:
+        self.wide = wide
+        self._namespace = WideNamespace() if wide else FloatNamespace()
+
+    def namespace(self, operands: list[TensorType | None], results: list[TensorType]) -> FloatNamespace:
+        """The same arithmetic for every node."""
+        return self._namespace
+
+    def constant(self, array: Any, type: TensorType) -> Any:
+        """The elements, widened where this interpretation is wide."""
+        return np.asarray(array, np.float64) if self.wide and type.dtype.is_float else np.asarray(array)
+
+    def finish(self, array: Any, type: TensorType) -> Any:
+        """The result in the element type declared for it, or float64."""
+        if type.dtype is DType.STRING:
+            return np.asarray(array, object)
+        return np.asarray(array, np.float64 if self.wide and type.dtype.is_float else type.dtype.numpy)
+
+
+class WideNamespace(FloatNamespace):
+    """Float arithmetic that keeps float64 through casts to narrower floats."""
+
+    def cast(self, x: Any, dtype: DType) -> Any:
+        """Conversion of the element type, floats staying in float64."""
+        with np.errstate(all="ignore"):
+            return np.asarray(x).astype(np.float64 if dtype.is_float else dtype.numpy)

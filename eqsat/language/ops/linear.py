@@ -1,0 +1,239 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim, broadcast_dims, floordiv, product
+from eqsat.language.graph import Attrs
+from eqsat.language.spec import Operands, op, present, same_dtype
+from eqsat.language.types import Shape, TensorType, broadcast_shapes
+
+
+def _matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    a, b = present(operands, 0), present(operands, 1)
+    same_dtype([a, b])
+    if a.shape is None or b.shape is None:
+        return (TensorType(a.dtype, None),)
+    if not a.shape or not b.shape:
+        raise ShapeError("matmul of a scalar", expected="tensors of rank 1 or more", remedy="use mul")
+    inner = b.shape[0] if len(b.shape) == 1 else b.shape[-2]
+    if broadcast_dims(a.shape[-1], inner) is None or (1 in (a.shape[-1], inner) and a.shape[-1] != inner):
+        raise ShapeError(
+            f"matmul of {a} and {b} sums over dims {a.shape[-1]} and {inner}",
+            expected="the last dim of the left operand to equal the second-last of the right one",
+        )
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = a.shape[-2:-1] if len(a.shape) > 1 else ()
+    columns = b.shape[-1:] if len(b.shape) > 1 else ()
+    return (TensorType(a.dtype, (*batch, *rows, *columns)),)
+
+
+def _matmul_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+    return results[0].size * present(operands, 0).dims[-1] * 2
+
+
+def _matmul_sample(
+    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
+) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    a, b = known
+    batch: Shape = tuple(rng.randint(1, 3) for _ in range(rng.choice((0, 0, 1, 2))))
+    if a is None:
+        inner = b[-2] if b is not None and len(b) > 1 else b[0] if b else rng.randint(1, 3)
+        a = (*batch, rng.randint(1, 3), inner)
+    if not a:
+        return None
+    if b is None:
+        b = (*(a[:-2] if rng.random() < 0.5 else ()), a[-1], rng.randint(1, 3))
+    return (a, b), attrs
+
+
+@op("matmul", infer=_matmul_type, flops=_matmul_flops, sample=_matmul_sample, multilinear=(0, 1), onnx="MatMul")
+def matmul(xp: Any, a: Any, b: Any) -> Any:
+    """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
+    return xp.matmul(a, b)
+
+
+def _gemm_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    a, b = present(operands, 0), present(operands, 1)
+    same_dtype([t for t in operands if t is not None])
+    if a.shape is None or b.shape is None:
+        return (TensorType(a.dtype, None),)
+    if a.rank != 2 or b.rank != 2:
+        raise ShapeError(f"gemm of {a} and {b}", expected="two matrices", remedy="use matmul")
+    left = a.dims[::-1] if attrs["trans_a"] else a.dims
+    right = b.dims[::-1] if attrs["trans_b"] else b.dims
+    (result,) = _matmul_type((a.with_shape(left), b.with_shape(right)), attrs)
+    if len(operands) > 2 and operands[2] is not None and operands[2].shape is not None:
+        broadcast_shapes(result.dims, operands[2].dims)
+    return (result,)
+
+
+def _gemm_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+    inner = present(operands, 0).dims[0 if attrs["trans_a"] else 1]
+    return results[0].size * inner * 2
+
+
+@op("gemm", infer=_gemm_type, flops=_gemm_flops, onnx="Gemm")
+def gemm(
+    xp: Any,
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    trans_a: bool = False,
+    trans_b: bool = False,
+) -> Any:
+    """Alpha · a' @ b' + beta · c of matrices, a' and b' transposed where said, c broadcast (ONNX Gemm)."""
+    result = xp.matmul(np.transpose(a) if trans_a else a, np.transpose(b) if trans_b else b)
+    if alpha != 1.0:
+        result = xp.multiply(result, xp.number(alpha, result))
+    if c is None:
+        return result
+    return xp.add(result, c if beta == 1.0 else xp.multiply(c, xp.number(beta, result)))
+
+
+def window_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:
+    """How many windows fit along one axis: (size + begin + end - dilation·(kernel - 1) - 1) // stride + 1."""
+    room = size + (begin + end - 1) - dilation * (kernel - 1)
+    if isinstance(room, int) and room < 0:
+        raise ShapeError(
+            f"a window of {kernel} with dilation {dilation} does not fit into {size} padded by {begin} and {end}",
+            expected="a window no larger than the padded input",
+        )
+    return floordiv(room, stride) + 1
+
+
+def _conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, w = present(operands, 0), present(operands, 1)
+    same_dtype([t for t in operands if t is not None])
+    if x.shape is None or w.shape is None:
+        return (TensorType(x.dtype, None),)
+    spatial = x.rank - 2
+    if spatial < 1 or w.rank != x.rank:
+        raise ShapeError(f"conv of {x} with {w}", expected="input N,C,spatial… and filter O,I,spatial… of one rank")
+    group = attrs["group"]
+    strides, dilations, pads = conv_geometry(attrs, spatial)
+    if w.dims[1] * group != x.dims[1] and isinstance(x.dims[1], int) and isinstance(w.dims[1], int):
+        raise ShapeError(
+            f"weight has {w.dims[1]} input channels a group, the input has {x.dims[1]} in {group} groups",
+            expected="C_in / group = weight.shape[1]",
+            remedy="set group, or fix the weight",
+        )
+    if isinstance(w.dims[0], int) and w.dims[0] % group:
+        raise ShapeError(f"{w.dims[0]} output channels in {group} groups", expected="a multiple of group")
+    if len(operands) > 2 and operands[2] is not None and operands[2].shape not in (None, (w.dims[0],)):
+        raise ShapeError(f"bias {operands[2]} for {w.dims[0]} output channels", expected=f"a vector of {w.dims[0]}")
+    sizes = [
+        window_count(x.dims[2 + i], w.dims[2 + i], strides[i], pads[i], pads[spatial + i], dilations[i])
+        for i in range(spatial)
+    ]
+    return (TensorType(x.dtype, (x.dims[0], w.dims[0], *sizes)),)
+
+
+def conv_geometry(attrs: Mapping[str, Any], spatial: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Strides, dilations and pads of a windowed operator, with the defaults for left-out ones."""
+    strides = attrs["strides"] or (1,) * spatial
+    dilations = attrs["dilations"] or (1,) * spatial
+    pads = attrs["pads"] or (0,) * (2 * spatial)
+    if (len(strides), len(dilations), len(pads)) != (spatial, spatial, 2 * spatial):
+        raise ShapeError(
+            f"strides {strides}, dilations {dilations}, pads {pads} for {spatial} spatial dims",
+            expected=f"{spatial} strides and dilations, {2 * spatial} pads",
+        )
+    return strides, dilations, pads
+
+
+def _conv_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+    return results[0].size * product(present(operands, 1).dims[1:]) * 2
+
+
+def _conv_sample(
+    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
+) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    x, w = known[0], known[1]
+    group = attrs.get("group") or rng.choice((1, 1, 2))
+    if x is None:
+        per_group = w[1] if w is not None else rng.randint(1, 2)
+        x = (rng.randint(1, 2), per_group * group, rng.randint(1, 3), rng.randint(1, 3))
+    if len(x) != 4 or not isinstance(x[1], int):
+        return None
+    if w is None:
+        if x[1] % group:
+            return None
+        w = (group * rng.randint(1, 2), x[1] // group, rng.randint(1, 3), rng.randint(1, 3))
+    pads = attrs.get("pads") or tuple(rng.randint(0, 1) for _ in range(4))
+    drawn = {
+        "strides": tuple(rng.randint(1, 2) for _ in range(2)),
+        "dilations": tuple(rng.choice((1, 1, 2)) for _ in range(2)),
+        "activation": rng.choice(("none", "none", "relu")),
+    }
+    full = {**drawn, **attrs, "group": group, "pads": pads}
+    shapes: list[Shape] = [x, w]
+    if len(known) > 2:
+        shapes.append(known[2] or (w[0],))
+    return shapes, full
+
+
+def windows(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
+    """Views of all windows over the trailing axes: shape (…, out…, kernel…)."""
+    spatial = len(kernel)
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    axes = tuple(range(x.ndim - spatial, x.ndim))
+    view = np.lib.stride_tricks.sliding_window_view(x, extents, axis=axes)
+    lead = (slice(None),) * (x.ndim - spatial)
+    return view[(*lead, *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))]
+
+
+def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any:
+    """The array with a constant border on its trailing axes; `pads` holds all begins, then all ends."""
+    spatial = len(pads) // 2
+    if not any(pads):
+        return x
+    widths = [(0, 0)] * (x.ndim - spatial) + [(pads[i], pads[spatial + i]) for i in range(spatial)]
+    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
+    filler = xp.number(value, x)
+    result = np.full(shape, filler, dtype=x.dtype if x.dtype != object else object)
+    result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths, strict=True))] = x
+    return result
+
+
+@op("conv", infer=_conv_type, flops=_conv_flops, sample=_conv_sample, multilinear=(0, 1), onnx="Conv")
+def conv(
+    xp: Any,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    *,
+    strides: tuple[int, ...] = (),
+    pads: tuple[int, ...] = (),
+    dilations: tuple[int, ...] = (),
+    group: int = 1,
+    activation: str = "none",
+) -> Any:
+    """Convolution of N,C,spatial… with filters O,C/group,spatial… (ONNX Conv); `activation` is "none" or "relu".
+
+    Pads are explicit: all begins, then all ends. Linear in each operand only without activation and bias.
+    """
+    spatial = x.ndim - 2
+    strides, dilations, pads = conv_geometry({"strides": strides, "dilations": dilations, "pads": pads}, spatial)
+    view = windows(pad_spatial(xp, x, pads), w.shape[2:], strides, dilations)
+    batch, out = x.shape[0], view.shape[2 : 2 + spatial]
+    # (N, G, C/G, out…, kernel…) -> (G, N·out, C/G·kernel) @ (G, C/G·kernel, O/G)
+    grouped = view.reshape(batch, group, -1, *view.shape[2:])
+    order = (1, 0, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial))
+    columns = grouped.transpose(order).reshape(group, batch * int(np.prod(out)), int(np.prod(w.shape[1:])))
+    filters = w.reshape(group, w.shape[0] // group, -1).transpose(0, 2, 1)
+    result = xp.matmul(columns, filters).reshape(group, batch, *out, -1)
+    result = np.moveaxis(np.moveaxis(result, -1, 1), 2, 0)
+    result = result.reshape(batch, w.shape[0], *out)
+    if b is not None:
+        result = xp.add(result, b.reshape(-1, *(1,) * spatial))
+    return xp.maximum(result, xp.number(0.0, result)) if activation == "relu" else result

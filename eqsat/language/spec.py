@@ -1,0 +1,222 @@
+"""The declaration of an operator, from which everything else derives, and the registry of declarations."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from eqsat.errors import GraphError, ShapeError
+from eqsat.language.dims import Dim
+from eqsat.language.graph import Attrs
+from eqsat.language.types import Shape, TensorType, broadcast_shapes
+
+#: Operand types as a shape rule sees them; None for an optional operand left out.
+Operands: TypeAlias = Sequence[TensorType | None]
+InferRule: TypeAlias = Callable[[Operands, Attrs], Sequence[TensorType]]
+FlopRule: TypeAlias = Callable[[Operands, Sequence[TensorType], Attrs], Dim]
+#: Proposes small operand shapes and attributes: (rng, operands known so far, attributes known so far) -> both complete,
+#: or None where the operands known so far cannot be completed.
+SampleRule: TypeAlias = Callable[
+    [random.Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
+]
+Reference: TypeAlias = Callable[..., Any]
+
+
+class Required:
+    """Marks an attribute without a default."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = Required()
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """One operator, declared once.
+
+    `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats, residues or
+    Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts arithmetic. `pointwise`
+    operators act on each element of their broadcast operands alone. `multilinear` lists the operands in which the
+    operator is linear one at a time. `movement` operators copy elements and compute nothing; `view` ones need not even
+    copy. `random` operators are never folded nor merged.
+    """
+
+    name: str
+    reference: Reference
+    infer: InferRule
+    min_operands: int
+    max_operands: int | None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    flops: FlopRule | None = None
+    sample: SampleRule | None = None
+    pointwise: bool = False
+    commutative: bool = False
+    multilinear: frozenset[int] = frozenset()
+    movement: bool = False
+    view: bool = False
+    random: bool = False
+    onnx: str | None = None
+    doc: str = ""
+
+    def complete(self, attrs: Mapping[str, Any]) -> Attrs:
+        """The attributes with defaults filled in; GraphError for one that is unknown or missing."""
+        for name in attrs:
+            if name not in self.attrs:
+                raise GraphError(
+                    f"{self.name} has no attribute {name!r}",
+                    expected="one of " + (", ".join(self.attrs) or "none"),
+                )
+        full = {**self.attrs, **attrs}
+        for name, value in full.items():
+            if value is REQUIRED:
+                raise GraphError(f"{self.name} needs attribute {name!r}", expected=f"{self.name}({name}=…)")
+        return Attrs(full)
+
+    def result_types(self, operands: Operands, attrs: Attrs) -> tuple[TensorType, ...]:
+        """The types of the outputs; ShapeError where the operands do not fit."""
+        count = len(operands)
+        if count < self.min_operands or (self.max_operands is not None and count > self.max_operands):
+            most = "any number" if self.max_operands is None else str(self.max_operands)
+            raise ShapeError(f"{self.name} got {count} operands", expected=f"{self.min_operands} to {most}")
+        return tuple(self.infer(operands, attrs))
+
+
+class _Registry(Protocol):
+    def __call__(self, reference: Reference) -> OpSpec: ...
+
+
+_SPECS: dict[str, OpSpec] = {}
+
+#: Every declared operator by name.
+OPS: Mapping[str, OpSpec] = MappingProxyType(_SPECS)
+
+
+def spec(name: str) -> OpSpec:
+    """The declaration of an operator; GraphError names the closest ones for a name that is none."""
+    found = _SPECS.get(name)
+    if found is None:
+        import difflib
+
+        close = difflib.get_close_matches(name, _SPECS, n=3)
+        hint = "did you mean " + " or ".join(close) + "?" if close else "declare it with @eqsat.op"
+        raise GraphError(f"no operator {name!r}", expected="a declared operator", remedy=hint)
+    return found
+
+
+def op(
+    name: str,
+    *,
+    infer: InferRule,
+    operands: int | tuple[int, int | None] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    flops: FlopRule | None = None,
+    sample: SampleRule | None = None,
+    pointwise: bool = False,
+    commutative: bool = False,
+    multilinear: Sequence[int] = (),
+    movement: bool = False,
+    view: bool = False,
+    random: bool = False,
+    onnx: str | None = None,
+) -> _Registry:
+    """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
+
+    The number of operands is that of the reference's positional parameters after `xp`, those with a default optional.
+    """
+
+    def declare(reference: Reference) -> OpSpec:
+        if name in _SPECS:
+            raise GraphError(f"operator {name!r} is declared twice", expected="one declaration an operator")
+        least, most, keywords = _signature(reference)
+        if operands is not None:
+            least, most = (operands, operands) if isinstance(operands, int) else operands
+        declared = OpSpec(
+            name=name,
+            reference=reference,
+            infer=infer,
+            min_operands=least,
+            max_operands=most,
+            attrs=MappingProxyType(dict(keywords if attrs is None else attrs)),
+            flops=flops,
+            sample=sample,
+            pointwise=pointwise,
+            commutative=commutative,
+            multilinear=frozenset(multilinear),
+            movement=movement or view,
+            view=view,
+            random=random,
+            onnx=onnx,
+            doc=inspect.getdoc(reference) or "",
+        )
+        _SPECS[name] = declared
+        return declared
+
+    return declare
+
+
+def _signature(reference: Reference) -> tuple[int, int | None, dict[str, Any]]:
+    """How many operands a reference takes at least and at most, and its attributes with their defaults."""
+    least, most = 0, 0
+    variadic = False
+    keywords: dict[str, Any] = {}
+    for parameter in list(inspect.signature(reference).parameters.values())[1:]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = True
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            keywords[parameter.name] = REQUIRED if parameter.default is parameter.empty else parameter.default
+        else:
+            most += 1
+            least += parameter.default is parameter.empty
+    return least, None if variadic else most, keywords
+
+
+def same_as(index: int = 0) -> InferRule:
+    """A shape rule: the result has the type of the operand at `index`."""
+
+    def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+        return (present(operands, index),)
+
+    return infer
+
+
+def broadcast(dtype: str | None = None, like: int = 0) -> InferRule:
+    """A shape rule: operands broadcast; the dtype is that named, or that of the operand at `like`."""
+
+    def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+        given = [t for t in operands if t is not None]
+        element = TensorType.of(dtype, ()).dtype if dtype else present(operands, like).dtype
+        same_dtype([t for i, t in enumerate(operands) if t is not None and i >= like])
+        if any(t.shape is None for t in given):
+            return (TensorType(element, None),)
+        return (TensorType(element, broadcast_shapes(*(t.dims for t in given))),)
+
+    return infer
+
+
+def present(operands: Operands, index: int) -> TensorType:
+    """The operand at `index`, which must not be left out."""
+    operand = operands[index]
+    if operand is None:
+        raise ShapeError(f"operand {index} is left out", expected="a tensor")
+    return operand
+
+
+def same_dtype(operands: Sequence[TensorType]) -> None:
+    """ShapeError unless all operands have one element type."""
+    kinds = {t.dtype for t in operands}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(k.value for k in kinds))
+        raise ShapeError(f"element types differ: {names}", expected="one element type", remedy="cast the operands")
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """An axis counted from the left; ShapeError where there is none such."""
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} of a tensor of rank {rank}", expected=f"an axis from {-rank} to {rank - 1}")
+    return axis % rank

@@ -1,0 +1,1 @@
+"""Rewrite rules and their evidence."""
