@@ -1,4 +1,5 @@
-"""The models that eqsat is measured and tested on, each built or read without a network and with seeded weights."""
+"""The models that eqsat is measured and tested on, each built or read without a network and with seeded
+weights."""
 
 from __future__ import annotations
 

@@ -58,9 +58,7 @@ class GraphWriter:
         return self.constant(name, self._rng.standard_normal(tuple(shape), dtype=np.float32) * scale)
 
     def bias(self, name: str, shape: Sequence[int]) -> str:
-        return self.constant(
-            name, self._rng.standard_normal(tuple(shape), dtype=np.float32) * np.float32(0.1)
-        )
+        return self.constant(name, self._rng.standard_normal(tuple(shape), dtype=np.float32) * np.float32(0.1))
 
     def op(self, op_type: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Append a node with one output and return the name of that output."""
@@ -77,10 +75,7 @@ class GraphWriter:
             self._nodes,
             self._name,
             self._inputs,
-            [
-                helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-                for name, shape in outputs.items()
-            ],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
             self._initializers,
         )
         model = helper.make_model(

@@ -1,7 +1,7 @@
 """NasNet-A (Zoph et al., 2018) as in TASO's repository: three times five normal cells and a reduction cell.
 
-Its input is what the stem gives, 128 channels of 56 × 56. Convolutions have no bias, and the separable ones no
-rectifier between depthwise and pointwise; "same" padding is symmetric.
+Its input is what the stem gives, 128 channels of 56 × 56. Convolutions have no bias, and the separable ones
+no rectifier between depthwise and pointwise; "same" padding is symmetric.
 """
 
 from __future__ import annotations

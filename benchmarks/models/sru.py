@@ -1,12 +1,14 @@
-"""Networks of simple recurrent units (SRU; Lei et al., "Simple Recurrent Units for Highly Parallelizable Recurrence").
+"""Networks of simple recurrent units (SRU; Lei et al., "Simple Recurrent Units for Highly Parallelizable
+Recurrence").
 
     x̃ = x W        f = σ(x W_f + b_f)        r = σ(x W_r + b_r)
     c' = f ⊙ c + (1 − f) ⊙ x̃                 h = r ⊙ tanh(c') + (1 − r) ⊙ x
 
-The graphs follow those that MetaFlow (Jia et al., SysML 2019) calls RNNTC and NMT: unrolled over time, width 1024,
-one set of weights for all steps of a layer, and each step multiplying its own x by them. MetaFlow's code writes
-f ⊙ c + f ⊙ x̃; here the gates are those of the SRU paper. No product depends on the recurrence of its own layer, so
-all steps of an encoder layer can share one: that is the rewrite these models are here for.
+The graphs follow those that MetaFlow (Jia et al., SysML 2019) calls RNNTC and NMT: unrolled over time,
+width 1024, one set of weights for all steps of a layer, and each step multiplying its own x by them.
+MetaFlow's code writes f ⊙ c + f ⊙ x̃; here the gates are those of the SRU paper. No product depends on the
+recurrence of its own layer, so all steps of an encoder layer can share one: that is the rewrite these
+models are here for.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def sru_text_classifier(
 ) -> ModelProto:
     """RNNTC: one SRU layer over `steps` words, the mean of its outputs, a linear classifier.
 
-    Input `x` is (steps, batch, hidden); step t takes its slice (1, batch, hidden). Output `logits` is (batch, classes).
+    Input `x` is (steps, batch, hidden); step t takes its slice (1, batch, hidden). Output `logits` is
+    (batch, classes).
     """
     writer = GraphWriter("sru_text_classifier", seed)
     x = writer.input("x", (steps, batch, hidden))
@@ -65,10 +68,11 @@ def sru_translation(
     hidden: int = 1024,
     vocabulary: int = 1000,
 ) -> ModelProto:
-    """NMT: an SRU encoder and an SRU decoder of `steps` steps each, attention over the encoder, a projection to words.
+    """NMT: an SRU encoder and an SRU decoder of `steps` steps each, attention over the encoder, a
+    projection to words.
 
-    The decoder's steps really are sequential: each takes the output of the one before, as in MetaFlow's graph. Attention
-    is Luong's (dot product, softmax, tanh of a linear map of context and state).
+    The decoder's steps really are sequential: each takes the output of the one before, as in MetaFlow's
+    graph. Attention is Luong's (dot product, softmax, tanh of a linear map of context and state).
 
     Input `source` is (steps, batch, hidden); output `words` is (steps, batch, vocabulary).
     """
@@ -138,7 +142,8 @@ def _memory(writer: GraphWriter, encoded: list[str]) -> tuple[str, str]:
 
 
 def _attend(writer: GraphWriter, state: str, keys: str, values: str, combine: str) -> str:
-    """tanh([context, state] W), where the context is the encoder's outputs weighted by softmax(state · keys)."""
+    """tanh([context, state] W), where the context is the encoder's outputs weighted by softmax(state ·
+    keys)."""
     query = writer.op("Unsqueeze", state, _axis(writer, 1))
     weights = writer.op("Softmax", writer.op("MatMul", query, keys), axis=-1)
     context = writer.op("Squeeze", writer.op("MatMul", weights, values), _axis(writer, 1))

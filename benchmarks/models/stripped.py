@@ -1,10 +1,10 @@
 """Models without their weights: what is committed as a fixture, and how it gets weights again.
 
-A stripped tensor keeps its name, element type and dims. Its data are declared external, at location "stripped" with
-their true length, a file that never exists: `onnx.load(path, load_external_data=False)` and shape inference work, and
-whatever wants the values fails at once instead of reading zeros. Only large floating-point tensors are stripped.
-Integers and booleans stay, because shapes are computed from them, and so do masks, because their infinities decide
-what a model means.
+A stripped tensor keeps its name, element type and dims. Its data are declared external, at location
+"stripped" with their true length, a file that never exists: `onnx.load(path, load_external_data=False)` and
+shape inference work, and whatever wants the values fails at once instead of reading zeros. Only large
+floating-point tensors are stripped. Integers and booleans stay, because shapes are computed from them, and
+so do masks, because their infinities decide what a model means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _RECTIFIERS = {"Relu", "Clip", "LeakyRelu"}
 
 
 def strip(model: ModelProto) -> ModelProto:
-    """A copy of `model` whose floating-point initializers of more than 64 elements, masks apart, have no data."""
+    """A copy of `model` whose floating-point initializers of more than 64 elements, masks apart, have no
+    data."""
     result = ModelProto()
     result.CopyFrom(model)
     for graph in _graphs(result.graph):
@@ -43,10 +44,10 @@ def is_stripped(tensor: TensorProto) -> bool:
 def refill(model: ModelProto, seed: int = 0) -> ModelProto:
     """A copy of `model` with seeded random weights in place of the stripped ones.
 
-    Weights are generic (no two alike, no zero, no one) and scaled by the operator that reads them, so that activations
-    keep the order of magnitude of the input: filters and matrices by 1/√fan_in (√2 more in front of a rectifier),
-    gains near 1, biases and means near 0, variances between 1/2 and 3/2. The values of a tensor depend on the seed and
-    the tensors before it.
+    Weights are generic (no two alike, no zero, no one) and scaled by the operator that reads them, so that
+    activations keep the order of magnitude of the input: filters and matrices by 1/√fan_in (√2 more in
+    front of a rectifier), gains near 1, biases and means near 0, variances between 1/2 and 3/2. The values
+    of a tensor depend on the seed and the tensors before it.
     """
     result = ModelProto()
     result.CopyFrom(model)
@@ -73,9 +74,7 @@ def _elements(tensor: TensorProto) -> int:
 
 def _is_mask(tensor: TensorProto) -> bool:
     values = numpy_helper.to_array(tensor)
-    lowest = (
-        np.finfo(np.float32).min if tensor.data_type == TensorProto.BFLOAT16 else np.finfo(values.dtype).min
-    )
+    lowest = np.finfo(np.float32).min if tensor.data_type == TensorProto.BFLOAT16 else np.finfo(values.dtype).min
     return not np.isfinite(values).all() or bool((values == lowest).any())
 
 
@@ -130,7 +129,8 @@ def _weight(
 
 
 def _reader(name: str, readers: dict[str, list[tuple[NodeProto, int]]]) -> tuple[NodeProto | None, int, bool]:
-    """The first node that computes with a tensor, the input it is, and whether its last two dims were swapped."""
+    """The first node that computes with a tensor, the input it is, and whether its last two dims were
+    swapped."""
     transposed = False
     while name in readers:
         node, position = readers[name][0]

@@ -1,9 +1,9 @@
 """The graph that TASO's repository, and TENSAT after it, measure under the name BERT.
 
 Eight layers of width 1024 over 64 positions with 16 heads, and nothing but products: no softmax, no scale, no
-residual, no normalisation, keys not transposed; the last product of a layer takes the layer's *input*, not the
-result of its attention. TASO runs every sink, so the eight attention results are outputs here: without them they
-would be dead code and the whole model one matrix.
+residual, no normalisation, keys not transposed; the last product of a layer takes the layer's *input*, not
+the result of its attention. TASO runs every sink, so the eight attention results are outputs here: without
+them they would be dead code and the whole model one matrix.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ HEADS = 16
 def taso_bert(batch: int = 1, seed: int = 0, *, layers: int = 8) -> ModelProto:
     """TASO's BERT.
 
-    Input `x` is (64, 1024) for one sequence and (batch, 64, 1024) for more; the outputs `y` and `attention_0` …
-    have the same shape.
+    Input `x` is (64, 1024) for one sequence and (batch, 64, 1024) for more; the outputs `y` and
+    `attention_0` … have the same shape.
     """
     writer = GraphWriter("taso_bert", seed)
     lead = [] if batch == 1 else [batch]
