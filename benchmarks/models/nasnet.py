@@ -7,6 +7,7 @@ no rectifier between depthwise and pointwise; "same" padding is symmetric.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from onnx import ModelProto
 
@@ -38,8 +39,8 @@ class _Net:
             f"filter_{self._convolutions}", (channels, inner, kernel, kernel), fan_in=inner * kernel * kernel
         )
         self._convolutions += 1
-        window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [kernel // 2] * 4}
-        return _Map(self.writer.op("Conv", x.name, weight, group=group, **window), channels, x.side // stride)
+        output = self.writer.op("Conv", x.name, weight, group=group, **_window(kernel, stride))
+        return _Map(output, channels, x.side // stride)
 
     def _relu(self, x: _Map) -> _Map:
         return _Map(self.writer.op("Relu", x.name), x.channels, x.side)
@@ -57,8 +58,8 @@ class _Net:
         return self._conv(self._conv(x, channels, kernel, stride, group=channels), channels, 1)
 
     def pool(self, kind: str, x: _Map, stride: int = 1, kernel: int = 3) -> _Map:
-        window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [kernel // 2] * 4}
-        return _Map(self.writer.op(f"{kind}Pool", x.name, **window), x.channels, x.side // stride)
+        output = self.writer.op(f"{kind}Pool", x.name, **_window(kernel, stride))
+        return _Map(output, x.channels, x.side // stride)
 
     def add(self, a: _Map, b: _Map) -> _Map:
         return _Map(self.writer.op("Add", a.name, b.name), a.channels, a.side)
@@ -84,6 +85,10 @@ def nasnet_a(batch: int = 1, seed: int = 0, *, normal_cells: int = 5) -> ModelPr
         channels *= 2
         x = _reduction_cell(net, previous, current, channels)
     return writer.model({x.name: (batch, x.channels, x.side, x.side)})
+
+
+def _window(kernel: int, stride: int) -> dict[str, Any]:
+    return {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [kernel // 2] * 4}
 
 
 def _normal_cell(net: _Net, previous: _Map, current: _Map, channels: int) -> _Map:

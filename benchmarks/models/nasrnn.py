@@ -5,6 +5,8 @@ Five steps of width 512. Every combination of input and state has matrices of it
 
 from __future__ import annotations
 
+from functools import partial
+
 from onnx import ModelProto
 
 from benchmarks.models.builder import GraphWriter
@@ -29,7 +31,7 @@ def _combine(writer: GraphWriter, x: str, state: str, name: str, hidden: int) ->
 
 def _cell(writer: GraphWriter, sums: list[str], name: str | None) -> str:
     """The tree of the searched cell over its eight sums."""
-    relu, sigmoid, tanh = (lambda v, kind=kind: writer.op(kind, v) for kind in ("Relu", "Sigmoid", "Tanh"))
+    relu, sigmoid, tanh = (partial(writer.op, kind) for kind in ("Relu", "Sigmoid", "Tanh"))
     first = writer.op("Add", relu(sums[0]), sigmoid(sums[3]))
     second = writer.op("Add", sigmoid(sums[1]), tanh(sums[2]))
     third = writer.op("Mul", sigmoid(sums[4]), tanh(sums[5]))

@@ -23,8 +23,8 @@ _RECTIFIERS = {"Relu", "Clip", "LeakyRelu"}
 
 
 def strip(model: ModelProto) -> ModelProto:
-    """A copy of `model` whose floating-point initializers of more than 64 elements, masks apart, have no
-    data."""
+    """A copy of `model` whose floating-point initializers of more than 64 elements have no data,
+    masks apart."""
     result = ModelProto()
     result.CopyFrom(model)
     for graph in _graphs(result.graph):
@@ -44,7 +44,7 @@ def is_stripped(tensor: TensorProto) -> bool:
 def refill(model: ModelProto, seed: int = 0) -> ModelProto:
     """A copy of `model` with seeded random weights in place of the stripped ones.
 
-    Weights are generic (no two alike, no zero, no one) and scaled by the operator that reads them, so that
+    Weights have no structure a simplifier could use and are scaled by the operator that reads them, so that
     activations keep the order of magnitude of the input: filters and matrices by 1/√fan_in (√2 more in
     front of a rectifier), gains near 1, biases and means near 0, variances between 1/2 and 3/2. The values
     of a tensor depend on the seed and the tensors before it.
@@ -73,9 +73,8 @@ def _elements(tensor: TensorProto) -> int:
 
 
 def _is_mask(tensor: TensorProto) -> bool:
-    values = numpy_helper.to_array(tensor)
-    lowest = np.finfo(np.float32).min if tensor.data_type == TensorProto.BFLOAT16 else np.finfo(values.dtype).min
-    return not np.isfinite(values).all() or bool((values == lowest).any())
+    values = numpy_helper.to_array(tensor).astype(np.float64)
+    return not bool((np.abs(values) < float(np.finfo(np.float16).max)).all())
 
 
 def _mark(tensor: TensorProto) -> None:
