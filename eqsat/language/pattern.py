@@ -1,0 +1,78 @@
+"""Patterns over operators: what the two sides of a rule are made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A variable that stands for any tensor."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Any number of operands, one for each element of the sequences in `over`.
+
+    ``*xs`` is ``Spread(Var("xs"), ())``: the tensors of the sequence xs themselves; ``*[relu(x) for x in xs]`` is
+    ``Spread(App("relu", (Var("x"),)), (("x", "xs"),))``: the pattern for each x of xs. Several sequences, as in
+    ``for w, b in zip(ws, bs)``, run in step.
+    """
+
+    item: Pattern
+    over: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A Python expression over bound attributes and tensors, kept with its text; `rewrites` gives it its functions."""
+
+    text: str
+    tree: ast.expr
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An operator applied to patterns.
+
+    `record` names the whole set of attributes (``**a``). On a left side a field is a bare name, which binds it, or an
+    expression, which it must equal; without a record, attributes that are not mentioned must have their default. On a
+    right side fields override the record.
+    """
+
+    op: str
+    operands: tuple[Pattern | Spread, ...]
+    fields: Mapping[str, Expression] = field(default_factory=dict)
+    record: str | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.operands, tuple(self.fields.items()), self.record))
+
+
+Pattern: TypeAlias = "Var | App"
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """A left side that matches a group of tensors of one form, ``[matmul(x, w) for w in ws]``.
+
+    Variables not in `over` are shared by the whole group. The members are mutually independent: none is computed from
+    another.
+    """
+
+    item: App
+    over: tuple[tuple[str, str], ...]
+
+
+Left: TypeAlias = "tuple[App, ...] | Siblings"
