@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+from eqsat.language.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +78,35 @@ class Siblings:
 
 
 Left: TypeAlias = "tuple[App, ...] | Siblings"
+
+
+class Operand(Protocol):
+    """What a condition may ask of a bound tensor.
+
+    `constant` is true where the tensor is known before the program runs, `value` holds its elements where they are also
+    few (4096 at most), `finite` is true where it is known to hold neither infinities nor NaN.
+    """
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and shape."""
+
+    @property
+    def constant(self) -> bool:
+        """True where the tensor is known before the program runs."""
+
+    @property
+    def value(self) -> Any | None:
+        """The elements of a small constant, else None."""
+
+    @property
+    def finite(self) -> bool:
+        """True where no element can be an infinity or NaN."""
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What a match bound: tensors (sequences for variables of a group or a spread) and attributes or records of them."""
+
+    tensors: dict[str, Operand | tuple[Operand, ...]] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class OpSpec:
     Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts arithmetic. `pointwise`
     operators act on each element of their broadcast operands alone. `multilinear` lists the operands in which the
     operator is linear one at a time. `movement` operators copy elements and compute nothing; `view` ones need not even
-    copy. `random` operators are never folded nor merged.
+    copy. `random` operators are never folded nor merged. `partial` ones may make an infinity or NaN of finite operands.
     """
 
     name: str
@@ -61,6 +61,7 @@ class OpSpec:
     movement: bool = False
     view: bool = False
     random: bool = False
+    partial: bool = False
     onnx: str | None = None
     doc: str = ""
 
@@ -123,6 +124,7 @@ def op(
     movement: bool = False,
     view: bool = False,
     random: bool = False,
+    partial: bool = False,
     onnx: str | None = None,
 ) -> _Registry:
     """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
@@ -151,6 +153,7 @@ def op(
             movement=movement or view,
             view=view,
             random=random,
+            partial=partial,
             onnx=onnx,
             doc=inspect.getdoc(reference) or "",
         )
