@@ -1,1 +1,1 @@
-"""Backends that execute a graph."""
+"""Backends that execute a graph, and the measurement of programs against each other."""

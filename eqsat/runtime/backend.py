@@ -1,0 +1,72 @@
+"""What a backend is, the backends there are, and running a graph on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from eqsat.errors import BackendError
+from eqsat.language.graph import Graph
+from eqsat.runtime.reference import ReferenceBackend
+from eqsat.runtime.session import SessionBackend
+
+
+class Program(Protocol):
+    """A graph made ready to run."""
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name; BackendError for inputs that do not fit the graph."""
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """A call that runs the program on these inputs, checked once; for measuring."""
+
+
+class Backend(Protocol):
+    """Something that executes graphs.
+
+    `available` is None where the backend can be used, else the reason why not. `compile` raises BackendError for a
+    graph the backend refuses; `threads` is how many it may use, as many as it likes where left out.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name it is chosen by."""
+
+    def available(self) -> str | None:
+        """None where it can be used here, else the reason why not."""
+
+    def compile(self, graph: Graph, *, threads: int | None = None) -> Program:
+        """The graph made ready to run."""
+
+
+#: Every backend by name, the fastest first.
+BACKENDS: dict[str, Backend] = {b.name: b for b in (SessionBackend(), ReferenceBackend())}
+
+
+def select(name: str | None = None) -> Backend:
+    """The backend of that name, or the first available one; BackendError for one that is unknown or cannot be used.
+
+    >>> select("numpy").name
+    'numpy'
+    """
+    if name is None:
+        return next(b for b in BACKENDS.values() if b.available() is None)
+    found = BACKENDS.get(name)
+    if found is None:
+        raise BackendError(f"no backend {name!r}", expected="one of " + ", ".join(BACKENDS))
+    reason = found.available()
+    if reason is not None:
+        usable = [b.name for b in BACKENDS.values() if b.available() is None]
+        raise BackendError(
+            f"backend {name!r} cannot be used here: {reason}",
+            expected="a backend that is installed",
+            remedy="use one of " + ", ".join(usable),
+        )
+    return found
+
+
+def execute(
+    graph: Graph, inputs: Mapping[str, Any], backend: str | None = None, *, threads: int | None = None
+) -> dict[str, Any]:
+    """Runs a graph once and returns its outputs by name, as NumPy arrays."""
+    return select(backend).compile(graph, threads=threads).run(inputs)

@@ -1,0 +1,114 @@
+"""Programs measured against each other: interleaved rounds, medians, and a bound on the ratio of two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from eqsat.errors import UsageError
+
+#: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
+Clock: TypeAlias = Literal["thread", "wall"]
+
+_CLOCKS: Mapping[str, Callable[[], float]] = {"thread": time.thread_time, "wall": time.perf_counter}
+
+#: A sample lasts at least this long, in seconds: shorter programs are called several times.
+SAMPLE_SECONDS = 5e-4
+#: However little time there is, this many rounds are run: with fewer no 95 % bound exists.
+LEAST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds a call of each program, by name; the samples at one index were taken in one round."""
+
+    samples: Mapping[str, tuple[float, ...]]
+    clock: Clock
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were run."""
+        return min((len(s) for s in self.samples.values()), default=0)
+
+    def median(self, name: str) -> float:
+        """The median of a program's samples, in seconds."""
+        return float(np.median(self.samples[name]))
+
+    def ratio_bound(self, new: str, old: str, confidence: float = 0.95) -> float:
+        """The upper bound of new/old at the given confidence."""
+        return ratio_bound(self.samples[new], self.samples[old], confidence)
+
+
+def interleaved(
+    programs: Mapping[str, Callable[[], object]],
+    rounds: int = 100,
+    seed: int = 0,
+    *,
+    clock: Clock = "thread",
+    time_limit: float = 10.0,
+    warm_up: int = 2,
+) -> Timings:
+    """Times programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
+
+    Stops after `rounds` rounds, or after the first round that ends past `time_limit` seconds, but never before
+    LEAST_ROUNDS rounds. Each program is called `warm_up` times first, which also decides how many calls make a sample.
+    """
+    if rounds < LEAST_ROUNDS or not time_limit > 0 or warm_up < 1:
+        raise UsageError(
+            f"rounds = {rounds}, time_limit = {time_limit}, warm_up = {warm_up}",
+            expected=f"at least {LEAST_ROUNDS} rounds, a time limit above 0, and a warm-up of 1 or more",
+        )
+    now = _CLOCKS[clock]
+    start = time.perf_counter()
+    calls = {name: _calls_a_sample(program, warm_up, now) for name, program in programs.items()}
+    samples: dict[str, list[float]] = {name: [] for name in programs}
+    rng = np.random.default_rng(seed)
+    names = list(programs)
+    for done in range(rounds):
+        if done >= LEAST_ROUNDS and time.perf_counter() - start > time_limit:
+            break
+        for index in rng.permutation(len(names)):
+            name = names[index]
+            samples[name].append(_sample(programs[name], calls[name], now))
+    return Timings({name: tuple(s) for name, s in samples.items()}, clock)
+
+
+def _calls_a_sample(program: Callable[[], object], warm_up: int, now: Callable[[], float]) -> int:
+    seconds = min(_sample(program, 1, now) for _ in range(warm_up))
+    return max(1, round(SAMPLE_SECONDS / max(seconds, 1e-7)))
+
+
+def _sample(program: Callable[[], object], calls: int, now: Callable[[], float]) -> float:
+    begin = now()
+    for _ in range(calls):
+        program()
+    return (now() - begin) / calls
+
+
+def ratio_bound(
+    new: Sequence[float], old: Sequence[float], confidence: float = 0.95, *, draws: int = 2000, seed: int = 0
+) -> float:
+    """The upper bound, one-sided at `confidence`, of the median ratio new/old of paired samples.
+
+    A paired bootstrap: rounds are drawn with replacement and the median of their ratios is taken, so that what slowed
+    both programs in one round cancels. The same samples give the same bound.
+
+    >>> ratio_bound([1.0] * 20, [2.0] * 20)
+    0.5
+    """
+    if len(new) != len(old) or len(new) < LEAST_ROUNDS:
+        raise UsageError(
+            f"{len(new)} and {len(old)} samples", expected=f"as many of one as of the other, {LEAST_ROUNDS} or more"
+        )
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence = {confidence}", expected="a number between 0 and 1")
+    if min(min(new), min(old)) <= 0:
+        raise UsageError("a sample of zero or fewer seconds", expected="times above 0")
+    ratios = np.asarray(new, float) / np.asarray(old, float)
+    picks = np.random.default_rng(seed).integers(0, len(ratios), (draws, len(ratios)))
+    medians = np.median(ratios[picks], axis=1)
+    return float(np.quantile(medians, confidence, method="higher"))

@@ -1,0 +1,48 @@
+"""Graphs on the operators' own references, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
+from eqsat.runtime.inputs import checked_inputs
+
+
+class ReferenceBackend:
+    """The meaning of every operator, run as it is declared; slow, always there."""
+
+    name = "numpy"
+
+    def available(self) -> str | None:
+        """None: NumPy is always there."""
+        return None
+
+    def compile(self, graph: Graph, *, threads: int | None = None) -> ReferenceProgram:
+        """The graph as it is; `threads` is left to NumPy's own settings."""
+        return ReferenceProgram(graph)
+
+
+class ReferenceProgram:
+    """A graph run node by node; `wide` computes every float in float64."""
+
+    def __init__(self, graph: Graph, *, wide: bool = False) -> None:
+        self.graph = graph
+        self._interpretation = Floats(wide=wide)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name; BackendError for inputs that do not fit the graph."""
+        return self._run(checked_inputs(self.graph, inputs))
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """A call that runs the graph on these inputs, checked once."""
+        checked = checked_inputs(self.graph, inputs)
+        return lambda: self._run(checked)
+
+    def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        made = run(self.graph, inputs, self._interpretation)
+        return {name: np.asarray(value) if np.isscalar(value) else value for name, value in made.items()}

@@ -1,0 +1,156 @@
+"""Graphs on ONNX Runtime's CPU provider."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eqsat.errors import BackendError, UsageError
+from eqsat.language.graph import Graph
+from eqsat.language.types import DType, TensorType
+from eqsat.runtime.inputs import checked_inputs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: Above this many bytes of constants a model goes through a file: a protobuf message ends at 2 GiB.
+FILE_BYTES = 1 << 30
+
+#: Element types that ONNX Runtime keeps but NumPy knows only through ml_dtypes.
+_FOREIGN = frozenset(d for d in DType if d is not DType.STRING and d.numpy.isbuiltin != 1)
+
+
+class SessionBackend:
+    """ONNX Runtime at the optimisation level "all", its threads sleeping while they wait."""
+
+    name = "onnxruntime"
+
+    def available(self) -> str | None:
+        """None where onnxruntime is installed."""
+        if importlib.util.find_spec("onnxruntime") is None:
+            return "onnxruntime is not installed"
+        return None
+
+    def compile(self, graph: Graph, *, threads: int | None = None) -> SessionProgram:
+        """A session that runs the graph; BackendError where ONNX Runtime refuses it."""
+        from eqsat.language.onnx.exporter import save, to_model
+
+        if sum(c.nbytes for c in graph.constants.values()) <= FILE_BYTES:
+            return SessionProgram(graph, session(to_model(graph), threads=threads, where=graph.name))
+        with tempfile.TemporaryDirectory(prefix="eqsat-") as folder:
+            path = Path(folder) / "model.onnx"
+            save(graph, path)
+            return SessionProgram(graph, session(path, threads=threads, where=graph.name))
+
+
+class SessionProgram:
+    """A graph compiled by ONNX Runtime; `session` is its InferenceSession."""
+
+    def __init__(self, graph: Graph, session: Any) -> None:
+        self.graph = graph
+        self.session = session
+        self._order = [o.name for o in session.get_outputs()]
+        values = (*graph.inputs, *graph.outputs.values())
+        self._foreign = any(_foreign(graph, v) for v in values)
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name; BackendError for inputs that do not fit, or where ONNX Runtime fails."""
+        feeds = checked_inputs(self.graph, inputs)
+        made = self._call(self._foreign_run if self._foreign else self._plain_run, feeds)
+        by_name = dict(zip(self._order, made, strict=True))
+        return {name: by_name[name] for name in self.graph.outputs}
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """A call that runs the session on these inputs, checked once."""
+        feeds = checked_inputs(self.graph, inputs)
+        if self._foreign:
+            values = {k: self._ort_value(k, v) for k, v in feeds.items()}
+            return lambda: self._call(lambda f: self.session.run_with_ort_values(None, f), values)
+        return lambda: self._call(self._plain_run, feeds)
+
+    def _call(self, run: Callable[[Any], list[Any]], feeds: Any) -> list[Any]:
+        try:
+            return run(feeds)
+        except Exception as error:
+            raise BackendError(
+                f"ONNX Runtime failed: {_first_line(error)}",
+                where=self.graph.name,
+                expected="inputs this graph can be run on",
+                remedy="run it on the backend 'numpy', which names the operator that fails",
+            ) from error
+
+    def _plain_run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        made: list[Any] = self.session.run(self._order, dict(feeds))
+        return made
+
+    def _foreign_run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        values = {k: self._ort_value(k, v) for k, v in feeds.items()}
+        made = self.session.run_with_ort_values(self._order, values)
+        return [self._array(name, value) for name, value in zip(self._order, made, strict=True)]
+
+    def _ort_value(self, name: str, array: Any) -> Any:
+        import onnx
+        from onnxruntime import OrtValue
+
+        declared = self.graph.type(name)
+        if not isinstance(declared, TensorType):
+            raise BackendError(
+                f"input {name!r} is no tensor",
+                where=self.graph.name,
+                expected="tensors alone in a graph with elements of bfloat16 or narrower floats",
+                remedy="run it on the backend 'numpy'",
+            )
+        if declared.dtype not in _FOREIGN:
+            return OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        kind = onnx.TensorProto.DataType.Value(declared.dtype.value.upper())
+        bits = np.ascontiguousarray(array).view(f"uint{8 * declared.dtype.itemsize}")
+        return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, kind)
+
+    def _array(self, name: str, value: Any) -> Any:
+        declared = self.graph.type(self.graph.outputs[name])
+        if not isinstance(declared, TensorType) or declared.dtype not in _FOREIGN:
+            return value.numpy()
+        shape = tuple(value.shape())
+        count = int(np.prod(shape, dtype=np.int64)) * declared.dtype.itemsize
+        data = ctypes.string_at(value.data_ptr(), count) if count else b""
+        return np.frombuffer(data, declared.dtype.numpy).reshape(shape)
+
+
+def session(model: ModelProto | Path, *, threads: int | None = None, where: str = "") -> Any:
+    """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model."""
+    import onnxruntime as ort
+
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads = {threads}", expected="1 or more, or None for as many as there are")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = threads or 0
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    # Threads that spin while they wait starve every other session on the machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    try:
+        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise BackendError(
+            f"ONNX Runtime refuses the graph: {_first_line(error)}",
+            where=where,
+            expected="operators and element types that ONNX Runtime implements",
+            remedy="run it on the backend 'numpy'",
+        ) from error
+
+
+def _foreign(graph: Graph, value: str) -> bool:
+    declared = graph.type(value)
+    return isinstance(declared, TensorType) and declared.dtype in _FOREIGN
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

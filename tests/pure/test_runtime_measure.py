@@ -1,0 +1,86 @@
+"""Interleaved timing and the bound on a ratio, on programs and samples whose answer is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eqsat.errors import UsageError
+from eqsat.runtime.measure import LEAST_ROUNDS, Timings, interleaved, ratio_bound
+
+TIMES = st.lists(st.floats(1e-6, 1e3), min_size=LEAST_ROUNDS, max_size=40)
+
+
+def test_every_program_is_called_alike_and_each_round_has_one_sample_of_each():
+    calls = {"a": 0, "b": 0}
+
+    def program(name):
+        def call():
+            calls[name] += 1
+            sum(range(20_000))
+
+        return call
+
+    timings = interleaved({n: program(n) for n in calls}, rounds=6)
+    assert timings.rounds == 6
+    assert {len(s) for s in timings.samples.values()} == {6}
+    assert min(calls.values()) >= 6 + 2
+    assert all(x > 0 for s in timings.samples.values() for x in s)
+
+
+def test_the_time_limit_stops_the_rounds_but_never_below_the_least():
+    timings = interleaved({"a": lambda: sum(range(50_000))}, rounds=100_000, time_limit=1e-9)
+    assert timings.rounds == LEAST_ROUNDS
+
+
+def test_medians_are_of_the_samples():
+    assert Timings({"a": (1.0, 9.0, 2.0)}, "wall").median("a") == 2.0
+
+
+@pytest.mark.parametrize("bad", [{"rounds": 2}, {"time_limit": 0}, {"time_limit": float("nan")}, {"warm_up": 0}])
+def test_limits_outside_their_domain_are_refused(bad):
+    with pytest.raises(UsageError, match="expected at least 5 rounds, a time limit above 0"):
+        interleaved({"a": lambda: None}, **bad)
+
+
+@given(TIMES, st.floats(0.25, 4.0))
+def test_a_program_that_is_always_c_times_slower_has_the_bound_c(times, c):
+    assert ratio_bound([t * c for t in times], times) == pytest.approx(c)
+
+
+@given(TIMES, st.randoms(use_true_random=False))
+def test_the_bound_is_the_same_each_time_and_grows_with_confidence(times, rng):
+    other = [t * rng.uniform(0.5, 2.0) for t in times]
+    bounds = [ratio_bound(other, times, c) for c in (0.5, 0.9, 0.95, 0.99)]
+    assert bounds == sorted(bounds)
+    assert bounds[2] == ratio_bound(other, times)
+    ratios = np.array(other) / np.array(times)
+    assert min(ratios) <= bounds[0] <= bounds[-1] <= max(ratios)
+
+
+def test_a_program_against_itself_seldom_looks_faster():
+    rng = np.random.default_rng(0)
+    drift = np.exp(rng.normal(0, 0.3, (300, 1, 40)))
+    noise = np.exp(rng.normal(0, 0.05, (300, 2, 40)))
+    wins = sum(ratio_bound(new, old, draws=400) < 1 for new, old in drift * noise)
+    assert wins <= 0.1 * 300
+
+
+def test_a_gain_of_a_tenth_shows_through_drift_that_both_meet():
+    rng = np.random.default_rng(1)
+    drift = np.exp(rng.normal(0, 0.5, 40))
+    assert ratio_bound(0.9 * drift * np.exp(rng.normal(0, 0.05, 40)), drift) < 1
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "confidence", "message"),
+    [
+        ([1.0] * 4, [1.0] * 4, 0.95, "4 and 4 samples"),
+        ([1.0] * 6, [1.0] * 5, 0.95, "6 and 5 samples"),
+        ([1.0] * 5, [1.0] * 5, 1.0, "confidence = 1.0"),
+        ([0.0] * 5, [1.0] * 5, 0.95, "a sample of zero or fewer seconds"),
+    ],
+)
+def test_samples_that_bound_nothing_are_refused(new, old, confidence, message):
+    with pytest.raises(UsageError, match=message):
+        ratio_bound(new, old, confidence)
