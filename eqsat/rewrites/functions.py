@@ -1,0 +1,324 @@
+"""The functions that a rule's conditions and attributes may call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim, product
+from eqsat.language.pattern import Operand
+from eqsat.language.types import Shape, broadcast_shapes
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """A condition that does not hold, and why; false in every test of truth."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def function(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function callable from rules under its own name, without a trailing underscore."""
+    FUNCTIONS[body.__name__.rstrip("_")] = body
+    return body
+
+
+@function
+def fail(reason: str) -> Fail:
+    """False, with a reason."""
+    return Fail(reason)
+
+
+# --- types ---------------------------------------------------------------------------------------------------------
+
+
+@function
+def shape(x: Operand) -> Shape:
+    """The dims of a tensor."""
+    return x.type.dims
+
+
+@function
+def rank(x: Operand) -> int:
+    """The number of dims."""
+    return x.type.rank
+
+
+@function
+def dim(x: Operand, axis: int) -> Dim:
+    """One dim; negative axes count from the right."""
+    return x.type.dims[axis]
+
+
+@function
+def size(x: Operand) -> Dim:
+    """The number of elements."""
+    return x.type.size
+
+
+@function
+def dtype(x: Operand) -> str:
+    """The name of the element type."""
+    return x.type.dtype.value
+
+
+@function
+def same_shape(x: Operand, *others: Operand) -> bool | Fail:
+    """True where the shapes are provably equal."""
+    return all(o.type.dims == x.type.dims for o in others) or Fail("the shapes may differ")
+
+
+@function
+def static(*operands: Operand) -> bool | Fail:
+    """True where every dim is an integer."""
+    return all(o.type.is_static for o in operands) or Fail("a dim is known by name only")
+
+
+@function
+def floating(*operands: Operand) -> bool | Fail:
+    """True for real floating-point tensors."""
+    return all(o.type.dtype.is_float for o in operands) or Fail("not floating point")
+
+
+@function
+def wide(*operands: Operand) -> bool | Fail:
+    """True for float32 and float64, where reassociation is safe from overflow in practice."""
+    return all(o.type.dtype.value in ("float32", "float64") for o in operands) or Fail("not float32 or float64")
+
+
+@function
+def numeric(*operands: Operand) -> bool | Fail:
+    """True for numbers of any width."""
+    return all(o.type.dtype.is_float or o.type.dtype.is_integer for o in operands) or Fail("not a number")
+
+
+@function
+def finite(*operands: Operand) -> bool | Fail:
+    """True where the operands are known to hold neither infinities nor NaN."""
+    return all(o.finite for o in operands) or Fail("may hold an infinity or NaN")
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+
+@function
+def constant(*operands: Operand) -> bool | Fail:
+    """True where the operands are known before the program runs."""
+    return all(o.constant for o in operands) or Fail("not known before the program runs")
+
+
+@function
+def value(x: Operand) -> Any:
+    """The elements of a small constant."""
+    found = x.value
+    if found is None:
+        raise ShapeError("the elements are not known", expected="a small constant")
+    return found
+
+
+@function
+def is_all(x: Operand, number: float, tolerance: float = 0.0) -> bool | Fail:
+    """True for a constant whose elements all equal a number."""
+    found = x.value
+    if found is None:
+        return Fail("not a small constant")
+    found = np.asarray(found)
+    if not found.size or found.dtype.kind not in "fiu":
+        return Fail("not a tensor of numbers")
+    return bool((np.abs(found.astype(np.float64) - number) <= tolerance * abs(number)).all()) or Fail(
+        f"not all {number}"
+    )
+
+
+@function
+def is_uniform(x: Operand) -> bool | Fail:
+    """True for a constant whose elements are one finite number."""
+    found = x.value
+    if found is None or not np.asarray(found).size or np.asarray(found).dtype.kind not in "fiu":
+        return Fail("not a small constant of numbers")
+    flat = np.asarray(found).ravel().astype(np.float64)
+    return bool(np.isfinite(flat[0]) and (flat == flat[0]).all()) or Fail("the elements differ")
+
+
+@function
+def number(x: Operand) -> float:
+    """The one number all elements of a uniform constant equal."""
+    return float(np.asarray(value(x)).ravel()[0])
+
+
+@function
+def integer(x: Operand) -> int:
+    """The one element of an integer constant."""
+    found = np.asarray(value(x))
+    if found.size != 1 or found.dtype.kind not in "iu":
+        raise ShapeError("not one integer")
+    return int(found.ravel()[0])
+
+
+@function
+def is_positive(x: Operand) -> bool | Fail:
+    """True for a constant whose elements are all finite and above zero."""
+    found = x.value
+    if found is None or np.asarray(found).dtype.kind not in "fiu":
+        return Fail("not a small constant of numbers")
+    wide = np.asarray(found).astype(np.float64)
+    return bool((np.isfinite(wide) & (wide > 0)).all()) or Fail("not all positive")
+
+
+@function
+def is_eye(x: Operand) -> bool | Fail:
+    """True for a constant identity matrix."""
+    found = x.value
+    if found is None:
+        return Fail("not a small constant")
+    found = np.asarray(found)
+    square = found.ndim == 2 and found.shape[0] == found.shape[1]
+    return (square and bool((found == np.eye(found.shape[0])).all())) or Fail("not an identity matrix")
+
+
+@function
+def is_range(x: Operand) -> bool | Fail:
+    """True for a constant vector of one or more consecutive natural numbers."""
+    found = x.value
+    if found is None:
+        return Fail("not a small constant")
+    found = np.asarray(found)
+    if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or found[0] < 0:
+        return Fail("not a vector of natural numbers")
+    return bool((np.diff(found) == 1).all()) or Fail("not consecutive")
+
+
+# --- shapes --------------------------------------------------------------------------------------------------------
+
+
+@function
+def prod(dims: Iterable[Dim]) -> Dim:
+    """The product of dims."""
+    return product(dims)
+
+
+@function
+def broadcast(*shapes: Shape) -> Shape:
+    """The broadcast of shapes; refuses where they conflict."""
+    return broadcast_shapes(*shapes)
+
+
+@function
+def ones(count: int) -> Shape:
+    """A shape of ones."""
+    return (1,) * count
+
+
+@function
+def normal(axis: int, rank: int) -> int:
+    """An axis counted from the left."""
+    return axis % rank
+
+
+@function
+def replaced(dims: Sequence[Any], axis: int, new: Any) -> tuple[Any, ...]:
+    """The sequence with one element replaced."""
+    axis %= len(dims)
+    return (*dims[:axis], new, *dims[axis + 1 :])
+
+
+@function
+def without(dims: Sequence[Any], *axes: int) -> tuple[Any, ...]:
+    """The sequence without the elements at these axes."""
+    return tuple(d for i, d in enumerate(dims) if i not in axes)
+
+
+@function
+def inserted(dims: Sequence[Any], axis: int, new: Any) -> tuple[Any, ...]:
+    """The sequence with one more element, at this place."""
+    return (*dims[:axis], new, *dims[axis:])
+
+
+@function
+def off_axis(x: Operand, axis: int, rank: int) -> bool | Fail:
+    """True where x, broadcast to `rank` dims, provably does not vary along the axis."""
+    place = axis % rank - (rank - x.type.rank)
+    return place < 0 or x.type.dims[place] == 1 or Fail(f"varies along axis {axis}")
+
+
+@function
+def spans(x: Operand, y: Operand) -> bool | Fail:
+    """True where broadcasting y onto x leaves x's shape as it is."""
+    return broadcast_shapes(x.type.dims, y.type.dims) == x.type.dims or Fail("broadcasting changes the shape")
+
+
+# --- permutations --------------------------------------------------------------------------------------------------
+
+
+@function
+def compose(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    """The one permutation that does what two transposes do one after the other."""
+    return tuple(first[i] for i in second)
+
+
+@function
+def inverse(perm: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    return tuple(perm.index(i) for i in range(len(perm)))
+
+
+@function
+def permuted(dims: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
+    """What a transpose makes of a shape."""
+    return tuple(dims[i] for i in perm)
+
+
+@function
+def identity_perm(rank: int) -> tuple[int, ...]:
+    """The permutation that moves nothing."""
+    return tuple(range(rank))
+
+
+@function
+def swapped(rank: int) -> tuple[int, ...]:
+    """The permutation that exchanges the last two axes."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+@function
+def trailing(perm: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The part of a permutation that acts on the last `rank` axes; refuses where those do not stay last."""
+    lead = len(perm) - rank
+    if any(p >= lead for p in perm[:lead]):
+        raise ShapeError("the permutation moves leading axes among the trailing ones")
+    return tuple(p - lead for p in perm[lead:])
+
+
+@function
+def view_keeps_order(dims: Sequence[Dim], perm: Sequence[int]) -> bool | Fail:
+    """True where a transpose moves only axes of one element, so that it is a mere reshape."""
+    kept = [p for p in perm if dims[p] != 1 or not isinstance(dims[p], int)]
+    return kept == sorted(kept) or Fail("the transpose moves elements")
+
+
+# --- slices --------------------------------------------------------------------------------------------------------
+
+
+@function
+def bounds(x: Operand, axis: int, record: Any) -> tuple[Any, Any, int]:
+    """Start, end and step of a slice's record along an axis, whether it cuts there or not."""
+    if axis not in record["axes"]:
+        return 0, x.type.dims[axis], 1
+    at = record["axes"].index(axis)
+    return record["starts"][at], record["ends"][at], record["steps"][at]
+
+
+@function
+def root(number: float) -> float:
+    """The square root."""
+    return math.sqrt(number)

@@ -1,0 +1,252 @@
+"""The text form of rules, one line a rule: ``name (law N): lhs => rhs if condition, condition``.
+
+A line that begins with white space continues the one before; ``#`` begins a comment; ``%phase simplify`` sets the phase
+of the rules after it. Both sides and the conditions are Python expressions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eqsat.errors import RuleError
+from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, Rule
+
+_HEAD = re.compile(r"(?P<name>[a-z][a-z0-9-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
+_DIRECTIVE = re.compile(r"%phase\s+(\w+)\s*$")
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.MatMult: "matmul",
+    ast.Pow: "pow",
+}
+
+
+def parse_rules(text: str, source: str = "<text>") -> tuple[Rule, ...]:
+    """Every rule of a text; RuleError with file, line and column for the first that is not well formed.
+
+    >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
+    ['twice']
+    """
+    rules: list[Rule] = []
+    phase = "simplify"
+    lines: dict[str, int] = {}
+    for number, block in _blocks(text):
+        directive = _DIRECTIVE.match(block)
+        if block.startswith("%"):
+            if directive is None or directive[1] not in PHASES:
+                raise RuleError(
+                    f"{block.strip()!r} is no directive",
+                    where=f"{source}:{number}:1",
+                    expected="%phase and one of " + ", ".join(PHASES),
+                )
+            phase = directive[1]
+            continue
+        for rule in _Block(block, source, number).rules(phase):
+            if rule.name in lines:
+                raise RuleError(
+                    f"rule {rule.name!r} is already there",
+                    where=f"{source}:{number}:1",
+                    expected=f"names used once; line {lines[rule.name]} has this one",
+                    remedy="choose another name",
+                )
+            lines[rule.name] = number
+            rules.append(rule)
+    return tuple(rules)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Logical lines with their numbers; comments become blanks, so that columns stay true."""
+    number, block = 0, ""
+    for index, line in enumerate(text.splitlines(), start=1):
+        bare = line.split("#", 1)[0].rstrip()
+        if bare and not bare[0].isspace():
+            if block:
+                yield number, block
+            number, block = index, bare
+        elif block:
+            block += "\n" + bare
+        elif bare:
+            number, block = index, bare.lstrip()
+    if block:
+        yield number, block.rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One logical line of a rule file."""
+
+    text: str
+    source: str
+    line: int
+
+    def rules(self, phase: str) -> list[Rule]:
+        head = _HEAD.match(self.text)
+        if head is None:
+            raise self.error("a rule has no name", 0, "name: lhs => rhs", "put a name and a colon before it")
+        laws = tuple(int(n) for n in (head["laws"] or "").replace(",", " ").split())
+        arrow = re.search(r"<?=>", self.text[head.end() :])
+        if arrow is None:
+            raise self.error(f"rule {head['name']!r} has no arrow", head.end(), "lhs => rhs, or lhs <=> rhs")
+        start, end = head.end() + arrow.start(), head.end() + arrow.end()
+        right_end = self.top_level_if(end)
+        conditions = self.conditions(right_end + 2) if right_end < len(self.text) else ()
+        left, right = self.tree(head.end(), start), self.tree(end, right_end)
+        both = arrow[0] == "<=>"
+        made = [self.rule(head["name"], phase, laws, left, right, conditions)]
+        if both:
+            made.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions))
+        return made
+
+    def rule(
+        self,
+        name: str,
+        phase: str,
+        laws: tuple[int, ...],
+        left: ast.expr,
+        right: ast.expr,
+        conditions: tuple[Expression, ...],
+    ) -> Rule:
+        tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
+        where = self.place(left)
+        try:
+            return Rule(
+                name=name,
+                phase=phase,
+                left=self.left(left),
+                right=tuple(self.pattern(e) for e in _elements(right)),
+                conditions=conditions,
+                laws=laws,
+                text=f"{_text(left)} => {_text(right)}{tail}",
+                where=where,
+            )
+        except RuleError as error:
+            if error.where.startswith(self.source):
+                raise
+            places = {LEFT: where, RIGHT: self.place(right), **{c.text: self.place(c.tree) for c in conditions}}
+            place = places.get(error.where, where)
+            raise RuleError(error.what, where=place, expected=error.expected, remedy=error.remedy) from None
+
+    def left(self, tree: ast.expr) -> Left:
+        if isinstance(tree, ast.ListComp):
+            item = self.pattern(tree.elt)
+            if not isinstance(item, App):
+                raise self.fault("the siblings' form is a bare variable", tree.elt, "an operator")
+            return Siblings(item, self.over(tree))
+        items = [self.pattern(e) for e in _elements(tree)]
+        for item, element in zip(items, _elements(tree), strict=True):
+            if not isinstance(item, App):
+                raise self.fault("the left side is a bare variable", element, "an operator")
+        return tuple(i for i in items if isinstance(i, App))
+
+    def pattern(self, tree: ast.expr) -> Pattern:
+        if isinstance(tree, ast.Name):
+            return Var(tree.id)
+        if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+            return App(_OPERATORS[type(tree.op)], (self.pattern(tree.left), self.pattern(tree.right)))
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+            return App("neg", (self.pattern(tree.operand),))
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+            return self.application(tree, tree.func.id)
+        raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator applied to patterns")
+
+    def application(self, call: ast.Call, op: str) -> App:
+        operands = tuple(self.spread(a) if isinstance(a, ast.Starred) else self.pattern(a) for a in call.args)
+        fields: dict[str, Expression] = {}
+        record: str | None = None
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                fields[keyword.arg] = Expression(ast.unparse(keyword.value), keyword.value)
+            elif isinstance(keyword.value, ast.Name) and record is None:
+                record = keyword.value.id
+            else:
+                raise self.fault(f"{op} has a record that is no name, or two", keyword.value, "one record, **a")
+        return App(op, operands, fields, record)
+
+    def spread(self, tree: ast.Starred) -> Spread:
+        if isinstance(tree.value, ast.Name):
+            return Spread(Var(tree.value.id), ())
+        if isinstance(tree.value, ast.ListComp):
+            return Spread(self.pattern(tree.value.elt), self.over(tree.value))
+        raise self.fault("a spread of neither a name nor a list", tree, "*xs or *[relu(x) for x in xs]")
+
+    def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:
+        if len(tree.generators) != 1 or tree.generators[0].ifs:
+            raise self.fault("a list with several loops or a filter", tree, "[… for x in xs]")
+        loop = tree.generators[0]
+        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+        zipped = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip"
+        sequences = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter]
+        names = [n.id for n in (*targets, *sequences) if isinstance(n, ast.Name)]
+        if len(targets) != len(sequences) or len(names) != 2 * len(targets):
+            raise self.fault("a loop over something else than named sequences", tree, "for x, w in zip(xs, ws)")
+        return tuple(zip(names[: len(targets)], names[len(targets) :], strict=True))
+
+    def conditions(self, start: int) -> tuple[Expression, ...]:
+        return tuple(Expression(ast.unparse(e), e) for e in _elements(self.tree(start, len(self.text))))
+
+    def top_level_if(self, start: int) -> int:
+        """Where the conditions' `if` stands, or the end of the text."""
+        depth, quote = 0, ""
+        for i in range(start, len(self.text)):
+            c = self.text[i]
+            if quote:
+                quote = "" if c == quote else quote
+            elif c in "'\"":
+                quote = c
+            elif c in "([{":
+                depth += 1
+            elif c in ")]}":
+                depth -= 1
+            elif depth == 0 and re.match(r"\sif\s", self.text[i:]):
+                return i + 1
+        return len(self.text)
+
+    def tree(self, start: int, end: int) -> ast.expr:
+        """The expression in a span of the text, its positions those of the file."""
+        before, inside = self.text[:start], self.text[start:end]
+        if not inside.strip():
+            raise self.error("an expression is missing", start, "an expression")
+        lines = before.count("\n")
+        column = start - (before.rfind("\n") + 1)
+        try:
+            found = ast.parse("\n" * lines + "(" + inside.rstrip() + ")", mode="eval").body
+        except SyntaxError as error:
+            line = error.lineno or 1
+            offset = (error.offset or 1) + (column - 1 if line == lines + 1 else 0)
+            raise RuleError(
+                f"syntax: {error.msg}",
+                where=f"{self.source}:{self.line + line - 1}:{max(offset, 1)}",
+                expected="Python expression syntax",
+            ) from None
+        for node in ast.walk(found):
+            if isinstance(node, ast.expr | ast.keyword):
+                if node.lineno == lines + 1:
+                    node.col_offset += column - 1
+                node.lineno += self.line - 1
+                node.end_lineno, node.end_col_offset = node.lineno, node.col_offset
+        return found
+
+    def fault(self, what: str, tree: ast.expr, expected: str) -> RuleError:
+        return RuleError(what, where=self.place(tree), expected=expected)
+
+    def place(self, tree: ast.expr) -> str:
+        return f"{self.source}:{tree.lineno}:{tree.col_offset + 1}"
+
+    def error(self, what: str, offset: int, expected: str, remedy: str = "") -> RuleError:
+        lines = self.text[:offset].count("\n")
+        column = offset - (self.text[:offset].rfind("\n") + 1) + 1
+        return RuleError(what, where=f"{self.source}:{self.line + lines}:{column}", expected=expected, remedy=remedy)
+
+
+def _elements(tree: ast.expr) -> list[ast.expr]:
+    return list(tree.elts) if isinstance(tree, ast.Tuple) else [tree]
+
+
+def _text(tree: ast.expr) -> str:
+    return ", ".join(ast.unparse(e) for e in _elements(tree))
