@@ -1,1 +1,82 @@
+"""Extraction: the cheapest acyclic choice of e-nodes, with a proven bound."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from eqsat.errors import UsageError
+from eqsat.extract.greedy import greedy
+from eqsat.extract.ilp import solve_ilp
+from eqsat.extract.problem import Conversion, Node, Problem
+from eqsat.extract.solution import Solution
+
+__all__ = ["EXTRACTORS", "Conversion", "Extractor", "Node", "Problem", "Solution", "solve"]
+
+
+class Extractor(Protocol):
+    """Chooses e-nodes for a problem; see `solve` for the arguments."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        *,
+        time_limit: float,
+        relative_gap: float,
+        seed: int,
+        progress: Callable[[float, float], None] | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> Solution: ...
+
+
+def _greedy(
+    problem: Problem,
+    *,
+    time_limit: float,
+    relative_gap: float,
+    seed: int,
+    progress: Callable[[float, float], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> Solution:
+    solution = greedy(problem)
+    if progress is not None:
+        progress(solution.cost, solution.lower_bound)
+    return solution
+
+
+EXTRACTORS: dict[str, Extractor] = {"ilp": solve_ilp, "greedy": _greedy}
+
+
+def solve(
+    problem: Problem,
+    *,
+    extractor: str = "ilp",
+    time_limit: float = 30.0,
+    relative_gap: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[float, float], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Solution:
+    """The cheapest choice of e-nodes that `extractor` finds.
+
+    `time_limit` is in seconds; the search also ends within `relative_gap` of the optimum, when `should_stop()` returns
+    True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)` follows the search.
+
+    >>> cheap, dear = Node(0, (), 1.0), Node(0, (), 2.0)
+    >>> solve(Problem([dear, cheap], roots=[(0, 0)])).chosen
+    {(0, 0): 1}
+    """
+    if extractor not in EXTRACTORS:
+        raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
+    if not time_limit >= 0:
+        raise UsageError(f"time_limit={time_limit!r}", expected="seconds, 0 or more")
+    if not 0 <= relative_gap < 1:
+        raise UsageError(f"relative_gap={relative_gap!r}", expected="a fraction from 0 to 1")
+    return EXTRACTORS[extractor](
+        problem,
+        time_limit=time_limit,
+        relative_gap=relative_gap,
+        seed=seed,
+        progress=progress,
+        should_stop=should_stop,
+    )

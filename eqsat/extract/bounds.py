@@ -93,7 +93,7 @@ def _charge(program: Program, root: int, bounds: list[float], reduced: list[floa
                 continue
             rest = max(asked - reduced[option], 0.0)
             covered = any(demand.get(need, -1.0) >= rest for need in needs)
-            reduced[option] -= asked - rest
+            reduced[option] = max(reduced[option] - asked, 0.0)
             if rest > 0 and not covered:
                 demand[best] = max(demand.get(best, 0.0), rest)
                 heapq.heappush(heap, (-demand[best], best))

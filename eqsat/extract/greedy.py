@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import time
 
 import numpy as np
 
+from eqsat.extract.bounds import tree_bound
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, cheapest_trees, closure, total
 from eqsat.extract.solution import Solution, decode
@@ -31,34 +33,12 @@ def greedy(problem: Problem) -> Solution:
     return _finish(problem, best_greedy(problem.program), start)
 
 
-def best_greedy(program: Program) -> Choice:
-    """The cheaper of the two greedy choices, pruned to what the roots use."""
-    trees, _ = cheapest_trees(program, program.costs)
-    options = [closure(program, choice, program.roots) for choice in (trees, cheapest_dags(program))]
-    return min(options, key=lambda choice: total(program, choice))
-
-
-def tree_bound(program: Program) -> float:
-    """A cheap lower bound: a root costs at least the dearest path below it, whatever is shared.
-
-    An option costs at least its own cost plus the largest of its operands' bounds.
-    """
-    waiting = [len(needs) for needs in program.needs]
-    users = program.users()
-    settled: dict[int, float] = {}
-    heap = [(program.costs[option], option) for option, count in enumerate(waiting) if count == 0]
-    heapq.heapify(heap)
-    while heap:
-        bound, option = heapq.heappop(heap)
-        goal = program.provides[option]
-        if goal in settled:
-            continue
-        settled[goal] = bound
-        for user in users[goal]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(heap, (program.costs[user] + bound, user))
-    return max(settled[root] for root in program.roots)
+def best_greedy(program: Program, weights: list[float] | None = None) -> Choice:
+    """The cheaper of the two greedy choices, pruned to what the roots use; `weights` steer them instead of the costs."""
+    guide = program if weights is None else dataclasses.replace(program, costs=weights)
+    choices = cheapest_trees(guide, guide.costs)[0], cheapest_dags(guide)
+    used = [closure(program, choice, program.roots) for choice in choices]
+    return min(used, key=lambda choice: total(program, choice))
 
 
 def _finish(problem: Problem, choice: Choice, start: float) -> Solution:

@@ -1,0 +1,159 @@
+"""Runs HiGHS so that Ctrl-C, a stop request and the clock are honoured."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ExtractionError
+from eqsat.extract.model import Model, Row
+
+POLL = 0.05
+"""Seconds between looks at the stop request while HiGHS runs."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """When to stop: a deadline, the caller's request, or Ctrl-C."""
+
+    deadline: float
+    should_stop: Callable[[], bool] | None = None
+    interrupted: bool = False
+    late: bool = False
+
+    def stop(self) -> bool:
+        """Whether to stop now; remembers why."""
+        if not self.interrupted and self.should_stop is not None and self.should_stop():
+            self.interrupted = True
+        self.late = self.late or time.monotonic() >= self.deadline
+        return self.interrupted or self.late
+
+    def left(self) -> float:
+        """Seconds to the deadline."""
+        return max(self.deadline - time.monotonic(), 0.0)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a solve ended with; `values` is empty where no solution was found."""
+
+    finished: bool
+    bound: float
+    values: np.ndarray[tuple[int], np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+    reduced: np.ndarray[tuple[int], np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+
+
+class Solver:
+    """One HiGHS model, to which rows may be added between solves."""
+
+    def __init__(self, model: Model, costs: Sequence[float], *, seed: int) -> None:
+        import highspy
+
+        self._highspy = highspy
+        self._highs = highspy.Highs()
+        self._stop = False
+        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", seed % 2**31)):
+            self._highs.setOptionValue(name, value)
+        self._columns = len(model.upper)
+        self._binary = model.binary
+        self._build(model, costs)
+        for callback in (self._highs.cbMipInterrupt, self._highs.cbSimplexInterrupt):
+            callback.subscribe(self._on_interrupt)
+
+    def _build(self, model: Model, costs: Sequence[float]) -> None:
+        columns = len(model.upper)
+        price = np.zeros(columns)
+        price[: len(costs)] = costs
+        lower = np.zeros(columns)
+        lower[[model.goal(root) for root in model.program.roots]] = 1.0
+        empty = np.zeros(0, dtype=np.int32)
+        self._highs.addCols(
+            columns, price, lower, np.array(model.upper), 0, np.zeros(columns, dtype=np.int32), empty, np.zeros(0)
+        )
+        self.add(model.rows)
+        self.add(model.equal, equal=True)
+
+    def add(self, rows: Sequence[Row], *, equal: bool = False) -> None:
+        """Adds rows `<=`, or `==`."""
+        if not rows:
+            return
+        upper = np.array([row[2] for row in rows])
+        below = upper if equal else np.full(len(rows), -self._highspy.kHighsInf)
+        sizes = [len(row[0]) for row in rows]
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        index = np.fromiter((c for row in rows for c in row[0]), dtype=np.int32, count=sum(sizes))
+        value = np.fromiter((a for row in rows for a in row[1]), dtype=np.float64, count=sum(sizes))
+        self._highs.addRows(len(rows), below, upper, sum(sizes), starts, index, value)
+
+    def relax(self, clock: Clock) -> Outcome:
+        """Solves the linear relaxation, warm from the last one."""
+        self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
+        self._run(clock, None)
+        finished = self._highs.getModelStatus() == self._highspy.HighsModelStatus.kOptimal
+        if not finished:
+            return Outcome(False, 0.0)
+        solution = self._highs.getSolution()
+        bound = float(self._highs.getInfo().objective_function_value)
+        return Outcome(True, bound, np.array(solution.col_value), np.array(solution.col_dual))
+
+    def solve(
+        self,
+        clock: Clock,
+        *,
+        relative_gap: float,
+        start: dict[int, float] | None = None,
+        watch: Callable[[float], None] | None = None,
+    ) -> Outcome:
+        """Solves the integer program from a warm start; `watch` is called with the bound while it runs."""
+        count = self._binary
+        kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
+        self._highs.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kind)
+        self._highs.setOptionValue("mip_rel_gap", relative_gap)
+        self._highs.setOptionValue("mip_abs_gap", 0.0)
+        self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
+        if start is not None:
+            columns = np.array(sorted(start), dtype=np.int32)
+            self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
+        self._run(clock, watch)
+        info = self._highs.getInfo()
+        status = self._highs.getModelStatus()
+        found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
+        finished = status == self._highspy.HighsModelStatus.kOptimal
+        return Outcome(finished, float(info.mip_dual_bound), values)
+
+    def _run(self, clock: Clock, watch: Callable[[float], None] | None) -> None:
+        """HiGHS in a thread of its own, which leaves this one free to be interrupted."""
+        self._stop, self._bound = False, -float("inf")
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._highs.run()
+            except Exception as error:  # noqa: BLE001 - handed to the calling thread below
+                failure.append(error)
+
+        thread = threading.Thread(target=work, name="highs", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            try:
+                thread.join(POLL)
+                self._stop = self._stop or clock.stop()
+                if watch is not None and thread.is_alive():
+                    watch(self._bound)
+            except KeyboardInterrupt:
+                clock.interrupted = self._stop = True
+        if failure:
+            raise ExtractionError(f"HiGHS failed: {failure[0]}") from failure[0]
+
+    def _on_interrupt(self, event: Any) -> None:
+        bound = getattr(event.data_out, "mip_dual_bound", None)
+        if bound is not None:
+            self._bound = float(bound)
+        if self._stop:
+            event.interrupt()

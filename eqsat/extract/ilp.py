@@ -1,0 +1,294 @@
+"""Exact extraction: greedy, reductions, bounds by dual ascent, then HiGHS on the parts that are left."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from eqsat.extract.bounds import dual_ascent, ruled_out
+from eqsat.extract.greedy import best_greedy
+from eqsat.extract.highs import Clock, Solver
+from eqsat.extract.model import Model, Row
+from eqsat.extract.presolve import Presolved, compose, presolve
+from eqsat.extract.problem import Problem
+from eqsat.extract.program import Choice, Program, closure, total, unfounded
+from eqsat.extract.solution import Solution, Status, decode
+
+SLACK = 1e-9
+"""Relative: a cost within this of the bound is optimal."""
+
+LAZY_ROUNDS = 12
+"""Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
+
+STALLED_ROUNDS = 5
+"""Rounds of cuts that hardly move the bound of the relaxation, before the integer solve."""
+
+Progress = Callable[[float, float], None]
+
+
+def solve_ilp(
+    problem: Problem,
+    *,
+    time_limit: float = 30.0,
+    relative_gap: float = 0.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Solution:
+    """The choice of least DAG cost, or the best found when time, the caller or Ctrl-C ends the search.
+
+    It never costs more than the greedy choices. `time_limit` is in seconds; a search that ends within `relative_gap`
+    counts as optimal. `progress(best_cost, lower_bound)` is called when either improves.
+    """
+    began = time.monotonic()
+    clock = Clock(began + time_limit, should_stop)
+    search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
+    search.watch(progress)
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        clock.interrupted = True
+    return decode(
+        problem,
+        search.best(),
+        lower_bound=search.bound(),
+        status=_status(search, clock),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _status(search: Search, clock: Clock) -> Status:
+    if search.done():
+        return "optimal"
+    return "interrupted" if clock.interrupted else "time_limit"
+
+
+class Search:
+    """The search for one program: its best choice and bound, at any moment, and the searches of its parts."""
+
+    def __init__(
+        self,
+        program: Program,
+        choice: Choice,
+        clock: Clock,
+        relative_gap: float,
+        seed: int,
+        broken: set[int],
+    ) -> None:
+        self.program = program
+        self.clock = clock
+        self.relative_gap = relative_gap
+        self.seed = seed
+        self.broken = broken
+        self.choice = choice
+        self.cost = total(program, choice)
+        self.floor = 0.0
+        self.reduction: Presolved | None = None
+        self.parts: list[Search] = []
+        self._report: Callable[[], None] = lambda: None
+
+    def watch(self, progress: Progress | None) -> None:
+        """Calls `progress` whenever the cost or the bound has improved."""
+        if progress is None:
+            return
+        last = (float("inf"), -1.0)
+
+        def report() -> None:
+            nonlocal last
+            now = (total(self.program, self.best()), self.bound())
+            now = (now[0], min(now))
+            if now[0] < last[0] or now[1] > last[1]:
+                last = now
+                progress(*now)
+
+        self._report = report
+        report()
+
+    def best(self) -> Choice:
+        """The best choice known, parts included."""
+        if self.parts and self.reduction is not None:
+            joined: Choice = {}
+            for part in self.parts:
+                joined |= part.best()
+            self.offer(self.reduction.expand(joined))
+        return self.choice
+
+    def bound(self) -> float:
+        """The best lower bound known, parts included."""
+        if self.parts and self.reduction is not None:
+            below = self.reduction.paid + sum(part.bound() for part in self.parts)
+            self.floor = max(self.floor, min(below, self.cost))
+        return min(self.floor, self.cost)
+
+    def done(self) -> bool:
+        """Whether the best choice is proved optimal, within the gap asked for."""
+        self.best()
+        return self.bound() >= self.cost * (1 - max(self.relative_gap, SLACK))
+
+    def offer(self, choice: Choice) -> None:
+        """Takes a choice if it is better than the best so far."""
+        choice = closure(self.program, choice, self.program.roots)
+        cost = total(self.program, choice)
+        if cost < self.cost and not unfounded(self.program, choice):
+            self.choice, self.cost = choice, cost
+
+    def lift(self, bound: float) -> None:
+        """Takes a bound if it is better than the best so far."""
+        self.floor = max(self.floor, bound)
+
+    def run(self) -> None:
+        """Reduces, splits, and solves, until optimal or stopped."""
+        self._reduce()
+        self._report()
+        if self.done() or self.clock.stop() or self.reduction is None:
+            return
+        small = self.reduction.program
+        apart = pieces(small)
+        if len(apart) == 1:
+            self._integer(self.reduction)
+            return
+        known = self.reduction.shrink(self.choice) or best_greedy(small)
+        for roots in apart:
+            part = dataclasses.replace(small, roots=roots)
+            start = closure(part, known, roots)
+            broken = self.reduction.broken
+            search = Search(part, start, self.clock, self.relative_gap, self.seed, broken)
+            search._report = self._report
+            self.parts.append(search)
+        for search in self.parts:
+            search.run()
+            self._report()
+
+    def _reduce(self) -> None:
+        """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
+        reduction = presolve(self.program, broken=self.broken)
+        while True:
+            self.reduction = reduction
+            small = reduction.program
+            if any(not small.by_goal[root] for root in small.roots):
+                self.lift(self.cost)  # every choice that could be cheaper has been ruled out
+                return
+            self.offer(reduction.expand(best_greedy(small)))
+            if not small.roots:
+                self.lift(self.cost)
+                return
+            ascent = dual_ascent(small)
+            self.lift(min(reduction.paid + ascent.bound, self.cost))
+            weights = [r + 0.01 * c for r, c in zip(ascent.reduced, small.costs, strict=True)]
+            self.offer(reduction.expand(best_greedy(small, weights)))
+            if self.done() or self.clock.stop():
+                return
+            out = ruled_out(small, ascent, self.cost * (1 - SLACK) - reduction.paid)
+            if len(out) * 50 < len(small.provides):
+                return
+            reduction = compose(reduction, presolve(small, out))
+
+    def _integer(self, reduction: Presolved) -> None:
+        """HiGHS with cycle cuts on a program that does not split."""
+        small = reduction.program
+        scale = _scale(self.cost - reduction.paid)
+        costs = [cost * scale for cost in small.costs]
+        model = Model(small)
+        if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
+            model.strengthen(reduction.broken)
+        model.rows += model.break_pairs()
+        solver = Solver(model, costs, seed=self.seed)
+        if not self._relaxation(reduction, model, solver, scale):
+            return
+        for attempt in itertools.count(1):
+            cuts, finished = self._attempt(reduction, model, solver, scale)
+            if finished and not cuts:
+                self.lift(self.cost * (1 - self.relative_gap))
+            if not finished or not cuts or self.done() or self.clock.stop():
+                return
+            model.rows += cuts
+            if attempt % LAZY_ROUNDS == 0 and model.order(cuts):
+                solver = Solver(model, costs, seed=self.seed)
+            else:
+                solver.add(cuts)
+
+    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> bool:
+        """Solves the relaxation with cuts until none is violated; False when that ended the search."""
+        last, stalled = -1.0, 0
+        while not self.clock.stop():
+            outcome = solver.relax(self.clock)
+            if not outcome.finished:
+                return not self.clock.stop()
+            self.lift(outcome.bound / scale + reduction.paid)
+            self._improve(reduction, selected(model.program, outcome.values))
+            self._report()
+            if self.done():
+                return False
+            cuts = model.cut_point(outcome.values)
+            stalled = stalled + 1 if outcome.bound <= last * (1 + 1e-5) else 0
+            last = max(last, outcome.bound)
+            if not cuts or stalled >= STALLED_ROUNDS:
+                return True
+            model.rows += cuts
+            solver.add(cuts)
+        return False
+
+    def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
+        """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
+
+        def watch(bound: float) -> None:
+            self.lift(bound / scale + reduction.paid)
+            self._report()
+
+        known = reduction.shrink(self.choice)
+        start = None if known is None else model.point(known)
+        outcome = solver.solve(self.clock, relative_gap=self.relative_gap, start=start, watch=watch)
+        self.lift(outcome.bound / scale + reduction.paid)
+        if not len(outcome.values):
+            return [], False
+        choice = selected(model.program, outcome.values)
+        self._improve(reduction, choice)
+        self._report()
+        return model.cut_choice(closure(model.program, choice, model.program.roots)), outcome.finished
+
+    def _improve(self, reduction: Presolved, choice: Choice) -> None:
+        """Offers a choice if it is acyclic, and greedy choices that prefer its options."""
+        small = reduction.program
+        used = closure(small, choice, small.roots)
+        if not unfounded(small, used):
+            self.offer(reduction.expand(used))
+        preferred = set(used.values())
+        weights = [cost * (0.01 if o in preferred else 1.0) for o, cost in enumerate(small.costs)]
+        self.offer(reduction.expand(best_greedy(small, weights)))
+
+
+def selected(program: Program, values: Sequence[float]) -> Choice:
+    """For every goal the option of largest value."""
+    return {
+        goal: max(members, key=lambda option: (values[option], -option))
+        for goal, members in enumerate(program.by_goal)
+        if members
+    }
+
+
+def pieces(program: Program) -> list[list[int]]:
+    """The roots of every connected part of the program."""
+    leader = list(range(program.goals))
+
+    def find(goal: int) -> int:
+        while leader[goal] != goal:
+            leader[goal] = leader[leader[goal]]
+            goal = leader[goal]
+        return goal
+
+    for option, goal in enumerate(program.provides):
+        for need in program.needs[option]:
+            leader[find(need)] = find(goal)
+    parts: dict[int, list[int]] = defaultdict(list)
+    for root in program.roots:
+        parts[find(root)].append(root)
+    return list(parts.values())
+
+
+def _scale(cost: float) -> float:
+    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
+    return 2.0 ** round(math.log2(1024.0 / cost)) if cost > 0 else 1.0
