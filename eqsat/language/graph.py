@@ -122,7 +122,8 @@ class Graph:
 
     def type(self, value: str) -> ValueType:
         """The type of a value; UNKNOWN where nothing is stated."""
-        return self.types.get(value, UNKNOWN)
+        constant = self.constants.get(value)
+        return self.types.get(value, UNKNOWN) if constant is None else constant.type
 
     def restricted(self, outputs: Iterable[str]) -> Graph:
         """The graph that makes only these outputs, without what they do not need; inputs stay."""

@@ -1,0 +1,87 @@
+"""Right sides of rules made into e-nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.match import Rewrite
+from eqsat.language.graph import Attrs
+from eqsat.language.pattern import App, Bindings, Pattern, Spread, Var
+from eqsat.language.spec import spec
+
+
+class Builder:
+    """Makes the right side of one match, e-node by e-node; ShapeError where it does not type."""
+
+    def __init__(
+        self, egraph: EGraph, rule: Rewrite, bindings: Bindings, classes: dict[str, Any], generation: int
+    ) -> None:
+        self.egraph, self.rule, self.bindings, self.classes = egraph, rule, bindings, dict(classes)
+        self.generation = generation
+
+    def results(self, roots: int) -> list[int]:
+        """One e-node for each matched root."""
+        right = self.rule.right
+        if len(right) == 1 and isinstance(right[0], App) and right[0].op == "split":
+            return self._split(right[0])
+        made = [self._pattern(p) for p in right]
+        return made * roots if len(made) == 1 else made
+
+    def _pattern(self, pattern: Pattern) -> int:
+        if isinstance(pattern, Var):
+            number: int = self.classes[pattern.name]
+            return number
+        operands = self._operands(pattern.operands)
+        attrs = spec(pattern.op).complete(self.rule.attributes(pattern, self.bindings))
+        return self.egraph.add(pattern.op, attrs, operands, generation=self.generation)
+
+    def _operands(self, patterns: Sequence[Pattern | Spread]) -> list[int]:
+        operands: list[int] = []
+        for pattern in patterns:
+            if isinstance(pattern, Spread):
+                operands += self._spread(pattern)
+            else:
+                operands.append(self._pattern(pattern))
+        return operands
+
+    def _spread(self, spread: Spread) -> list[int]:
+        if not spread.over:
+            name = spread.item.name if isinstance(spread.item, Var) else ""
+            return list(self.classes[name])
+        outer = Bindings(dict(self.bindings.tensors), dict(self.bindings.attrs)), dict(self.classes)
+        count = min(len(self._sequence(sequence)) for _, sequence in spread.over)
+        made = []
+        for index in range(count):
+            for element, sequence in spread.over:
+                if sequence in self.classes:
+                    self.classes[element] = self.classes[sequence][index]
+                    views: Any = self.bindings.tensors[sequence]
+                    self.bindings.tensors[element] = views[index]
+                else:
+                    self.bindings.attrs[element] = self.bindings.attrs[sequence][index]
+            made.append(self._pattern(spread.item))
+        self.bindings, self.classes = outer
+        return made
+
+    def _sequence(self, name: str) -> Sequence[Any]:
+        found: Sequence[Any] = self.classes[name] if name in self.classes else self.bindings.attrs[name]
+        return found
+
+    def _split(self, app: App) -> list[int]:
+        """The pieces of a split, as the slices that the e-graph holds instead."""
+        (whole,) = self._operands(app.operands)
+        attrs = spec("split").complete(self.rule.attributes(app, self.bindings))
+        return split_slices(self.egraph, whole, attrs, self.generation)
+
+
+def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0) -> list[int]:
+    """The slices that are the outputs of a split."""
+    axis, sizes = attrs["axis"], attrs["sizes"]
+    pieces, start = [], 0
+    for size in sizes:
+        cut = spec("slice").complete({"starts": (start,), "ends": (start + size,), "axes": (axis,), "steps": (1,)})
+        pieces.append(egraph.add("slice", cut, [whole], generation=generation))
+        start = start + size
+    return pieces

@@ -1,0 +1,225 @@
+"""A choice of e-nodes read back as a graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.errors import ExtractionError
+from eqsat.language.constant import Constant
+from eqsat.language.floats import Floats
+from eqsat.language.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.interpret import run_node
+from eqsat.language.types import TensorType, ValueType
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A chosen graph: `graph` computes constants that rules derived by nodes of their own; `shared` maps values of it
+    to the values of the original graph that they are claimed to equal."""
+
+    graph: Graph
+    shared: Mapping[str, str]
+
+
+def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> Decoded:
+    """The graph of a choice: for each class that is needed the position of its e-node in the snapshot.
+
+    A class that held values of the original graph keeps a name of theirs; the rest are called after their operator.
+    Slices that together are a whole tensor come out as one split. The original's name, inputs and origin stay.
+    """
+    return _Decoder(snapshot, chosen, original).decode()
+
+
+class _Decoder:
+    def __init__(self, snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> None:
+        self.snapshot, self.chosen, self.original = snapshot, chosen, original
+        self.outputs = set(original.outputs.values())
+        self.taken = set(original.types) | set(original.inputs) | set(original.constants)
+        self.names: dict[int, str] = {}
+        self.parts: dict[tuple[int, int], str] = {}
+        self.constants: dict[str, Constant] = {}
+        self.nodes: list[Node] = []
+        self.types: dict[str, ValueType] = {v: original.type(v) for v in original.inputs}
+        self.shared: dict[str, str] = {}
+        self.used_names: set[str] = set()
+
+    def decode(self) -> Decoded:
+        for leader in self._order():
+            self._emit(leader)
+        graph = Graph(
+            name=self.original.name,
+            inputs=self.original.inputs,
+            outputs={name: self.names[leader] for name, leader in self.snapshot.roots.items()},
+            nodes=tuple(self.nodes),
+            constants=self.constants,
+            types=self.types,
+            origin=self.original.origin,
+        )
+        return Decoded(_raise_splits(graph), self.shared)
+
+    def _order(self) -> Iterator[int]:
+        """The needed classes, operands first; ExtractionError where the choice is cyclic or has a hole."""
+        state: dict[int, bool] = {}
+        stack = [(leader, False) for leader in reversed(self.snapshot.roots.values())]
+        while stack:
+            leader, expanded = stack.pop()
+            if expanded:
+                state[leader] = True
+                yield leader
+                continue
+            if leader in state:
+                if not state[leader]:
+                    raise ExtractionError("the chosen graph has a cycle", expected="an acyclic choice")
+                continue
+            state[leader] = False
+            stack.append((leader, True))
+            stack += [(k, False) for k in reversed(self._node(leader).operands) if not state.get(k)]
+
+    def _node(self, leader: int) -> SnapshotNode:
+        if leader not in self.chosen:
+            raise ExtractionError(f"no e-node is chosen for e-class {leader}", expected="one for each class needed")
+        return self.snapshot.nodes[self.chosen[leader]]
+
+    def _emit(self, leader: int) -> None:
+        node, found = self._node(leader), self.snapshot.classes[leader]
+        if node.op == ABSENT:
+            return
+        if node.op == PROJECTION:
+            self.names[leader] = self.parts[node.operands[0], node.attrs["index"]]
+            return
+        if node.op == INPUT:
+            self.names[leader] = node.attrs["name"]
+            self.shared[node.attrs["name"]] = node.attrs["name"]
+            return
+        if len(node.types) > 1:
+            self._emit_several(leader, node)
+            return
+        name = self._value_name(leader, node)
+        self.names[leader] = name
+        self.types[name] = found.type
+        if found.values and not found.constant:
+            self.shared[name] = found.values[0]
+        if node.op == CONST:
+            self.constants[name] = self.snapshot.constants[node.attrs["index"]]
+        elif node.op == OPAQUE:
+            self.nodes.append(self._opaque(node, (name,)))
+        else:
+            self.nodes.append(Node(node.op, self._operands(node), (name,), node.attrs, self._node_name(node)))
+
+    def _emit_several(self, leader: int, node: SnapshotNode) -> None:
+        """A node with several outputs: those that anything projects get their original names, if they had one."""
+        names = []
+        wanted = {
+            n.attrs["index"]: n.eclass
+            for n in self.snapshot.nodes
+            if n.op == PROJECTION and n.operands[0] == leader and self.chosen.get(n.eclass) is not None
+        }
+        for index, type in enumerate(node.types):
+            values = self.snapshot.classes[wanted[index]].values if index in wanted else ()
+            name = self._pick(values) or self._fresh(node.op) if index in wanted else ""
+            names.append(name)
+            self.parts[leader, index] = name
+            if name:
+                self.types[name] = type
+                if values:
+                    self.shared[name] = values[0]
+        if node.op == OPAQUE:
+            self.nodes.append(self._opaque(node, tuple(names)))
+        else:
+            self.nodes.append(Node(node.op, self._operands(node), tuple(names), node.attrs, self._node_name(node)))
+
+    def _opaque(self, node: SnapshotNode, outputs: tuple[str, ...]) -> Node:
+        kept = self.snapshot.opaque[node.attrs["index"]]
+        # An output nobody reads keeps its name: a node that is never looked into may not lose one.
+        named = tuple(new or old for new, old in zip(outputs, kept.outputs, strict=True))
+        for name, type in zip(named, node.types, strict=True):
+            if name:
+                self.types.setdefault(name, type)
+        return Node(OPAQUE_NODE, self._operands(node), named, kept.attrs, kept.name)
+
+    def _operands(self, node: SnapshotNode) -> tuple[str | None, ...]:
+        return tuple(self.names.get(k) for k in node.operands)
+
+    def _node_name(self, node: SnapshotNode) -> str:
+        name = node.original.name if node.original is not None else ""
+        if not name or name in self.used_names:
+            return ""
+        self.used_names.add(name)
+        return name
+
+    def _value_name(self, leader: int, node: SnapshotNode) -> str:
+        values = [v for v in self.snapshot.classes[leader].values if v not in self.original.inputs]
+        if node.op != CONST:
+            values = [v for v in values if v not in self.original.constants]
+        return self._pick(values) or self._fresh(node.op)
+
+    def _pick(self, values: tuple[str, ...] | list[str]) -> str | None:
+        """The name a class keeps: that of an output of the graph if it has one, else the first."""
+        outputs = [v for v in values if v in self.outputs]
+        return next(iter(outputs or values), None)
+
+    def _fresh(self, op: str) -> str:
+        index = 0
+        while (name := f"eqsat_{op}_{index}") in self.taken:
+            index += 1
+        self.taken.add(name)
+        return name
+
+
+def fold_derived(graph: Graph) -> Graph:
+    """The graph with every node over constants evaluated, in float64 and rounded once."""
+    env: dict[str, Constant] = dict(graph.constants)
+    kept: list[Node] = []
+    exact = Floats(wide=True)
+    memo: dict[str, object] = {}
+    for node in graph.nodes:
+        if node.op == OPAQUE_NODE or not all(v is None or v in env for v in node.inputs):
+            kept.append(node)
+            continue
+        types = [None if v is None else env[v].type for v in node.inputs]
+        for value in node.inputs:
+            if value is not None and value not in memo:
+                memo[value] = exact.constant(env[value].array, env[value].type)
+        operands = [None if v is None else memo[v] for v in node.inputs]
+        results = [t for t in (graph.type(o) for o in node.outputs) if isinstance(t, TensorType)]
+        for name, array in zip(node.outputs, run_node(exact, node, operands, types, results), strict=True):
+            type = graph.type(name)
+            if isinstance(type, TensorType):
+                memo[name] = array
+                env[name] = Constant.of(array, type.dtype)
+    return replace(graph, nodes=tuple(kept), constants=env).without_dead()
+
+
+def _raise_splits(graph: Graph) -> Graph:
+    """Slices of one value along one axis that together are the whole of it become a split."""
+    groups: dict[tuple[str, int], list[Node]] = {}
+    for node in graph.nodes:
+        if _is_piece(node):
+            groups.setdefault((str(node.inputs[0]), node.attrs["axes"][0]), []).append(node)
+    substitutes: dict[str, Node | None] = {}
+    for (source, axis), nodes in groups.items():
+        type = graph.type(source)
+        ordered = sorted(nodes, key=lambda n: (n.attrs["starts"], n.attrs["ends"]))
+        cuts = [0, *(n.attrs["ends"][0] for n in ordered)]
+        starts = [n.attrs["starts"][0] for n in ordered]
+        if len(nodes) < 2 or not isinstance(type, TensorType) or starts != cuts[:-1] or cuts[-1] != type.dims[axis]:
+            continue
+        attrs = Attrs(axis=axis, sizes=tuple(b - a for a, b in itertools.pairwise(cuts)))
+        names = sorted({n.name for n in nodes if n.name})
+        split = Node("split", (source,), tuple(n.outputs[0] for n in ordered), attrs, names[0] if names else "")
+        substitutes |= {n.outputs[0]: None for n in nodes}
+        substitutes[nodes[0].outputs[0]] = split
+    nodes_after = [substitutes.get(n.outputs[0], n) for n in graph.nodes]
+    return replace(graph, nodes=tuple(n for n in nodes_after if n is not None))
+
+
+def _is_piece(node: Node) -> bool:
+    """A slice of consecutive elements along one axis, with bounds that are numbers."""
+    if node.op != "slice" or len(node.attrs["axes"]) != 1 or node.attrs["steps"] != (1,):
+        return False
+    return isinstance(node.attrs["starts"][0], int) and isinstance(node.attrs["ends"][0], int)

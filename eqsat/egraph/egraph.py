@@ -1,0 +1,348 @@
+"""The e-graph of a tensor program: e-nodes with types and facts, kept beside egglog's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.egraph.engine import Engine
+from eqsat.errors import ShapeError, UnsoundRuleError
+from eqsat.language.constant import Constant
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Attrs
+from eqsat.language.graph import Node as GraphNode
+from eqsat.language.interpret import run_node
+from eqsat.language.spec import OPS, spec
+from eqsat.language.types import OpaqueType, TensorType, ValueType
+
+#: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output
+#: of a node with several.
+INPUT, CONST, ABSENT, OPAQUE, PROJECTION = "input", "const", "absent", "opaque", "projection"
+#: Constants of at most this many elements are evaluated while the e-graph grows, so that conditions can ask for them.
+SMALL = 4096
+
+_TUPLE = OpaqueType("several tensors")
+_NOTHING = OpaqueType("left out")
+
+
+@dataclass(frozen=True, slots=True)
+class ENode:
+    """An operator over e-classes, the classes named by any e-node in them."""
+
+    op: str
+    attrs: Attrs
+    operands: tuple[int, ...]
+    types: tuple[ValueType, ...]
+
+
+@dataclass(slots=True)
+class EClass:
+    """What is known of every e-node of one e-class.
+
+    `members` are its e-nodes in the order they were made; `values` the names that values of the graph have here;
+    `generation` how many merges it took to make the class, at least; `depth` its distance from the inputs.
+    """
+
+    members: list[int]
+    type: ValueType
+    constant: bool
+    finite: bool
+    generation: int
+    depth: int
+    values: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One firing of a rule: the e-node its left side matched and the e-node its right side became."""
+
+    rule: str
+    left: int
+    right: int
+
+
+class EGraph:
+    """E-nodes numbered from 0, in egglog for matching and congruence, and here with types, facts and origins.
+
+    Every e-node is added through `add`, so types are known at once; `rebuild` brings in what egglog found equal. Two
+    tensors of different type in one class are an UnsoundRuleError that names the rule.
+    """
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.nodes: list[ENode] = []
+        self.constants: list[Constant] = []
+        self.opaque: list[GraphNode] = []
+        self.applications: list[Application] = []
+        self.arities: dict[str, set[int]] = {}
+        self._leader: list[int] = []
+        self._classes: dict[int, EClass] = {}
+        self._attr_ids: dict[Attrs, int] = {}
+        self._attrs: list[Attrs] = []
+        self._memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
+        self._values: dict[int, Any] = {}
+        self._constant_ids: dict[bytes | int, int] = {}
+        self._unions: list[tuple[int, int]] = []
+
+    # -- growing ------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        op: str,
+        attrs: Attrs,
+        operands: Sequence[int],
+        *,
+        types: Sequence[ValueType] | None = None,
+        generation: int = 0,
+    ) -> int:
+        """The number of the e-node that applies `op` to classes, made if it is new; ShapeError if it does not type.
+
+        `types` states the types of leaves and opaque nodes, which no rule can infer.
+        """
+        children = tuple(self.find(k) for k in operands)
+        key = (op, self.attr_id(attrs), children)
+        known = self._memo.get(key)
+        if known is not None:
+            return known
+        if types is None:
+            given = [self.type(k) for k in children]
+            types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
+        number = len(self.nodes)
+        self.nodes.append(ENode(op, attrs, children, tuple(types)))
+        self._leader.append(number)
+        self._memo[key] = number
+        self._classes[number] = self._facts(number, generation)
+        name = constructor_name(op, len(children))
+        if len(children) not in self.arities.setdefault(op, set()):
+            self.arities[op].add(len(children))
+            self.engine.constructor(name, len(children))
+        self.engine.insert(number, name, key[1], children)
+        return number
+
+    def constant(self, constant: Constant) -> int:
+        """The leaf of a constant; equal constants share one."""
+        # Hashing hundreds of megabytes to find a twin that the importer has already merged is not worth its time.
+        key = constant.digest if constant.nbytes <= 1 << 16 else id(constant)
+        index = self._constant_ids.setdefault(key, len(self.constants))
+        if index == len(self.constants):
+            self.constants.append(constant)
+        return self.add(CONST, Attrs(index=index), (), types=(constant.type,))
+
+    def absent(self) -> int:
+        """The leaf that stands for an operand left out."""
+        return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
+
+    def union(self, left: int, right: int, rule: str) -> bool:
+        """Makes two e-nodes equal on the word of a rule; False where they already are.
+
+        Types must agree: static shapes that differ are an UnsoundRuleError, named dims that may differ a refusal.
+        """
+        a, b = self.find(left), self.find(right)
+        if a == b:
+            return False
+        self._check_types(self._classes[a].type, self._classes[b].type, rule)
+        self.applications.append(Application(rule, left, right))
+        self.engine.union(left, right)
+        self._join(a, b)
+        return True
+
+    def rebuild(self, relations: Iterable[tuple[str, int]] = ()) -> dict[str, list[tuple[int, ...]]]:
+        """Brings in what egglog found equal; returns the matches recorded since the last time, classes by leader."""
+        classes, matches = self.engine.read(relations)
+        for members in classes:
+            first = min(members)
+            for other in members:
+                self._join(self.find(first), self.find(other))
+        leaders = [self.find(members[0]) for members in classes]
+        self._rehash()
+        widths = dict(relations)
+        return {
+            name: sorted({(*(leaders[c] for c in row[: widths[name]]), *row[widths[name] :]) for row in rows})
+            for name, rows in matches.items()
+        }
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def find(self, number: int) -> int:
+        """The leader of an e-node's class: the lowest number in it."""
+        leader = self._leader
+        while leader[number] != number:
+            leader[number] = leader[leader[number]]
+            number = leader[number]
+        return number
+
+    def eclass(self, number: int) -> EClass:
+        """What is known of the class of an e-node."""
+        return self._classes[self.find(number)]
+
+    def type(self, number: int) -> ValueType:
+        """The type of the class of an e-node."""
+        return self._classes[self.find(number)].type
+
+    def leaders(self) -> list[int]:
+        """One number for each e-class, in order."""
+        return sorted(self._classes)
+
+    def lookup(self, op: str, attr_id: int, operands: Sequence[int]) -> int | None:
+        """The e-node with this operator, attributes and operand classes, if there is one."""
+        return self._memo.get((op, attr_id, tuple(self.find(k) for k in operands)))
+
+    def distinct(self) -> list[tuple[str, int, tuple[int, ...], int]]:
+        """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
+        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda found: found[3])
+
+    def attr_id(self, attrs: Attrs) -> int:
+        """The number that stands for a set of attributes."""
+        number = self._attr_ids.setdefault(attrs, len(self._attrs))
+        if number == len(self._attrs):
+            self._attrs.append(attrs)
+        return number
+
+    def attrs(self, attr_id: int) -> Attrs:
+        """The attributes a number stands for."""
+        return self._attrs[attr_id]
+
+    def value(self, number: int) -> Any | None:
+        """The elements of a small constant class, else None."""
+        leader = self.find(number)
+        if leader not in self._values:
+            self._values[leader] = None  # what asks for itself while it is evaluated has no value that way
+            self._values[leader] = self._evaluate(leader)
+        return self._values[leader]
+
+    def size(self) -> tuple[int, int]:
+        """How many distinct e-nodes and e-classes there are."""
+        return len(self._memo), len(self._classes)
+
+    def view(self, number: int) -> TensorView:
+        """The class of an e-node as conditions see it."""
+        return TensorView(self, self.find(number))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _facts(self, number: int, generation: int) -> EClass:
+        node = self.nodes[number]
+        below = [self.eclass(k) for k in node.operands]
+        declared = OPS.get(node.op)
+        constant = (
+            node.op == CONST
+            or (declared is not None and not declared.random and all(c.constant or c.type is _NOTHING for c in below))
+            or (node.op == PROJECTION and below[0].constant)
+        )
+        whole = node.op in (INPUT, ABSENT, PROJECTION) or (declared is not None and not declared.partial)
+        type = node.types[0] if len(node.types) == 1 else _TUPLE
+        return EClass(
+            members=[number],
+            type=type,
+            constant=constant,
+            finite=self._finite_constant(node) if node.op == CONST else whole and all(c.finite for c in below),
+            generation=max([generation, *(c.generation for c in below)]),
+            depth=0 if constant else 1 + max((c.depth for c in below), default=-1),
+        )
+
+    def _finite_constant(self, node: ENode) -> bool:
+        constant = self.constants[node.attrs["index"]]
+        if not constant.type.dtype.is_float:
+            return True
+        native = constant.type.dtype.numpy.kind == "f"
+        return bool(np.isfinite(constant.array if native else constant.array.astype(np.float32)).all())
+
+    def _join(self, a: int, b: int) -> None:
+        if a == b:
+            return
+        keep, drop = min(a, b), max(a, b)
+        self._leader[drop] = keep
+        one, two = self._classes[keep], self._classes.pop(drop)
+        one.members = sorted([*one.members, *two.members])
+        one.constant |= two.constant
+        one.finite |= two.finite
+        one.generation = min(one.generation, two.generation)
+        one.depth = min(one.depth, two.depth)
+        one.values += [v for v in two.values if v not in one.values]
+        self._values.pop(keep, None)
+        self._values.pop(drop, None)
+
+    def _rehash(self) -> None:
+        """Keys every e-node by the leaders of its operands; of congruent e-nodes the first stands for all."""
+        memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
+        find = self.find
+        for (op, attr_id, operands), number in self._memo.items():
+            key = (op, attr_id, tuple(find(k) for k in operands))
+            known = memo.get(key)
+            memo[key] = number if known is None else min(known, number)
+        self._memo = memo
+
+    def _check_types(self, a: ValueType, b: ValueType, rule: str) -> None:
+        if a == b:
+            return
+        tensors = isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype == b.dtype
+        if tensors and not (a.is_static and b.is_static):  # type: ignore[union-attr]
+            raise ShapeError(f"{a} and {b} are not provably one type", where=f"rule {rule}")
+        raise UnsoundRuleError(
+            f"rule {rule} made {a} equal to {b}",
+            expected="two tensors of one type",
+            remedy="leave the rule out with rules=… and report it: its conditions are too weak",
+        )
+
+    def _evaluate(self, leader: int) -> Any | None:
+        found = self._classes[leader]
+        if not found.constant or not isinstance(found.type, TensorType) or not found.type.is_static:
+            return None
+        if int(np.prod(found.type.static, dtype=np.int64)) > SMALL:
+            return None
+        for number in found.members:
+            node = self.nodes[number]
+            if node.op == CONST:
+                return self.constants[node.attrs["index"]].array
+            if node.op not in OPS or spec(node.op).random or len(node.types) != 1:
+                continue
+            operands = [None if self.type(k) is _NOTHING else self.value(k) for k in node.operands]
+            if any(o is None and self.type(k) is not _NOTHING for o, k in zip(operands, node.operands, strict=True)):
+                continue
+            step = GraphNode(node.op, (), (), node.attrs)
+            types = [None if self.type(k) is _NOTHING else _tensor(self.type(k), node.op) for k in node.operands]
+            (result,) = run_node(Floats(), step, operands, types, [_tensor(node.types[0], node.op)])
+            return result
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """An e-class as the conditions of rules see it."""
+
+    egraph: EGraph
+    leader: int
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and shape; ShapeError where the class holds no tensor."""
+        return _tensor(self.egraph.type(self.leader), "a condition")
+
+    @property
+    def constant(self) -> bool:
+        """True where the tensor is known before the program runs."""
+        return self.egraph.eclass(self.leader).constant
+
+    @property
+    def value(self) -> Any | None:
+        """The elements of a small constant, else None."""
+        return self.egraph.value(self.leader)
+
+    @property
+    def finite(self) -> bool:
+        """True where no element can be an infinity or NaN."""
+        return self.egraph.eclass(self.leader).finite
+
+
+def constructor_name(op: str, arity: int) -> str:
+    """How egglog calls an operator of this many operands."""
+    return f"op_{op}_{arity}"
+
+
+def _tensor(type: ValueType, reader: str) -> TensorType:
+    if isinstance(type, TensorType):
+        return type
+    raise ShapeError(f"{reader} reads {type}", expected="a tensor")

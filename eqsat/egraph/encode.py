@@ -1,0 +1,84 @@
+"""A graph written into an e-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eqsat.egraph.build import split_slices
+from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
+from eqsat.language.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.spec import spec
+from eqsat.language.types import TensorType, ValueType
+
+
+@dataclass
+class Encoding:
+    """An e-graph that holds a graph: which e-node each value is, and which node of the graph each e-node was."""
+
+    egraph: EGraph
+    graph: Graph
+    values: dict[str, int] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> dict[str, int]:
+        """The e-node of each output."""
+        return {name: self.values[value] for name, value in self.graph.outputs.items()}
+
+
+def encode(graph: Graph) -> Encoding:
+    """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
+
+    A split becomes the slices it makes, a node with several outputs one class that its outputs project from.
+    """
+    result = Encoding(EGraph(), graph)
+    for name in graph.inputs:
+        _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
+    for name, constant in graph.constants.items():
+        _name(result, name, result.egraph.constant(constant))
+    for node in graph.nodes:
+        operands = [result.egraph.absent() if v is None else result.values[v] for v in node.inputs]
+        _encode_node(result, node, operands)
+    result.egraph.rebuild()
+    return result
+
+
+def _encode_node(result: Encoding, node: Node, operands: Sequence[int]) -> None:
+    egraph, graph = result.egraph, result.graph
+    if node.op == "split":
+        for name, number in zip(node.outputs, split_slices(egraph, operands[0], node.attrs), strict=True):
+            result.nodes.setdefault(number, node)
+            if name:
+                _name(result, name, number)
+        return
+    if node.op == OPAQUE_NODE:
+        types: list[ValueType] = [graph.type(o) for o in node.outputs]
+        number = egraph.add(OPAQUE, Attrs(index=len(egraph.opaque)), operands, types=types)
+        egraph.opaque.append(node)
+    else:
+        given = [None if v is None else graph.type(v) for v in node.inputs]
+        inferred = spec(node.op).result_types([t if isinstance(t, TensorType) else None for t in given], node.attrs)
+        types = [_sharper(graph.type(o), t) for o, t in zip(node.outputs, inferred, strict=False)]
+        number = egraph.add(node.op, node.attrs, operands, types=types or inferred)
+    result.nodes.setdefault(number, node)
+    if len(types) == 1:
+        _name(result, node.outputs[0], number)
+        return
+    for index, name in enumerate(node.outputs):
+        if name:
+            part = egraph.add(PROJECTION, Attrs(index=index), [number], types=(types[index],))
+            _name(result, name, part)
+
+
+def _sharper(stated: ValueType, inferred: TensorType) -> TensorType:
+    """What the graph says of a value, where that is more than inference says."""
+    if isinstance(stated, TensorType) and stated.shape is not None:
+        return stated
+    return inferred
+
+
+def _name(result: Encoding, value: str, number: int) -> None:
+    result.values[value] = number
+    result.egraph.eclass(number).values.append(value)

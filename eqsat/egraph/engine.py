@@ -1,0 +1,149 @@
+"""The adapter on egglog: program text in, rows out. Nothing else in eqsat imports egglog."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from eqsat.errors import EqsatError
+
+#: Text handed to egglog at once; parsing is quadratic in its length.
+_CHUNK = 25
+#: The sort of tensors.
+_SORT = "T"
+
+
+class EngineError(EqsatError):
+    """egglog refused a program; the e-graph it ran in cannot be used any further."""
+
+
+class Engine:
+    """One egglog e-graph over a single sort of tensors, written to as text and read as rows of integers.
+
+    Every e-node that the caller makes is named by a natural number through the table ``node``; reading that table back
+    says which numbers name one e-class. An Engine belongs to the thread that made it.
+    """
+
+    def __init__(self) -> None:
+        os.environ.setdefault("RUST_BACKTRACE", "0")
+        os.environ.setdefault("RAYON_NUM_THREADS", "1")
+        from egglog import bindings
+
+        self._egraph: Any = bindings.EGraph()
+        self._pending: list[str] = []
+        self._declared: set[str] = set()
+        self._run(f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n(ruleset clear)")
+
+    def constructor(self, name: str, arity: int) -> None:
+        """Declares an operator of `arity` operands; its attributes are one number."""
+        if name not in self._declared:
+            self._declared.add(name)
+            self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
+
+    def ruleset(self, name: str) -> None:
+        """Declares a set of queries that run together."""
+        self._run(f"(ruleset {name})")
+
+    def query(
+        self, relation: str, ruleset: str, facts: Sequence[str], tensors: Sequence[str], numbers: Sequence[str]
+    ) -> None:
+        """Declares a query: when `ruleset` runs, its matches are recorded in `relation` until read."""
+        sorts = " ".join([_SORT] * len(tensors) + ["i64"] * len(numbers))
+        row = f"({relation} {' '.join([*tensors, *numbers])})"
+        names = " ".join(f"x{i}" for i in range(len(tensors) + len(numbers)))
+        self.flush()
+        self._run(
+            f"(relation {relation} ({sorts}))\n"
+            f'(rule ({" ".join(facts)}) ({row}) :ruleset {ruleset} :name "{relation}")\n'
+            f"(rule (({relation} {names})) ((delete ({relation} {names}))) :ruleset clear "
+            f':name "clear-{relation}")'
+        )
+
+    def insert(self, number: int, name: str, attrs: int, operands: Iterable[int]) -> None:
+        """Adds an e-node called `number`."""
+        children = "".join(f" (node {k})" for k in operands)
+        self._write(f"(set (node {number}) ({name} {attrs}{children}))")
+
+    def union(self, a: int, b: int) -> None:
+        """States that two e-nodes are equal."""
+        self._write(f"(union (node {a}) (node {b}))")
+
+    def flush(self) -> None:
+        """Hands over what was written since the last time; egglog restores congruence."""
+        for start in range(0, len(self._pending), _CHUNK):
+            self._run("\n".join(self._pending[start : start + _CHUNK]))
+        self._pending.clear()
+
+    def match(self, ruleset: str, limit: int) -> None:
+        """Runs the queries of a ruleset once; a query with more than `limit` new matches is skipped this time."""
+        self.flush()
+        self._run(
+            f"(run-schedule (let-scheduler bo (back-off :match-limit {limit} :ban-length 1)) (run-with bo {ruleset}))"
+        )
+
+    def read(self, relations: Iterable[tuple[str, int]]) -> tuple[list[list[int]], dict[str, list[tuple[int, ...]]]]:
+        """The e-classes, as lists of the numbers that name them, and the recorded matches, which are then forgotten.
+
+        For each relation and its number of tensor columns, rows hold positions in the list of classes, then numbers.
+        """
+        self.flush()
+        functions = self._guarded(lambda: self._egraph.freeze().functions)
+        number = self._egraph.value_to_i64
+        index: dict[Any, int] = {}
+        classes: list[list[int]] = []
+        for row in functions["node"].rows:
+            position = index.setdefault(row.output, len(classes))
+            if position == len(classes):
+                classes.append([])
+            classes[position].append(number(row.inputs[0]))
+        matches: dict[str, list[tuple[int, ...]]] = {}
+        for relation, tensors in relations:
+            rows = functions[relation].rows
+            if rows:
+                matches[relation] = [
+                    (*(index[v] for v in r.inputs[:tensors]), *(number(v) for v in r.inputs[tensors:])) for r in rows
+                ]
+        if matches:
+            self._run("(run-schedule (run clear))")
+        return classes, matches
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows each table holds."""
+        self.flush()
+        (output,) = self._run("(print-size)")
+        return dict(output.sizes)
+
+    def _write(self, line: str) -> None:
+        self._pending.append(line)
+
+    def _run(self, program: str) -> list[Any]:
+        commands = self._guarded(lambda: self._egraph.parse_program(program))
+        outputs: list[Any] = self._guarded(lambda: self._egraph.run_program(*commands))
+        return outputs
+
+    def _guarded(self, call: Any) -> Any:
+        """Runs a call into egglog, whose mistakes surface as exceptions outside Exception."""
+        try:
+            return call()
+        except BaseException as error:
+            if type(error).__name__ in ("PanicException", "EggSmolError"):
+                raise EngineError(
+                    f"egglog refused a program: {str(error).strip().splitlines()[0]}",
+                    remedy="this is a fault in a rule or in eqsat; run again without the rule that was named last",
+                ) from error
+            raise
+
+
+def egglog_version() -> str:
+    """The version of egglog in use."""
+    from importlib.metadata import version
+
+    return version("egglog")
+
+
+def tables(engine: Engine) -> Iterator[tuple[str, int]]:
+    """The sizes of the tables that hold e-nodes."""
+    for name, size in engine.sizes().items():
+        if name.startswith("op_"):
+            yield name, size
