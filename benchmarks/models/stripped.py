@@ -1,15 +1,17 @@
 """Models without their weights: what is committed as a fixture, and how it gets weights again.
 
-A stripped tensor keeps its name, element type and dims. Its data are declared external, at location
-"stripped" with their true length, a file that never exists: `onnx.load(path, load_external_data=False)` and
-shape inference work, and whatever wants the values fails at once instead of reading zeros. Only large
-floating-point tensors are stripped. Integers and booleans stay, because shapes are computed from them, and
-so do masks, because their infinities decide what a model means.
+A stripped tensor keeps its name, element type and dims. Its data are declared external, at location "stripped"
+with their true length and SHA-1, a file that never exists: `onnx.load(path, load_external_data=False)` and shape
+inference work, whatever wants the values fails at once instead of reading zeros, and tensors that were equal can be
+made equal again. Only large floating-point tensors are stripped. Integers and booleans stay, because shapes are
+computed from them, and so do masks, because their infinities decide what a model means.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +25,14 @@ _RECTIFIERS = {"Relu", "Clip", "LeakyRelu"}
 
 
 def strip(model: ModelProto) -> ModelProto:
-    """A copy of `model` whose floating-point initializers of more than 64 elements have no data,
-    masks apart."""
+    """A copy of `model` whose floating-point initializers of more than 64 elements have no data, masks apart."""
     result = ModelProto()
     result.CopyFrom(model)
     for graph in _graphs(result.graph):
         for tensor in graph.initializer:
-            if tensor.data_type in _FLOATS and _elements(tensor) > KEPT_ELEMENTS and not _is_mask(tensor):
+            if tensor.data_type not in _FLOATS or _elements(tensor) <= KEPT_ELEMENTS or is_stripped(tensor):
+                continue
+            if not _is_mask(tensor):
                 _mark(tensor)
     return result
 
@@ -47,16 +50,20 @@ def refill(model: ModelProto, seed: int = 0) -> ModelProto:
     Weights have no structure a simplifier could use and are scaled by the operator that reads them, so that
     activations keep the order of magnitude of the input: filters and matrices by 1/√fan_in (√2 more in
     front of a rectifier), gains near 1, biases and means near 0, variances between 1/2 and 3/2. The values
-    of a tensor depend on the seed and the tensors before it.
+    of a tensor depend on the seed and the tensors before it; tensors that had equal data get equal data again.
     """
     result = ModelProto()
     result.CopyFrom(model)
     rng = np.random.Generator(np.random.SFC64(seed))
+    filled: dict[tuple[object, ...], TensorProto] = {}
     for graph in _graphs(result.graph):
         readers = _readers(graph)
         for tensor in graph.initializer:
-            if is_stripped(tensor):
-                _fill(tensor, _weight(tensor, readers, rng))
+            if not is_stripped(tensor):
+                continue
+            same = filled.setdefault((_checksum(tensor), tensor.data_type, *tensor.dims), tensor)
+            values = _weight(tensor, readers, rng) if same is tensor else numpy_helper.to_array(same)
+            _fill(tensor, values)
     return result
 
 
@@ -78,16 +85,21 @@ def _is_mask(tensor: TensorProto) -> bool:
 
 
 def _mark(tensor: TensorProto) -> None:
-    length = _elements(tensor) * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    data = numpy_helper.to_array(tensor).tobytes()
     for field in ("raw_data", "float_data", "double_data", "int32_data"):
         tensor.ClearField(field)
     del tensor.external_data[:]
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=LOCATION)
-    tensor.external_data.add(key="length", value=str(length))
+    tensor.external_data.add(key="length", value=str(len(data)))
+    tensor.external_data.add(key="checksum", value=hashlib.sha1(data).hexdigest())
 
 
-def _fill(tensor: TensorProto, values: NDArray[np.float32]) -> None:
+def _checksum(tensor: TensorProto) -> str:
+    return next(str(entry.value) for entry in tensor.external_data if entry.key == "checksum")
+
+
+def _fill(tensor: TensorProto, values: NDArray[Any]) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     tensor.CopyFrom(numpy_helper.from_array(values.astype(dtype, copy=False), tensor.name))
 
@@ -116,7 +128,7 @@ def _weight(
             return centred * _scale(dims[0] * np.prod(dims[2:]), node, readers)
         case ("MatMul" | "Gemm", 0 | 1) if len(dims) >= 2:
             flip = any(a.name == ("transA", "transB")[position] and a.i for a in node.attribute)
-            rows = (position == 1) != flip != transposed
+            rows = (position == 1) ^ flip ^ transposed
             return centred * _scale(dims[-2] if rows else dims[-1], node, readers)
         case ("BatchNormalization", 4):
             return np.float32(1) + centred * np.float32(0.5 / np.sqrt(3))
