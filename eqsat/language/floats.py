@@ -23,6 +23,25 @@ def _truncating_divide(a: Any, b: Any) -> Any:
         return np.where((np.sign(a) * np.sign(b) < 0) & ~exact, quotient + 1, quotient).astype(quotient.dtype)
 
 
+def _sigmoid(x: Any) -> Any:
+    from scipy.special import expit
+
+    return expit(x)
+
+
+def _softplus(x: Any) -> Any:
+    return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
+
+
+def _extreme(dtype: np.dtype[Any], lowest: bool) -> Any:
+    """The least or greatest element there is, the identity of maximum or minimum."""
+    if dtype.kind == "b":
+        return not lowest
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
+    return dtype.type(-np.inf if lowest else np.inf)
+
+
 class FloatNamespace:
     """Arithmetic on plain NumPy arrays.
 
@@ -40,13 +59,12 @@ class FloatNamespace:
     matmul = staticmethod(np.matmul)
     maximum = staticmethod(np.maximum)
     minimum = staticmethod(np.minimum)
-    power = staticmethod(np.power)
     equal = staticmethod(np.equal)
     less = staticmethod(np.less)
     less_equal = staticmethod(np.less_equal)
     where = staticmethod(np.where)
 
-    _functions = {"erf": _erf}  # noqa: RUF012
+    _functions = {"erf": _erf, "sigmoid": _sigmoid, "softplus": _softplus}  # noqa: RUF012
 
     def divide(self, a: Any, b: Any) -> Any:
         """Quotient; of integers, truncated toward zero."""
@@ -54,6 +72,14 @@ class FloatNamespace:
             return _truncating_divide(a, b)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.divide(a, b)
+
+    def power(self, a: Any, b: Any) -> Any:
+        """Power; of integers to negative exponents, truncated toward zero."""
+        a, b = np.asarray(a), np.asarray(b)
+        with np.errstate(all="ignore"):
+            if a.dtype.kind in "iu" and b.dtype.kind == "i" and (b < 0).any():
+                return np.power(a.astype(np.float64), b).astype(a.dtype)
+            return np.power(a, b)
 
     def apply(self, name: str, x: Any) -> Any:
         """A function of one variable, element by element."""
@@ -74,12 +100,22 @@ class FloatNamespace:
         return np.prod(x, axis=axis, keepdims=keepdims, dtype=np.asarray(x).dtype)
 
     def max(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
-        """Maximum over axes."""
-        return np.max(x, axis=axis, keepdims=keepdims)
+        """Maximum over axes; over no elements, the least element there is."""
+        x = np.asarray(x)
+        if x.size:
+            return np.max(x, axis=axis, keepdims=keepdims)
+        return np.max(x, axis=axis, keepdims=keepdims, initial=_extreme(x.dtype, lowest=True))
 
     def min(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
-        """Minimum over axes."""
-        return np.min(x, axis=axis, keepdims=keepdims)
+        """Minimum over axes; over no elements, the greatest element there is."""
+        x = np.asarray(x)
+        if x.size:
+            return np.min(x, axis=axis, keepdims=keepdims)
+        return np.min(x, axis=axis, keepdims=keepdims, initial=_extreme(x.dtype, lowest=False))
+
+    def argsort(self, x: Any, axis: int) -> Any:
+        """The stable ascending order of the elements along an axis."""
+        return np.argsort(x, axis=axis, kind="stable")
 
     def einsum(self, equation: str, *operands: Any) -> Any:
         """Sum of products by NumPy's index notation."""

@@ -125,6 +125,10 @@ class ResidueNamespace:
         """The first element over axes in a fixed random order."""
         return self._fold(self.minimum, x, axis, keepdims)
 
+    def argsort(self, x: Any, axis: int) -> Any:
+        """The stable order of the elements along an axis, in a fixed random order."""
+        return np.argsort(self._rank(x), axis=axis, kind="stable")
+
     def less(self, a: Any, b: Any) -> Any:
         """Comparison in a fixed random order."""
         return self._rank(a) < self._rank(b)
@@ -190,6 +194,10 @@ class ResidueNamespace:
         x = np.asarray(x)
         axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
         for one in sorted((a % x.ndim for a in axes), reverse=True):
+            if not x.shape[one]:
+                shape = [1 if keepdims and i == one else n for i, n in enumerate(x.shape) if keepdims or i != one]
+                x = np.full(shape, _seed("extreme of nothing") % self.prime, np.int64)
+                continue
             total = np.take(x, 0, axis=one)
             for index in range(1, x.shape[one]):
                 total = binary(total, np.take(x, index, axis=one))

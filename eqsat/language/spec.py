@@ -40,11 +40,12 @@ REQUIRED = Required()
 class OpSpec:
     """One operator, declared once.
 
-    `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats, residues or
-    Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts arithmetic. `pointwise`
+    `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats, residues
+    or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts arithmetic. `pointwise`
     operators act on each element of their broadcast operands alone. `multilinear` lists the operands in which the
     operator is linear one at a time. `movement` operators copy elements and compute nothing; `view` ones need not even
     copy. `random` operators are never folded nor merged. `partial` ones may make an infinity or NaN of finite operands.
+    `dtypes` names the element type of operands that are not floats, by position, for those who draw operands.
     """
 
     name: str
@@ -62,6 +63,7 @@ class OpSpec:
     view: bool = False
     random: bool = False
     partial: bool = False
+    dtypes: Mapping[int, str] = field(default_factory=dict)
     onnx: str | None = None
     doc: str = ""
 
@@ -125,6 +127,7 @@ def op(
     view: bool = False,
     random: bool = False,
     partial: bool = False,
+    dtypes: Mapping[int, str] | None = None,
     onnx: str | None = None,
 ) -> _Registry:
     """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
@@ -154,6 +157,7 @@ def op(
             view=view,
             random=random,
             partial=partial,
+            dtypes=MappingProxyType(dict(dtypes or {})),
             onnx=onnx,
             doc=inspect.getdoc(reference) or "",
         )

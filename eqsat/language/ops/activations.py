@@ -1,0 +1,202 @@
+"""Functions of one variable, applied to each element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.graph import Attrs
+from eqsat.language.ops.sampling import pointwise
+from eqsat.language.spec import Operands, OpSpec, op, present, same_as, same_dtype
+from eqsat.language.types import DType, TensorType, broadcast_shapes
+
+
+def _function(name: str, onnx: str, doc: str, *, partial: bool = False) -> OpSpec:
+    """The operator that applies a function by its NumPy name."""
+
+    def reference(xp: Any, x: Any) -> Any:
+        return xp.apply(name, x)
+
+    reference.__doc__ = doc
+    return op(name, infer=same_as(), sample=pointwise, pointwise=True, partial=partial, onnx=onnx)(reference)
+
+
+abs_ = _function("abs", "Abs", "Absolute value.")
+exp = _function("exp", "Exp", "Exponential.", partial=True)
+log = _function("log", "Log", "Natural logarithm.", partial=True)
+sqrt = _function("sqrt", "Sqrt", "Square root.", partial=True)
+erf = _function("erf", "Erf", "Gauss error function.")
+sin = _function("sin", "Sin", "Sine of radians.")
+cos = _function("cos", "Cos", "Cosine of radians.")
+tan = _function("tan", "Tan", "Tangent of radians.", partial=True)
+asin = _function("asin", "Asin", "Inverse sine.", partial=True)
+acos = _function("acos", "Acos", "Inverse cosine.", partial=True)
+atan = _function("atan", "Atan", "Inverse tangent.")
+sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True)
+cosh = _function("cosh", "Cosh", "Hyperbolic cosine.", partial=True)
+tanh = _function("tanh", "Tanh", "Hyperbolic tangent.")
+asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.")
+acosh = _function("acosh", "Acosh", "Inverse hyperbolic cosine.", partial=True)
+atanh = _function("atanh", "Atanh", "Inverse hyperbolic tangent.", partial=True)
+sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).")
+floor = _function("floor", "Floor", "The largest integer that is not above.")
+ceil = _function("ceil", "Ceil", "The smallest integer that is not below.")
+round_ = _function("round", "Round", "The nearest integer, halves to the even one.")
+sign = _function("sign", "Sign", "-1, 0 or 1.")
+
+
+@op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg")
+def neg(xp: Any, x: Any) -> Any:
+    """Negation."""
+    return xp.negative(x)
+
+
+@op("reciprocal", infer=same_as(), sample=pointwise, pointwise=True, partial=True, onnx="Reciprocal")
+def reciprocal(xp: Any, x: Any) -> Any:
+    """1 / x."""
+    return xp.divide(xp.number(1.0, x), x)
+
+
+@op("relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Relu")
+def relu(xp: Any, x: Any) -> Any:
+    """max(x, 0)."""
+    return xp.maximum(x, xp.number(0.0, x))
+
+
+def _boolean(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    return (TensorType(DType.BOOL, present(operands, 0).shape),)
+
+
+@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN")
+def isnan(xp: Any, x: Any) -> Any:
+    """True where the element is NaN, which alone differs from itself."""
+    return xp.where(xp.equal(x, x), False, True)
+
+
+@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf")
+def isinf(xp: Any, x: Any, *, detect_negative: bool = True, detect_positive: bool = True) -> Any:
+    """True where the element is an infinity of a sign asked for; there is none among exact numbers."""
+    if xp.exact:
+        return np.zeros(np.shape(x), bool)
+    return (np.isneginf(x) & detect_negative) | (np.isposinf(x) & detect_positive)
+
+
+def _prelu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, slope = present(operands, 0), present(operands, 1)
+    same_dtype([x, slope])
+    if x.shape is not None and slope.shape is not None and broadcast_shapes(x.shape, slope.shape) != x.shape:
+        raise ShapeError(f"slope {slope} for {x}", expected="a slope that broadcasts to the shape of the input")
+    return (x,)
+
+
+@op("prelu", infer=_prelu_type, sample=pointwise, pointwise=True, onnx="PRelu")
+def prelu(xp: Any, x: Any, slope: Any) -> Any:
+    """The operand x, times `slope` where negative."""
+    return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(x, slope), x)
+
+
+@op("leaky_relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="LeakyRelu")
+def leaky_relu(xp: Any, x: Any, *, alpha: float = 0.01) -> Any:
+    """The operand x, times `alpha` where negative."""
+    return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(x, xp.number(alpha, x)), x)
+
+
+def _exp_minus_one(xp: Any, x: Any) -> Any:
+    """exp(x) - 1 of the negative part, which cannot overflow."""
+    return xp.subtract(xp.apply("exp", xp.minimum(x, xp.number(0.0, x))), xp.number(1.0, x))
+
+
+@op("elu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Elu")
+def elu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
+    """The operand x, or alpha · (exp(x) - 1) where negative."""
+    return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x)), x)
+
+
+@op("celu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Celu")
+def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
+    """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
+    zero, scale = xp.number(0.0, x), xp.number(alpha, x)
+    curve = xp.multiply(scale, _exp_minus_one(xp, xp.divide(x, scale)))
+    return xp.add(xp.maximum(x, zero), xp.minimum(zero, curve))
+
+
+@op("selu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Selu")
+def selu(xp: Any, x: Any, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323) -> Any:
+    """Scaled, gamma · x, or gamma · alpha · (exp(x) - 1) where not positive."""
+    curve = xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x))
+    return xp.multiply(xp.number(gamma, x), xp.where(xp.less(xp.number(0.0, x), x), x, curve))
+
+
+@op("hard_sigmoid", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSigmoid")
+def hard_sigmoid(xp: Any, x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
+    """max(0, min(1, alpha · x + beta))."""
+    line = xp.add(xp.multiply(xp.number(alpha, x), x), xp.number(beta, x))
+    return xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), line))
+
+
+@op("hard_swish", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSwish")
+def hard_swish(xp: Any, x: Any) -> Any:
+    """Product x · max(0, min(1, x / 6 + 1/2))."""
+    line = xp.add(xp.divide(x, xp.number(6.0, x)), xp.number(0.5, x))
+    return xp.multiply(x, xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), line)))
+
+
+@op("softplus", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softplus")
+def softplus(xp: Any, x: Any) -> Any:
+    """Natural log(1 + exp(x)), in floats without overflow."""
+    if not xp.exact:
+        return xp.apply("softplus", x)
+    return xp.apply("log", xp.add(xp.number(1.0, x), xp.apply("exp", x)))
+
+
+@op("softsign", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softsign")
+def softsign(xp: Any, x: Any) -> Any:
+    """Quotient x / (1 + |x|)."""
+    return xp.divide(x, xp.add(xp.number(1.0, x), xp.apply("abs", x)))
+
+
+@op("mish", infer=same_as(), sample=pointwise, pointwise=True, onnx="Mish")
+def mish(xp: Any, x: Any) -> Any:
+    """Product x · tanh(softplus(x))."""
+    return xp.multiply(x, xp.apply("tanh", softplus.reference(xp, x)))
+
+
+@op("thresholded_relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="ThresholdedRelu")
+def thresholded_relu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
+    """The operand x where above `alpha`, else 0."""
+    return xp.where(xp.less(xp.number(alpha, x), x), x, xp.number(0.0, x))
+
+
+@op("shrink", infer=same_as(), sample=pointwise, pointwise=True, onnx="Shrink")
+def shrink(xp: Any, x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
+    """Shrunk toward 0: x + bias below -lambd, x - bias above lambd, 0 between."""
+    offset = xp.number(bias, x)
+    above = xp.where(xp.less(xp.number(lambd, x), x), xp.subtract(x, offset), xp.number(0.0, x))
+    return xp.where(xp.less(x, xp.number(-lambd, x)), xp.add(x, offset), above)
+
+
+@op("gelu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Gelu")
+def gelu(xp: Any, x: Any, *, approximate: str = "none") -> Any:
+    """Gaussian error linear unit, x / 2 · (1 + erf(x / √2)), or its approximation by "tanh"."""
+    # The constants are those that float32 holds, as exporters write them, so that recognised parts agree exactly.
+    half, one = xp.number(0.5, x), xp.number(1.0, x)
+    if approximate == "none":
+        inner = xp.apply("erf", xp.divide(x, xp.number(_float32(math.sqrt(2.0)), x)))
+    else:
+        cube = xp.multiply(x, xp.multiply(x, x))
+        sum_ = xp.add(x, xp.multiply(xp.number(_float32(0.044715), x), cube))
+        inner = xp.apply("tanh", xp.multiply(xp.number(_float32(math.sqrt(2.0 / math.pi)), x), sum_))
+    return xp.multiply(xp.multiply(half, x), xp.add(one, inner))
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+@op("silu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Swish")
+def silu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
+    """Product x · sigmoid(alpha · x)."""
+    return xp.multiply(x, xp.apply("sigmoid", x if alpha == 1.0 else xp.multiply(xp.number(alpha, x), x)))

@@ -1,0 +1,252 @@
+"""Operators on single elements: arithmetic, comparisons, logic, selection and conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.graph import Attrs
+from eqsat.language.ops.sampling import pointwise
+from eqsat.language.spec import InferRule, Operands, broadcast, op, present, same_as, same_dtype
+from eqsat.language.types import DType, TensorType, broadcast_shapes
+
+
+@op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add")
+def add(xp: Any, a: Any, b: Any) -> Any:
+    """Sum."""
+    return xp.add(a, b)
+
+
+@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub")
+def sub(xp: Any, a: Any, b: Any) -> Any:
+    """Difference."""
+    return xp.subtract(a, b)
+
+
+@op("mul", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, multilinear=(0, 1), onnx="Mul")
+def mul(xp: Any, a: Any, b: Any) -> Any:
+    """Product, element by element."""
+    return xp.multiply(a, b)
+
+
+@op("div", infer=broadcast(), sample=pointwise, pointwise=True, multilinear=(0,), partial=True, onnx="Div")
+def div(xp: Any, a: Any, b: Any) -> Any:
+    """Quotient; of integers, truncated toward zero, and then not linear."""
+    return xp.divide(a, b)
+
+
+def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    base, exponent = present(operands, 0), present(operands, 1)
+    if base.shape is None or exponent.shape is None:
+        return (base.with_shape(None),)
+    return (base.with_shape(broadcast_shapes(base.shape, exponent.shape)),)
+
+
+@op("pow", infer=_pow_type, sample=pointwise, pointwise=True, partial=True, onnx="Pow")
+def pow_(xp: Any, a: Any, b: Any) -> Any:
+    """Power; the exponent may have another element type than the base, whose type the result has."""
+    return xp.power(a, b)
+
+
+@op("mod", infer=broadcast(), sample=pointwise, pointwise=True, partial=True, onnx="Mod")
+def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
+    """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
+    if xp.exact:
+        return xp.subtract(a, xp.multiply(b, xp.apply("trunc" if fmod else "floor", xp.divide(a, b))))
+    with np.errstate(all="ignore"):
+        return np.fmod(a, b) if fmod else np.mod(a, b)
+
+
+@op("maximum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Max")
+def maximum(xp: Any, a: Any, b: Any) -> Any:
+    """The larger element."""
+    return xp.maximum(a, b)
+
+
+@op("minimum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Min")
+def minimum(xp: Any, a: Any, b: Any) -> Any:
+    """The smaller element."""
+    return xp.minimum(a, b)
+
+
+@op("equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, commutative=True, onnx="Equal")
+def equal(xp: Any, a: Any, b: Any) -> Any:
+    """True where the elements are equal."""
+    return xp.equal(a, b)
+
+
+@op("less", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Less")
+def less(xp: Any, a: Any, b: Any) -> Any:
+    """True where the left element is smaller."""
+    return xp.less(a, b)
+
+
+@op("less_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="LessOrEqual")
+def less_equal(xp: Any, a: Any, b: Any) -> Any:
+    """True where the left element is smaller or equal."""
+    return xp.less_equal(a, b)
+
+
+@op("greater", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Greater")
+def greater(xp: Any, a: Any, b: Any) -> Any:
+    """True where the left element is larger."""
+    return xp.less(b, a)
+
+
+@op("greater_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="GreaterOrEqual")
+def greater_equal(xp: Any, a: Any, b: Any) -> Any:
+    """True where the left element is larger or equal."""
+    return xp.less_equal(b, a)
+
+
+def _of_kind(kind: str) -> InferRule:
+    """A shape rule: the operands broadcast and must be booleans, or integers."""
+
+    def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+        (result,) = broadcast()(operands, attrs)
+        fits = result.dtype is DType.BOOL if kind == "bool" else result.dtype.is_integer
+        if not fits:
+            names = " and ".join(str(t) for t in operands)
+            raise ShapeError(f"operands are {names}", expected="booleans" if kind == "bool" else "integers")
+        return (result,)
+
+    return infer
+
+
+_BOOLEANS = {0: "bool", 1: "bool"}
+_INTEGERS = {0: "int32", 1: "int32"}
+_logical, _bitwise = _of_kind("bool"), _of_kind("integer")
+
+
+@op("and_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="And")
+def and_(xp: Any, a: Any, b: Any) -> Any:
+    """Logical and."""
+    return xp.where(a, b, a)
+
+
+@op("or_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Or")
+def or_(xp: Any, a: Any, b: Any) -> Any:
+    """Logical or."""
+    return xp.where(a, a, b)
+
+
+@op("xor", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Xor")
+def xor(xp: Any, a: Any, b: Any) -> Any:
+    """Logical exclusive or."""
+    return xp.where(a, xp.where(b, False, True), b)
+
+
+@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes=_BOOLEANS, onnx="Not")
+def not_(xp: Any, a: Any) -> Any:
+    """Logical not."""
+    return xp.where(a, False, True)
+
+
+@op(
+    "bitwise_and",
+    infer=_bitwise,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_INTEGERS,
+    onnx="BitwiseAnd",
+)
+def bitwise_and(xp: Any, a: Any, b: Any) -> Any:
+    """And of the bits of integers."""
+    return np.bitwise_and(a, b)
+
+
+@op(
+    "bitwise_or", infer=_bitwise, sample=pointwise, pointwise=True, commutative=True, dtypes=_INTEGERS, onnx="BitwiseOr"
+)
+def bitwise_or(xp: Any, a: Any, b: Any) -> Any:
+    """Or of the bits of integers."""
+    return np.bitwise_or(a, b)
+
+
+@op(
+    "bitwise_xor",
+    infer=_bitwise,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_INTEGERS,
+    onnx="BitwiseXor",
+)
+def bitwise_xor(xp: Any, a: Any, b: Any) -> Any:
+    """Exclusive or of the bits of integers."""
+    return np.bitwise_xor(a, b)
+
+
+@op("bitwise_not", infer=_bitwise, sample=pointwise, pointwise=True, dtypes=_INTEGERS, onnx="BitwiseNot")
+def bitwise_not(xp: Any, a: Any) -> Any:
+    """Complement of the bits of integers."""
+    return np.bitwise_not(a)
+
+
+_SHIFTED = {0: "uint32", 1: "uint32"}
+
+
+@op("bit_shift", infer=_bitwise, sample=pointwise, pointwise=True, dtypes=_SHIFTED, onnx="BitShift")
+def bit_shift(xp: Any, a: Any, b: Any, *, direction: str = "LEFT") -> Any:
+    """The bits of integers moved by `b` places to the "LEFT" or "RIGHT"."""
+    return np.left_shift(a, b) if direction == "LEFT" else np.right_shift(a, b)
+
+
+def _where_type(operands: Operands, attrs: Attrs) -> Sequence[TensorType]:
+    condition = present(operands, 0)
+    if condition.dtype is not DType.BOOL:
+        raise ShapeError(f"condition is {condition}", expected="booleans", remedy="cast the condition")
+    return broadcast(like=1)(operands, attrs)
+
+
+@op("where", infer=_where_type, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Where")
+def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
+    """The element of `a` where the condition is true, else that of `b`."""
+    return xp.where(condition, a, b)
+
+
+def _clip_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    given = [t for t in operands if t is not None]
+    same_dtype(given)
+    for bound in operands[1:]:
+        if bound is not None and bound.shape not in (None, (), (1,)):
+            raise ShapeError(f"bound {bound} of clip", expected="a scalar", remedy="use maximum and minimum")
+    return (present(operands, 0),)
+
+
+def _clip_sample(rng: Any, known: Any, attrs: Any) -> Any:
+    drawn = pointwise(rng, known[:1], attrs)
+    if drawn is None:
+        return None
+    return [*drawn[0], *(s if s is not None else () for s in known[1:])], attrs
+
+
+@op("clip", infer=_clip_type, sample=_clip_sample, pointwise=True, onnx="Clip")
+def clip(xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    """Elements held between two scalars, either of which may be left out; the upper one wins where they cross."""
+    if low is not None:
+        x = xp.maximum(x, np.reshape(low, ()))
+    return x if high is None else xp.minimum(x, np.reshape(high, ()))
+
+
+def _cast_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, to = present(operands, 0), DType.of(attrs["to"])
+    if (x.dtype is DType.STRING) != (to is DType.STRING):
+        raise ShapeError(f"cast of {x} to {to.value}", expected="numbers or booleans on both sides")
+    return (TensorType(to, x.shape),)
+
+
+@op("cast", infer=_cast_type, sample=pointwise, pointwise=True, partial=True, onnx="Cast")
+def cast(xp: Any, x: Any, *, to: str) -> Any:
+    """Conversion to the element type named; to an integer, truncated toward zero."""
+    return xp.cast(x, DType.of(to))
+
+
+@op("identity", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), view=True, onnx="Identity")
+def identity(xp: Any, x: Any) -> Any:
+    """The operand itself."""
+    return x

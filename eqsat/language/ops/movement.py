@@ -1,0 +1,375 @@
+"""Operators that move whole blocks of elements: reshape, transpose, concat, split, slice, pad, tile, expand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim, ceildiv, dim_max, dim_min, product
+from eqsat.language.graph import Attrs
+from eqsat.language.ops import sampling
+from eqsat.language.ops.linear import pad_spatial
+from eqsat.language.ops.sampling import Sample
+from eqsat.language.spec import Operands, op, present, same_dtype
+from eqsat.language.types import Shape, TensorType, broadcast_shapes, merge_shapes
+
+
+def at_most(a: Dim, b: Dim) -> bool:
+    """True only where `a` is provably no more than `b`, whatever the named dims are.
+
+    >>> from eqsat.language.dims import Sym
+    >>> at_most(Sym.named("n"), Sym.named("n") + 1), at_most(Sym.named("n"), 4)
+    (True, False)
+    """
+    gap = b - a
+    return gap >= 0 if isinstance(gap, int) else all(coefficient > 0 for _, coefficient in gap.terms)
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The smaller of two dims, a symbol only where neither is provably so."""
+    return a if at_most(a, b) else b if at_most(b, a) else dim_min(a, b)
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    """The larger of two dims, a symbol only where neither is provably so."""
+    return b if at_most(a, b) else a if at_most(b, a) else dim_max(a, b)
+
+
+def _checked_shape(shape: Any) -> Shape:
+    if not isinstance(shape, tuple) or any(isinstance(d, int) and d < 0 for d in shape):
+        raise ShapeError(f"shape {shape}", expected="dims of 0 or more", remedy="work out -1 before")
+    return shape
+
+
+def _reshape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, shape = present(operands, 0), _checked_shape(attrs["shape"])
+    if x.shape is not None:
+        before, after = x.size, product(shape)
+        gap = before - after
+        if isinstance(gap, int) and gap:
+            raise ShapeError(f"reshape of {x} to {list(shape)}", expected=f"{before} elements, not {after}")
+    return (x.with_shape(shape),)
+
+
+def _factors(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Shape:
+    """Another shape of as many elements: neighbours merged, dims split, or ones put in."""
+    dims: list[Dim] = list(x)
+    for _ in range(rng.randint(1, 2)):
+        kind, at = rng.choice(("merge", "one", "rotate")), rng.randrange(len(dims) + 1)
+        if kind == "merge" and 0 < at < len(dims):
+            dims[at - 1 : at + 1] = [dims[at - 1] * dims[at]]
+        elif kind == "one" and len(dims) < 5:
+            dims.insert(at, 1)
+        elif kind == "rotate":
+            dims = dims[at:] + dims[:at]
+    return tuple(dims)
+
+
+def _reshape_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    shape = attrs.get("shape")
+    if known[0] is None and shape is not None:
+        return (_factors(rng, shape, {}),), attrs
+    return sampling.one_operand(shape=_factors)(rng, known, attrs)
+
+
+@op("reshape", infer=_reshape_type, sample=_reshape_sample, multilinear=(0,), view=True, onnx="Reshape")
+def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
+    """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
+    return np.reshape(x, shape)
+
+
+def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, perm = present(operands, 0), attrs["perm"]
+    if sorted(perm) != list(range(len(perm))):
+        raise ShapeError(f"perm {list(perm)}", expected="a permutation of the axes")
+    if x.shape is None:
+        return (x,)
+    if len(perm) != x.rank:
+        raise ShapeError(f"perm {list(perm)} for {x}", expected=f"a permutation of {x.rank} axes")
+    return (x.with_shape(tuple(x.shape[p] for p in perm)),)
+
+
+@op(
+    "transpose",
+    infer=_transpose_type,
+    sample=sampling.one_operand(rank=lambda a: len(a.get("perm", ())), perm=sampling.permutation),
+    multilinear=(0,),
+    movement=True,
+    onnx="Transpose",
+)
+def transpose(xp: Any, x: Any, *, perm: tuple[int, ...]) -> Any:
+    """Axis i of the result is axis perm[i] of the operand."""
+    return np.transpose(x, perm)
+
+
+def axis_of(operand: TensorType, axis: int) -> int:
+    """An axis of a tensor of known rank, counted from the left; ShapeError where there is none such."""
+    if not -operand.rank <= axis < operand.rank:
+        raise ShapeError(
+            f"axis {axis} of {operand}",
+            expected=f"an axis from {-operand.rank} to {operand.rank - 1}" if operand.rank else "a tensor with axes",
+        )
+    return axis % operand.rank
+
+
+def _concat_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    given = [present(operands, i) for i in range(len(operands))]
+    same_dtype(given)
+    shapes = [t.shape for t in given if t.shape is not None]
+    if len({len(s) for s in shapes}) > 1:
+        raise ShapeError("concat of " + ", ".join(map(str, given)), expected="operands of one rank")
+    if not shapes:
+        return (given[0],)
+    axis = axis_of(next(t for t in given if t.shape is not None), attrs["axis"])
+    rest: Shape | None = None
+    for shape in shapes:
+        try:
+            rest = merge_shapes(rest, (*shape[:axis], 0, *shape[axis + 1 :]))
+        except ShapeError:
+            raise ShapeError(
+                "concat of " + ", ".join(map(str, given)) + f" along axis {axis}",
+                expected="shapes that differ along that axis only",
+            ) from None
+    if rest is None or len(shapes) < len(given):
+        return (given[0].with_shape(None),)
+    total: Dim = 0
+    for shape in shapes:
+        total = total + shape[axis]
+    return (given[0].with_shape((*rest[:axis], total, *rest[axis + 1 :])),)
+
+
+def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    base = next((s for s in known if s is not None), None)
+    drawn = sampling.one_operand(axis=sampling.axis)(rng, [base], attrs)
+    if drawn is None:
+        return None
+    (base,), full = drawn
+    if not -len(base) <= full["axis"] < len(base):
+        return None
+    axis = full["axis"] % len(base)
+    return [s if s is not None else (*base[:axis], sampling.dim(rng), *base[axis + 1 :]) for s in known], full
+
+
+@op("concat", infer=_concat_type, operands=(1, None), sample=_concat_sample, movement=True, onnx="Concat")
+def concat(xp: Any, *xs: Any, axis: int) -> Any:
+    """The operands one after the other along an axis."""
+    return np.concatenate(xs, axis=axis)
+
+
+def _split_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, ...]:
+    x, sizes = present(operands, 0), attrs["sizes"]
+    _checked_shape(sizes)
+    if x.shape is None:
+        return tuple(x for _ in sizes)
+    axis = axis_of(x, attrs["axis"])
+    total: Dim = 0
+    for size in sizes:
+        total = total + size
+    gap = total - x.shape[axis]
+    if isinstance(gap, int) and gap:
+        raise ShapeError(
+            f"split of {x} along axis {axis} into {list(sizes)}", expected=f"sizes that sum to {x.shape[axis]}"
+        )
+    return tuple(x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes)
+
+
+def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    sizes = attrs.get("sizes")
+    drawn = sampling.one_operand(axis=sampling.axis)(rng, known, attrs)
+    if drawn is None:
+        return None
+    (x,), full = drawn
+    axis = full["axis"]
+    if known[0] is None:
+        parts = sizes or tuple(rng.randint(1, 2) for _ in range(rng.randint(2, 3)))
+        x = (*x[:axis], sum(parts), *x[axis + 1 :])
+        return (x,), {**full, "sizes": parts}
+    if sizes is not None:
+        return (x,), full
+    total = x[axis]
+    if not isinstance(total, int) or not total:
+        return None
+    cut = rng.randint(0, total)
+    return (x,), {**full, "sizes": (cut, total - cut)}
+
+
+@op("split", infer=_split_type, sample=_split_sample, multilinear=(0,), movement=True, onnx="Split")
+def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """The operand cut along an axis into parts of the sizes given, one output each."""
+    ends = np.cumsum(sizes)
+    lead = (slice(None),) * (axis % x.ndim)
+    return tuple(x[(*lead, slice(int(end) - size, int(end)))] for size, end in zip(sizes, ends, strict=True))
+
+
+def _slice_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x = present(operands, 0)
+    starts, ends, axes, steps = (attrs[k] for k in ("starts", "ends", "axes", "steps"))
+    steps = steps or (1,) * len(axes)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ShapeError(
+            f"slice with starts {starts}, ends {ends}, axes {axes}, steps {steps}", expected="tuples of one length"
+        )
+    if 0 in steps or list(axes) != sorted(set(axes)):
+        raise ShapeError(f"slice with axes {axes}, steps {steps}", expected="ascending axes and steps other than 0")
+    if x.shape is None:
+        return (x,)
+    dims = list(x.shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_of(x, axis)
+        dims[at] = _slice_length(start, end, step, dims[at])
+    return (x.with_shape(tuple(dims)),)
+
+
+def _slice_length(start: Dim, end: Dim, step: int, dim: Dim) -> Dim:
+    """How many elements start:end:step takes of `dim`; with a negative step, an end of -1 lies before the first."""
+    if step > 0:
+        span = smaller(end, dim) - start
+        return larger(0, ceildiv(span, step) if step > 1 else span)
+    span = smaller(start, dim - 1) - end
+    return larger(0, ceildiv(span, -step) if step < -1 else span)
+
+
+def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    least = max(attrs.get("axes") or (0,)) + 1
+    x = known[0]
+    if x is None:
+        x = tuple(rng.randint(1, 4) for _ in range(rng.randint(least, max(least, 3))))
+    axes = attrs.get("axes", sampling.axes(rng, x, attrs))
+    if least > len(x) or not all(isinstance(d, int) for d in x):
+        return None
+    dims = [int(str(x[a])) for a in axes]
+    steps = attrs.get("steps") or tuple(rng.choice((1, 1, 1, 2, -1)) for _ in axes)
+    starts = attrs.get("starts") or tuple(
+        rng.randint(0, d) if s > 0 else d - 1 for d, s in zip(dims, steps, strict=True)
+    )
+    ends = attrs.get("ends") or tuple(
+        rng.randint(min(b, d), d) if s > 0 else rng.randint(-1, max(b, -1))
+        for d, b, s in zip(dims, starts, steps, strict=True)
+    )
+    return (x,), {**attrs, "axes": axes, "starts": starts, "ends": ends, "steps": steps}
+
+
+@op("slice", infer=_slice_type, sample=_slice_sample, multilinear=(0,), movement=True, onnx="Slice")
+def slice_(
+    xp: Any,
+    x: Any,
+    *,
+    starts: tuple[int, ...],
+    ends: tuple[int, ...],
+    axes: tuple[int, ...],
+    steps: tuple[int, ...] = (),
+) -> Any:
+    """Every steps[i]-th element from starts[i] to before ends[i] along axes[i].
+
+    Bounds count from the left and starts are never negative; an end of -1 lies before the first element and belongs to
+    a negative step. Empty `steps` are ones.
+    """
+    index = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps or (1,) * len(axes), strict=True):
+        stop = None if step < 0 and end < 0 else max(end, 0)
+        index[axis] = slice(max(start, 0), stop, step)
+    return x[tuple(index)]
+
+
+PAD_MODES = ("constant", "reflect", "edge", "wrap")
+
+
+def _pad_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, pads, mode = present(operands, 0), attrs["pads"], attrs["mode"]
+    if mode not in PAD_MODES:
+        raise ShapeError(f"pad mode {mode!r}", expected="one of " + ", ".join(PAD_MODES))
+    if x.shape is None:
+        return (x,)
+    if len(pads) != 2 * x.rank:
+        raise ShapeError(f"pads {list(pads)} for {x}", expected=f"{2 * x.rank} pads: all begins, then all ends")
+    dims = tuple(d + (pads[i] + pads[x.rank + i]) for i, d in enumerate(x.shape))
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        raise ShapeError(
+            f"pads {list(pads)} cut more off {x} than there is", expected="a result with dims of 0 or more"
+        )
+    return (x.with_shape(dims),)
+
+
+def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    limits = [min(1, d - 1) if attrs.get("mode") == "reflect" and isinstance(d, int) else 1 for d in x]
+    return tuple(rng.randint(0, max(most, 0)) for most in limits * 2)
+
+
+@op(
+    "pad",
+    infer=_pad_type,
+    sample=sampling.one_operand(
+        rank=lambda a: len(a.get("pads", ())) // 2,
+        mode=sampling.choice("constant", "constant", "edge", "reflect"),
+        value=sampling.choice(0.0, 0.0, 1.5),
+        pads=_pads,
+    ),
+    movement=True,
+    onnx="Pad",
+)
+def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
+    """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
+    rank = x.ndim
+    pairs = [(pads[i], pads[rank + i]) for i in range(rank)]
+    x = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(x.shape, pairs, strict=True))]
+    borders = [(max(b, 0), max(e, 0)) for b, e in pairs]
+    if mode == "constant":
+        return pad_spatial(xp, x, [b for b, _ in borders] + [e for _, e in borders], value)
+    for axis, border in enumerate(borders):
+        if any(border):
+            order = np.pad(np.arange(x.shape[axis]), border, mode=mode)  # type: ignore[call-overload]
+            x = np.take(x, order, axis=axis)
+    return x
+
+
+def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, repeats = present(operands, 0), attrs["repeats"]
+    if x.shape is None:
+        return (x,)
+    if len(repeats) != x.rank:
+        raise ShapeError(f"repeats {list(repeats)} for {x}", expected=f"{x.rank} repeats")
+    return (x.with_shape(tuple(d * r for d, r in zip(x.shape, repeats, strict=True))),)
+
+
+@op(
+    "tile",
+    infer=_tile_type,
+    sample=sampling.one_operand(
+        most=3,
+        rank=lambda a: len(a.get("repeats", ())),
+        repeats=lambda rng, x, attrs: tuple(rng.choice((1, 1, 2)) for _ in x),
+    ),
+    multilinear=(0,),
+    movement=True,
+    onnx="Tile",
+)
+def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
+    """The operand repeated along every axis, `repeats` times each."""
+    return np.tile(x, repeats)
+
+
+def _expand_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, shape = present(operands, 0), _checked_shape(attrs["shape"])
+    return (x.with_shape(None if x.shape is None else broadcast_shapes(x.shape, shape)),)
+
+
+def _wider(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Shape:
+    lead = tuple(sampling.dim(rng) for _ in range(rng.choice((0, 0, 1))))
+    return (*lead, *(sampling.dim(rng) if d == 1 else d for d in x))
+
+
+def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    x, shape = known[0], attrs.get("shape")
+    if x is None:
+        x = tuple(1 if rng.random() < 0.5 else d for d in (shape or sampling.shape(rng)))
+    return (x,), {**attrs, "shape": shape if shape is not None else _wider(rng, x, attrs)}
+
+
+@op("expand", infer=_expand_type, sample=_expand_sample, multilinear=(0,), movement=True, onnx="Expand")
+def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
+    """The operand broadcast with a tensor of the shape given."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))
