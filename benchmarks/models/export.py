@@ -83,10 +83,10 @@ def _export(
         return onnx.load(path)
 
 
-def _bert() -> torch.nn.Module:
+def _bert(layers: int = 12) -> torch.nn.Module:
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(attn_implementation=_ATTENTION)
+    config = BertConfig(num_hidden_layers=layers, attn_implementation=_ATTENTION)
     return _First(_generic(BertModel(config)), ["input_ids", "attention_mask"])
 
 
@@ -133,6 +133,7 @@ EXPORTS: dict[str, Export] = {
     "bert_base_dynamo": lambda: _export(_bert(), _text(), dynamo=True),
     "bert_base_dynamic": lambda: _export(_bert(), _text(2), dynamic=_DYNAMIC),
     "bert_base_dynamic_dynamo": lambda: _export(_bert(), _text(2), dynamic=_DYNAMIC, dynamo=True),
+    "bert_48_layers": lambda: _export(_bert(48), _text()),
     "vit_base": lambda: _export(_vit(), {"pixel_values": torch.randn(1, 3, 224, 224)}),
     "llama": lambda: _export(_llama(), _text()),
     "llama_dynamo": lambda: _export(_llama(), _text(), dynamo=True),

@@ -157,6 +157,7 @@ def test_fixtures_are_all_there() -> None:
         "bert_base_dynamo",
         "bert_base_dynamic",
         "bert_base_dynamic_dynamo",
+        "bert_48_layers",
         "vit_base",
         "llama",
         "llama_dynamo",
