@@ -26,7 +26,9 @@ class Extractor(Protocol):
         seed: int,
         progress: Callable[[float, float], None] | None,
         should_stop: Callable[[], bool] | None,
-    ) -> Solution: ...
+    ) -> Solution:
+        """The best choice found before it was stopped."""
+        ...
 
 
 def _greedy(

@@ -9,6 +9,7 @@ bound needs, adds that bound to the total, and repeats on what is left (compare 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,13 +17,20 @@ from eqsat.extract.program import Program
 
 INFINITY = float("inf")
 
+MOST_SUPPORTS = 2000
+"""Support sets kept, to become cuts."""
+
 
 @dataclass(slots=True)
 class Ascent:
-    """`bound` holds for every acyclic choice, and one that uses option o costs at least bound + reduced[o]."""
+    """`bound` holds for every acyclic choice, and one that uses option o costs at least bound + reduced[o].
+
+    Every acyclic choice uses an option of each set in `supports`.
+    """
 
     bound: float
     reduced: list[float]
+    supports: list[tuple[int, ...]]
 
 
 def path_bounds(program: Program, users: list[list[int]], costs: Sequence[float]) -> list[float]:
@@ -51,27 +59,27 @@ def tree_bound(program: Program) -> float:
     return max(bounds[root] for root in program.roots)
 
 
-def dual_ascent(program: Program, rounds: int = 200) -> Ascent:
+def dual_ascent(program: Program, costs: Sequence[float] | None = None, rounds: int = 200) -> Ascent:
     """Adds critical paths until nothing is left to add, or `rounds` are done."""
-    reduced = list(program.costs)
+    reduced = list(program.costs if costs is None else costs)
     users = program.users()
     bound = 0.0
+    supports: dict[tuple[int, ...], None] = {}
     smallest = 1e-12 * max(reduced, default=0.0)
     for _ in range(rounds):
         bounds = path_bounds(program, users, reduced)
-        gained = 0.0
-        for root in sorted(program.roots, key=lambda goal: -bounds[goal])[:1]:
-            gained = bounds[root]
-            if gained > smallest:
-                _charge(program, root, bounds, reduced)
-        if gained <= smallest:
+        root = max(program.roots, key=bounds.__getitem__, default=-1)
+        if root < 0 or bounds[root] <= smallest:
             break
-        bound += gained
-    return Ascent(bound, reduced)
+        bound += bounds[root]
+        demand = _charge(program, root, bounds, reduced)
+        if len(supports) < MOST_SUPPORTS:
+            supports.update(dict.fromkeys(_supports(program, demand, smallest)))
+    return Ascent(bound, reduced, list(supports))
 
 
-def _charge(program: Program, root: int, bounds: list[float], reduced: list[float]) -> None:
-    """Takes from `reduced` a part under which the bound of `root` stays what it is, leaving what it does not need.
+def _charge(program: Program, root: int, bounds: list[float], reduced: list[float]) -> dict[int, float]:
+    """Takes from `reduced` a part under which the bound of `root` stays what it is; returns every goal's demand.
 
     Every option of a goal that has to reach a demand pays what it can and passes the rest to one operand: one that
     is asked for as much already, or else the one with the largest bound.
@@ -87,16 +95,28 @@ def _charge(program: Program, root: int, bounds: list[float], reduced: list[floa
         asked = -negative
         for option in program.by_goal[goal]:
             needs = program.needs[option]
-            best = max(needs, key=bounds.__getitem__) if needs else -1
-            have = bounds[best] if needs else 0.0
-            if have == INFINITY:
+            best = max(needs, key=bounds.__getitem__, default=-1)
+            if needs and bounds[best] == INFINITY:
                 continue
             rest = max(asked - reduced[option], 0.0)
             covered = any(demand.get(need, -1.0) >= rest for need in needs)
             reduced[option] = max(reduced[option] - asked, 0.0)
-            if rest > 0 and not covered:
+            if needs and rest > 0 and not covered:
                 demand[best] = max(demand.get(best, 0.0), rest)
                 heapq.heappush(heap, (-demand[best], best))
+    return demand
+
+
+def _supports(program: Program, demand: dict[int, float], smallest: float) -> list[tuple[int, ...]]:
+    """For every level, the options that lift the goals at or above it from goals below it."""
+    levels = sorted({value for value in demand.values() if value > smallest})
+    members: list[list[int]] = [[] for _ in levels]
+    for goal, top in demand.items():
+        for option in program.by_goal[goal]:
+            below = max((demand.get(need, 0.0) for need in program.needs[option]), default=0.0)
+            for index in range(bisect_right(levels, below), bisect_right(levels, top)):
+                members[index].append(option)
+    return [tuple(sorted(level)) for level in members]
 
 
 def ruled_out(program: Program, ascent: Ascent, cost: float) -> list[int]:

@@ -34,7 +34,10 @@ def greedy(problem: Problem) -> Solution:
 
 
 def best_greedy(program: Program, weights: list[float] | None = None) -> Choice:
-    """The cheaper of the two greedy choices, pruned to what the roots use; `weights` steer them instead of the costs."""
+    """The cheaper of the two greedy choices, pruned to what the roots use.
+
+    `weights` steer the choices instead of the costs.
+    """
     guide = program if weights is None else dataclasses.replace(program, costs=weights)
     choices = cheapest_trees(guide, guide.costs)[0], cheapest_dags(guide)
     used = [closure(program, choice, program.roots) for choice in choices]

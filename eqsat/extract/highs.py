@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ExtractionError
-from eqsat.extract.model import Model, Row
+from eqsat.extract.model import Model, Row, Values
 
 POLL = 0.05
 """Seconds between looks at the stop request while HiGHS runs."""
@@ -44,8 +44,8 @@ class Outcome:
 
     finished: bool
     bound: float
-    values: np.ndarray[tuple[int], np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
-    reduced: np.ndarray[tuple[int], np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+    values: Values = field(default_factory=lambda: np.zeros(0))
+    reduced: Values = field(default_factory=lambda: np.zeros(0))
 
 
 class Solver:

@@ -7,12 +7,12 @@ import itertools
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from eqsat.extract.bounds import dual_ascent, ruled_out
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
-from eqsat.extract.model import Model, Row
+from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, closure, total, unfounded
@@ -195,7 +195,7 @@ class Search:
         model = Model(small)
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
             model.strengthen(reduction.broken)
-        model.rows += model.break_pairs()
+        model.rows += model.break_pairs() + model.cover(dual_ascent(small).supports)
         solver = Solver(model, costs, seed=self.seed)
         if not self._relaxation(reduction, model, solver, scale):
             return
@@ -213,17 +213,19 @@ class Search:
 
     def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> bool:
         """Solves the relaxation with cuts until none is violated; False when that ended the search."""
+        small = reduction.program
         last, stalled = -1.0, 0
         while not self.clock.stop():
             outcome = solver.relax(self.clock)
             if not outcome.finished:
                 return not self.clock.stop()
             self.lift(outcome.bound / scale + reduction.paid)
-            self._improve(reduction, selected(model.program, outcome.values))
+            self._improve(reduction, selected(small, outcome.values))
             self._report()
             if self.done():
                 return False
-            cuts = model.cut_point(outcome.values)
+            spare = dual_ascent(small, outcome.reduced.clip(0.0)[: len(small.costs)].tolist(), rounds=30)
+            cuts = model.cut_point(outcome.values) + model.cover(spare.supports, outcome.values)
             stalled = stalled + 1 if outcome.bound <= last * (1 + 1e-5) else 0
             last = max(last, outcome.bound)
             if not cuts or stalled >= STALLED_ROUNDS:
@@ -261,7 +263,7 @@ class Search:
         self.offer(reduction.expand(best_greedy(small, weights)))
 
 
-def selected(program: Program, values: Sequence[float]) -> Choice:
+def selected(program: Program, values: Values) -> Choice:
     """For every goal the option of largest value."""
     return {
         goal: max(members, key=lambda option: (values[option], -option))

@@ -14,13 +14,16 @@ is made. Without these rows the relaxation splits every class among its states a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from eqsat.extract.program import Choice, Program, components, unfounded
 
 Row = tuple[tuple[int, ...], tuple[float, ...], float]
 """Columns, coefficients, upper bound (rows are <=)."""
+
+Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 TOLERANCE = 1e-6
 MOST_CUTS = 200
@@ -81,9 +84,9 @@ class Model:
         kinds: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for goal in goals:
             for option in self.program.by_goal[goal]:
-                below = {self.program.groups[need] for need in self.program.needs[option]}
-                if group not in below:
-                    kinds[tuple(sorted(below))].append(option)
+                groups = {self.program.groups[need] for need in self.program.needs[option]}
+                if group not in groups:
+                    kinds[tuple(sorted(groups))].append(option)
         chosen = {below: self.column() for below in kinds}
         columns = tuple(chosen.values())
         self.equal.append(((*columns, column), (1.0,) * len(columns) + (-1.0,), 0.0))
@@ -137,6 +140,14 @@ class Model:
                     found += self.cut({goal, need})
         return found
 
+    def cover(self, supports: list[tuple[int, ...]], values: Values | None = None) -> list[Row]:
+        """Rows that ask for one option of every support; only those that `values` violate, if given."""
+        return [
+            (support, (-1.0,) * len(support), -1.0)
+            for support in supports
+            if values is None or values[list(support)].sum() < 1 - 10 * TOLERANCE
+        ]
+
     def cut(self, loop: set[int]) -> list[Row]:
         """The loop formulas of a set of goals, for every goal in it."""
         program = self.program
@@ -148,7 +159,7 @@ class Model:
         ]
         found = []
         for goal in sorted(loop):
-            own = {option for option in program.by_goal[goal]}
+            own = set(program.by_goal[goal])
             others = tuple(option for option in support if option not in own)
             inner = tuple(o for o in program.by_goal[goal] if not loop.isdisjoint(program.needs[o]))
             key = (goal, tuple(sorted(loop)))
@@ -163,7 +174,7 @@ class Model:
         support = {goal: [n for n in self.program.needs[choice[goal]] if n in bad] for goal in bad}
         return [row for loop in _loops(support) for row in self.cut(loop)]
 
-    def cut_point(self, values: Sequence[float]) -> list[Row]:
+    def cut_point(self, values: Values) -> list[Row]:
         """Loop formulas that a fractional solution violates, found by spreading support from the leaves."""
         program = self.program
         cyclic = _cyclic(program, self.component)
@@ -192,7 +203,7 @@ def _cyclic(program: Program, component: list[int]) -> list[int]:
     return [goal for goal in range(program.goals) if size[component[goal]] > 1]
 
 
-def _founded(program: Program, values: Sequence[float], inside: set[int]) -> dict[int, float]:
+def _founded(program: Program, values: Values, inside: set[int]) -> dict[int, float]:
     """How much of every goal's value reaches it from outside all cycles; an upper estimate."""
     founded = dict.fromkeys(inside, 0.0)
     users: dict[int, set[int]] = {goal: set() for goal in inside}

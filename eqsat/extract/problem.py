@@ -204,6 +204,6 @@ def _stuck(problem: Problem, root: int, can: list[bool]) -> str:
             return f"{problem.describe(problem.goals[goal])} has no e-node or conversion that delivers it"
         goal = blocked[0]
         if goal in seen:
-            loop = seen[seen.index(goal) :] + [goal]
+            loop = [*seen[seen.index(goal) :], goal]
             return "these depend on each other: " + " -> ".join(problem.describe(problem.goals[g]) for g in loop)
         seen.append(goal)
