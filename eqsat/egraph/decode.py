@@ -23,7 +23,7 @@ class Decoded:
     to the values of the original graph that they are claimed to equal."""
 
     graph: Graph
-    shared: Mapping[str, str]
+    shared: Mapping[str, tuple[str, ...]]
 
 
 def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> Decoded:
@@ -45,7 +45,7 @@ class _Decoder:
         self.constants: dict[str, Constant] = {}
         self.nodes: list[Node] = []
         self.types: dict[str, ValueType] = {v: original.type(v) for v in original.inputs}
-        self.shared: dict[str, str] = {}
+        self.shared: dict[str, tuple[str, ...]] = {}
         self.used_names: set[str] = set()
 
     def decode(self) -> Decoded:
@@ -94,7 +94,7 @@ class _Decoder:
             return
         if node.op == INPUT:
             self.names[leader] = node.attrs["name"]
-            self.shared[node.attrs["name"]] = node.attrs["name"]
+            self.shared[node.attrs["name"]] = found.values
             return
         if len(node.types) > 1:
             self._emit_several(leader, node)
@@ -103,7 +103,7 @@ class _Decoder:
         self.names[leader] = name
         self.types[name] = found.type
         if found.values and not found.constant:
-            self.shared[name] = found.values[0]
+            self.shared[name] = found.values
         if node.op == CONST:
             self.constants[name] = self.snapshot.constants[node.attrs["index"]]
         elif node.op == OPAQUE:
@@ -127,7 +127,7 @@ class _Decoder:
             if name:
                 self.types[name] = type
                 if values:
-                    self.shared[name] = values[0]
+                    self.shared[name] = tuple(values)
         if node.op == OPAQUE:
             self.nodes.append(self._opaque(node, tuple(names)))
         else:

@@ -1,0 +1,271 @@
+"""Certification by induction over claimed equalities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
+from eqsat.certify.cone import Cone, positions
+from eqsat.errors import CertificateError
+from eqsat.language.constant import Constant
+from eqsat.language.dims import Sym
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
+from eqsat.language.residues import PRIME
+from eqsat.language.types import TensorType
+
+#: Relative difference (of Euclidean norms) that float64 arithmetic in another order may leave.
+TOLERANCE = 1e-8
+
+Kind = Literal["exact", "float64"]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Region:
+    """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
+
+    values: tuple[str, ...]
+    kind: Kind
+    error: float
+    nodes: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How a result was checked.
+
+    `kind` is "identical" where nothing changed, "exact" or "float64" where all regions were checked so, else "mixed";
+    `error` is the largest relative difference of any float64 check, folded constants included; `draws` and `sizes` say
+    how much data each region saw.
+    """
+
+    kind: str
+    error: float
+    regions: tuple[Region, ...] = ()
+    folded: int = 0
+    draws: int = DRAWS
+    sizes: tuple[Mapping[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "identical":
+            return "nothing changed"
+        exact = sum(r.kind == "exact" for r in self.regions)
+        parts = [f"{exact} exact mod {PRIME}"] if exact else []
+        if len(self.regions) > exact:
+            parts.append(f"{len(self.regions) - exact} in float64")
+        plural = "s" * (len(self.regions) != 1)
+        text = f"{len(self.regions)} region{plural}: {', '.join(parts)}; {self.draws} draws each"
+        if self.folded:
+            text += f"; {self.folded} folded constants"
+        return f"{text}; largest difference {self.error:.1e}"
+
+
+@dataclass
+class _Check:
+    old: Graph
+    new: Graph
+    claims: Mapping[str, Sequence[str]]
+    sizes: Sequence[Mapping[str, int]]
+    seed: int
+    old_positions: dict[str, int] = field(default_factory=dict)
+    new_positions: dict[str, int] = field(default_factory=dict)
+    settled: set[Any] = field(default_factory=set)
+
+    def claimed(self, value: str) -> bool:
+        return bool(self.claims.get(value))
+
+
+def certify(
+    old: Graph,
+    new: Graph,
+    folded: Graph,
+    claims: Mapping[str, Sequence[str]],
+    *,
+    sizes: Sequence[Mapping[str, int]] = ({},),
+    seed: int = 0,
+) -> Certificate:
+    """Checks that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
+
+    `claims` maps values of the new graph to the values of the old one they are said to equal. Every claim is checked:
+    taking the new graph's values in order, one that applies the same operator to operands claimed equal follows from
+    those claims, and any other is compared on random data. `sizes` are assignments of the named dims to check at.
+    CertificateError names the value or the constant that differs, and by how much.
+    """
+    check = _Check(old, new, claims, sizes, seed, positions(old), positions(new))
+    pending: list[Pair] = []
+    for node in new.nodes:
+        for value in node.outputs:
+            pending += [(value, t) for t in claims.get(value, ()) if not _same_node(check, value, t)]
+    pending += [
+        (value, old.outputs[name])
+        for name, value in new.outputs.items()
+        if not _equal(check, value, old.outputs[name]) and (value, old.outputs[name]) not in pending
+    ]
+    regions = [_check_region(check, group) for group in _grouped(check, pending)]
+    error, count = _folded_error(check, folded)
+    kinds = {r.kind for r in regions}
+    kind = "identical" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
+    largest = max([error, *(r.error for r in regions)])
+    return Certificate(kind, largest, tuple(regions), folded=count, sizes=tuple(sizes))
+
+
+def assignments(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[dict[str, int]]:
+    """Two assignments of a graph's named dims to check at, the second all ones; one empty one if it has none."""
+    names: set[str] = set()
+    for type in graph.types.values():
+        if isinstance(type, TensorType) and type.shape is not None:
+            for dim in type.shape:
+                names |= dim.names() if isinstance(dim, Sym) else set()
+    if not names:
+        return [{}]
+    small = (3, 5, 7, 11, 13)
+    general = {n: (sizes or {}).get(n, small[i % len(small)]) for i, n in enumerate(sorted(names))}
+    return [general, dict.fromkeys(sorted(names), 1)]
+
+
+def _same_node(check: _Check, value: str, target: str) -> bool:
+    """Whether both values are the same output of one operator over operands claimed equal."""
+    new, old = check.new.producers.get(value), check.old.producers.get(target)
+    if new is None or old is None or (new.op, new.attrs) != (old.op, old.attrs):
+        return False
+    if len(new.inputs) != len(old.inputs) or new.outputs.index(value) != old.outputs.index(target):
+        return False
+    return all(_equal(check, a, b) for a, b in zip(new.inputs, old.inputs, strict=True))
+
+
+def _equal(check: _Check, a: str | None, b: str | None) -> bool:
+    """Whether two values are claimed equal, or are one constant or one input."""
+    if a is None or b is None:
+        return a is b
+    one, two = check.new.constants.get(a), check.old.constants.get(b)
+    if one is not None and two is not None:
+        return one is two or (one.type == two.type and one.digest == two.digest)
+    return b in check.claims.get(a, ()) or (a == b and a in check.new.inputs and b in check.old.inputs)
+
+
+def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Claims whose regions in the new graph overlap, together, so that what they share is computed once."""
+    from scipy.cluster.hierarchy import DisjointSet
+
+    sets = DisjointSet(range(len(pairs)))
+    owner: dict[str, int] = {}
+    for index, (value, _) in enumerate(pairs):
+        for node in Cone(check.new, check.new_positions, [value], check.claimed).nodes:
+            for output in node.outputs:
+                sets.merge(index, owner.setdefault(output, index))
+    return [[pairs[i] for i in sorted(group)] for group in sorted(sets.subsets(), key=min)]
+
+
+def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
+    """Checks claims on the smallest region that settles them, widening it towards the inputs until one does."""
+    opened: set[str] = set()
+    while True:
+        closed = frozenset(v for v in check.claims if check.claimed(v) and v not in opened)
+        new = Cone(check.new, check.new_positions, [a for a, _ in pairs], closed.__contains__)
+        targets = {t: v for v in sorted(new.leaves) for t in check.claims.get(v, (v,))}
+        old = Cone(check.old, check.old_positions, [b for _, b in pairs], targets.__contains__)
+        inner = {v for v in new.leaves if v in check.new_positions}
+        found: tuple[Kind, float] | None = None
+        if all(v in targets for v in old.leaves) and not new.opaque and not old.opaque:
+            found = _compare(check, old, new, targets)
+            if found is not None and found[1] <= TOLERANCE:
+                return Region(tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes)))
+        if not inner:
+            raise _mismatch(check, pairs, found)
+        opened |= inner
+
+
+def _mismatch(check: _Check, pairs: Sequence[Pair], found: tuple[Kind, float] | None) -> CertificateError:
+    names = ", ".join(repr(b) for _, b in pairs[:3])
+    what = f"{names} cannot be checked" if found is None else f"{names} differ from the original by {found[1]:.1e}"
+    return CertificateError(
+        what,
+        where=check.old.name,
+        expected=f"a relative difference of at most {TOLERANCE:.0e} in float64 on random data",
+        remedy="the original is unchanged; one of the rules that fired is unsound, or its conditions are too weak",
+    )
+
+
+def _compare(check: _Check, old: Cone, new: Cone, targets: Mapping[str, str]) -> tuple[Kind, float] | None:
+    """The kind of check a region passed and its error; None where random data cannot decide."""
+    key = _form(check, old, new, targets)
+    if key in check.settled:
+        return "exact", 0.0
+    graphs = old.subgraph, new.subgraph
+    if all(agree_exactly(*graphs, targets, sizes, check.seed) for sizes in check.sizes):
+        check.settled.add(key)
+        return "exact", 0.0
+    errors = [float_difference(*graphs, targets, sizes, check.seed) for sizes in check.sizes]
+    known = [e for e in errors if e is not None]
+    return ("float64", max(known)) if known else None
+
+
+def _form(check: _Check, old: Cone, new: Cone, targets: Mapping[str, str]) -> Any:
+    """A key equal for regions of equal form over equally typed values.
+
+    An exact check of one settles all: it draws the large weights at random; small constants are in the key.
+    """
+    numbers: dict[Any, int] = {}
+
+    def name(side: str, value: str | None, graph: Graph) -> Any:
+        if value is None:
+            return None
+        constant = graph.constants.get(value)
+        if constant is not None:
+            shown: Any = constant.digest if _keeps_value(constant) else constant.type
+            return numbers.setdefault(id(constant), len(numbers)), shown
+        if side == "old" and value in old.leaves:
+            side, value, graph = "new", targets[value], check.new
+        return numbers.setdefault((side, value), len(numbers)), graph.type(value)
+
+    def rows(side: str, cone: Cone) -> Any:
+        graph = cone.graph
+        return tuple(
+            (n.op, n.attrs, *(tuple(name(side, v, graph) for v in vs) for vs in (n.inputs, n.outputs)))
+            for n in cone.nodes
+        )
+
+    body = rows("new", new), rows("old", old)
+    return (
+        body,
+        tuple(name("new", v, check.new) for v in new.values),
+        tuple(name("old", v, check.old) for v in old.values),
+    )
+
+
+def _keeps_value(constant: Constant) -> bool:
+    count = int(np.prod(constant.type.static, dtype=np.int64))
+    return count <= EXACT_ELEMENTS or not constant.type.dtype.is_float
+
+
+def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
+    """The largest rounding error of a folded constant against its expression in float64, and how many there are."""
+    names = [v for v in folded.constants if v in check.new_positions]
+    if not names:
+        return 0.0, 0
+    cone = Cone(check.new, check.new_positions, names, lambda v: False)
+    exact = run(cone.subgraph, {}, Floats(wide=True))
+    worst = 0.0
+    for index, name in enumerate(names):
+        constant = folded.constants[name]
+        is_float = constant.type.dtype.is_float
+        error = relative_difference(
+            np.asarray(exact[str(index)]), constant.array.astype(np.float64) if is_float else constant.array
+        )
+        bound = 8 * float(ml_dtypes.finfo(constant.type.dtype.numpy).eps) if is_float else 0.0
+        if error > bound:
+            raise CertificateError(
+                f"folded constant {name!r} differs from its expression by {error:.1e}",
+                where=check.new.name,
+                expected=f"at most {bound:.0e}, the rounding of {constant.type.dtype.value}",
+                remedy="the original is unchanged; report this model",
+            )
+        worst = max(worst, error)
+    return worst, len(names)

@@ -1,0 +1,140 @@
+"""Values of two regions compared on random data: exactly modulo a prime, or in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
+from eqsat.language.residues import PRIME, Residues
+from eqsat.language.types import TensorType
+
+#: Random draws for each region and each assignment of sizes.
+DRAWS = 2
+#: Constants of at most this many elements keep their values in exact checks; larger ones become random, since what
+#: holds for all weights holds for these.
+EXACT_ELEMENTS = 16
+
+
+def agree_exactly(old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int) -> bool:
+    """Whether two regions agree modulo the prime on every draw.
+
+    `targets` maps each input of the old region to the input of the new one that it equals. False says only that this
+    arithmetic does not show it.
+    """
+    if not (_all_tensors(old) and _all_tensors(new)):
+        return False
+    for draw in range(DRAWS):
+        weights: dict[Any, Any] = {}
+        drawn = DrawnResidues(np.random.default_rng([seed, draw, 2]), weights)
+        pair = _results(old, new, targets, sizes, drawn, drawn, [seed, draw, 0])
+        if pair is None or not all(np.array_equal(pair[0][k], pair[1][k]) for k in old.outputs):
+            return False
+    return True
+
+
+def float_difference(
+    old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int
+) -> float | None:
+    """The largest relative difference of two regions over draws in float64.
+
+    None where the old region has no finite result on random data, or cannot be run on it.
+    """
+    if not (_all_tensors(old) and _all_tensors(new)):
+        return None
+    worst = 0.0
+    for draw in range(DRAWS):
+        pair = _results(old, new, targets, sizes, Floats(wide=True), None, [seed, draw, 1])
+        if pair is None:
+            return None
+        for name in old.outputs:
+            one, two = np.asarray(pair[0][name]), np.asarray(pair[1][name])
+            if one.size and one.dtype.kind == "f" and not np.isfinite(one).any():
+                return None
+            worst = max(worst, relative_difference(one, two))
+    return worst
+
+
+class DrawnResidues(Residues):
+    """Residues with large constants replaced by random ones, the same wherever the same elements occur."""
+
+    def __init__(self, rng: np.random.Generator, weights: dict[Any, Any]) -> None:
+        super().__init__()
+        self._rng, self._weights = rng, weights
+
+    def constant(self, array: Any, type: TensorType) -> Any:
+        """The exact residues of a small constant or of integers, random ones for the rest."""
+        if not type.dtype.is_float or array.size <= EXACT_ELEMENTS:
+            return super().constant(array, type)
+        key = (array.__array_interface__["data"][0], array.shape, array.strides)
+        if key not in self._weights:
+            self._weights[key] = self._rng.integers(0, PRIME, array.shape)
+        return self._weights[key]
+
+
+def _results(
+    old: Graph,
+    new: Graph,
+    targets: Mapping[str, str],
+    sizes: Mapping[str, int],
+    interpretation: Any,
+    second: Any,
+    seed: list[int],
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Both regions' outputs on one draw; None where the old one refuses the data.
+
+    Integers are drawn from 0 and 1, so that they serve as indices; where an axis is too short even for that, all are 0.
+    """
+    exact = isinstance(interpretation, Residues)
+    for high in (2, 1):
+        rng = np.random.default_rng(seed)
+        leaves = {v: _random(new.type(v), sizes, rng, exact, high) for v in new.inputs}
+        try:
+            first = run(old, {v: leaves[targets[v]] for v in old.inputs}, interpretation, sizes=sizes)
+        except (IndexError, ValueError, ZeroDivisionError, EqsatError):
+            continue
+        try:
+            return first, run(new, leaves, second or interpretation, sizes=sizes)
+        except (IndexError, ValueError, ZeroDivisionError, EqsatError):
+            return first, {name: np.array(np.nan) for name in first}
+    return None
+
+
+def relative_difference(reference: Any, result: Any) -> float:
+    """‖result − reference‖ / ‖reference‖ over the finite elements; infinite where shapes or non-finite elements differ.
+
+    >>> relative_difference(np.ones(4), np.ones(4) * 1.5)
+    0.5
+    """
+    if reference.shape != result.shape:
+        return float("inf")
+    if reference.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(reference, result) else float("inf")
+    finite = np.isfinite(reference)
+    if not np.array_equal(finite, np.isfinite(result)):
+        return float("inf")
+    if not finite.all():
+        if not np.array_equal(reference[~finite], result[~finite], equal_nan=True):
+            return float("inf")
+        reference, result = reference[finite], result[finite]
+    difference = float(np.linalg.norm((result - reference).ravel()))
+    norm = float(np.linalg.norm(reference.ravel()))
+    return difference / norm if norm else difference
+
+
+def _all_tensors(graph: Graph) -> bool:
+    types = [graph.type(v) for v in graph.inputs]
+    return all(isinstance(t, TensorType) and t.shape is not None for t in types)
+
+
+def _random(type: Any, sizes: Mapping[str, int], rng: np.random.Generator, exact: bool, high: int) -> Any:
+    """Random elements for a leaf: residues, normal floats, or small naturals."""
+    shape = type.at(sizes).static
+    if type.dtype.is_float:
+        return rng.integers(0, PRIME, shape) if exact else rng.standard_normal(shape)
+    return rng.integers(0, high, shape).astype(type.dtype.numpy)
