@@ -1,0 +1,42 @@
+"""What running something once costs, as a vector that adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds, arithmetic operations, bytes moved, kernels launched, and bytes of constant operands.
+
+    `estimated` is True where any part of `seconds` comes from a roofline instead of a measurement. Costs form a monoid:
+    `Cost()` is the identity, addition is associative and commutative.
+
+    >>> (Cost(seconds=1.0) + Cost(seconds=2.0, launches=1, estimated=True)).seconds
+    3.0
+    """
+
+    seconds: float = 0.0
+    flops: int = 0
+    bytes: int = 0
+    launches: int = 0
+    weight_bytes: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.seconds + other.seconds,
+            self.flops + other.flops,
+            self.bytes + other.bytes,
+            self.launches + other.launches,
+            self.weight_bytes + other.weight_bytes,
+            self.estimated or other.estimated,
+        )
+
+
+#: What an objective may weigh, and the field of Cost each name stands for.
+TERMS: Mapping[str, str] = MappingProxyType(
+    {"time": "seconds", "flops": "flops", "bytes": "bytes", "launches": "launches", "weight_bytes": "weight_bytes"}
+)

@@ -1,0 +1,84 @@
+"""Devices: the figures a roofline estimate is made of, each with its source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Literal
+
+from eqsat.errors import CostError
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a roofline needs to know of a device, in seconds, bytes, and operations a second.
+
+    `kind` is "measured" where operators can be timed here and kept in a cost table, "roofline" where all costs are
+    estimates. `flops` is the arithmetic attained, by element type. `bandwidth` is that of memory, and `near_bandwidth`
+    that of a working set of at most `near_bytes`, which a producer has just written. `launch` is what a kernel takes
+    that does nothing, `view` what a node takes that moves nothing. `efficiency` is the share of `flops` an operator
+    attains, `rates` the seconds it needs an element where its bytes do not explain them; both know variants of
+    operators, such as "conv/depthwise". `source` says where the figures come from.
+    """
+
+    name: str
+    kind: Literal["measured", "roofline"]
+    flops: Mapping[str, float]
+    bandwidth: float
+    near_bandwidth: float
+    near_bytes: int
+    launch: float
+    view: float
+    efficiency: Mapping[str, float]
+    rates: Mapping[str, float]
+    source: str
+
+    def peak(self, dtype: str) -> float:
+        """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
+        return self.flops.get(dtype, self.flops["float32"])
+
+    def seconds(self, op: str, dtype: str, *, flops: int, bytes: int, weight_bytes: int, elements: int) -> float:
+        """The roofline estimate of one kernel: a launch, and the longest of arithmetic, memory and element work.
+
+        `bytes` includes `weight_bytes`, the constant operands, which come from far memory: between two runs the rest of
+        a model has passed through the caches.
+        """
+        arithmetic = flops / (self.peak(dtype) * self.efficiency.get(op, 1.0))
+        moved = bytes - weight_bytes
+        near = moved / (self.near_bandwidth if moved <= self.near_bytes else self.bandwidth)
+        memory = near + weight_bytes / self.bandwidth
+        return self.launch + max(arithmetic, memory, elements * self.rates.get(op, 0.0))
+
+    @staticmethod
+    def of(name: str) -> Device:
+        """The device of that name; CostError for one that is unknown.
+
+        >>> Device.of("nvidia-h200").kind
+        'roofline'
+        """
+        found = DEVICES.get(name)
+        if found is None:
+            raise CostError(f"no device {name!r}", expected="one of " + ", ".join(DEVICES))
+        return found
+
+
+def read_device(text: str) -> Device:
+    """A device from the JSON text it is kept as."""
+    fields: dict[str, Any] = json.loads(text)
+    for field in ("flops", "efficiency", "rates"):
+        fields[field] = MappingProxyType(fields[field])
+    return Device(**fields)
+
+
+def _shipped() -> Mapping[str, Device]:
+    folder = resources.files("eqsat.costs") / "devices"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
+    devices = [read_device(f.read_text(encoding="utf-8")) for f in files]
+    return MappingProxyType({d.name: d for d in devices})
+
+
+#: Every device by name.
+DEVICES: Mapping[str, Device] = _shipped()

@@ -1,0 +1,106 @@
+"""What one operator does, counted from its types: arithmetic, bytes, elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import evaluate
+from eqsat.language.graph import OPAQUE, Attrs
+from eqsat.language.spec import OPS, OpSpec
+from eqsat.language.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Operations, bytes read and written, those of constant operands among them, and elements gone through.
+
+    `variant` is the operator, with the case of it that has a speed of its own, such as "conv/depthwise"; `dtype` is the
+    element type the arithmetic is done in.
+    """
+
+    variant: str
+    dtype: str
+    flops: int = 0
+    bytes: int = 0
+    weight_bytes: int = 0
+    elements: int = 0
+
+
+def work_of(
+    op: str,
+    attrs: Mapping[str, Any],
+    operands: Sequence[TensorType | None],
+    results: Sequence[TensorType | None],
+    const_operands: Sequence[bool],
+) -> Work:
+    """The work of one operator on static types; what has no known shape counts as nothing.
+
+    An operator that only moves elements reads no more of a tensor than it writes, so a gather from a large table costs
+    what it gathers.
+    """
+    declared = OPS.get(op)
+    written = sum(_bytes(t) for t in results)
+    reads = [_bytes(t) for t in operands]
+    made = sum(_elements(t) for t in results)
+    if declared is not None and declared.movement:
+        reads = [min(r, written) for r in reads]
+        elements = made
+    else:
+        data = [_elements(t) for t, const in zip(operands, const_operands, strict=True) if not const]
+        elements = max([made, *data])
+    weights = sum(r for r, const in zip(reads, const_operands, strict=True) if const)
+    first = next((t for t in (*operands, *results) if t is not None), None)
+    return Work(
+        variant=_variant(op, attrs, operands, const_operands),
+        dtype="float32" if first is None else first.dtype.value,
+        flops=_flops(declared, attrs, operands, results, elements),
+        bytes=sum(reads) + written,
+        weight_bytes=weights,
+        elements=elements,
+    )
+
+
+def _known(type: TensorType | None) -> bool:
+    return type is not None and type.is_static
+
+
+def _elements(type: TensorType | None) -> int:
+    return evaluate(type.size, {}) if type is not None and type.is_static else 0
+
+
+def _bytes(type: TensorType | None) -> int:
+    return _elements(type) * (type.dtype.itemsize if type is not None else 0)
+
+
+def _flops(
+    declared: OpSpec | None,
+    attrs: Mapping[str, Any],
+    operands: Sequence[TensorType | None],
+    results: Sequence[TensorType | None],
+    elements: int,
+) -> int:
+    """The operator's own count, or one an element for what computes and states none."""
+    if declared is None or declared.name == OPAQUE or declared.movement:
+        return 0
+    typed = [t for t in results if t is not None and t.is_static]
+    if declared.flops is None or len(typed) < len(results) or not all(t is None or _known(t) for t in operands):
+        return elements
+    try:
+        return evaluate(declared.flops(operands, typed, Attrs(attrs)), {})
+    except (ShapeError, KeyError):
+        return elements
+
+
+def _variant(
+    op: str, attrs: Mapping[str, Any], operands: Sequence[TensorType | None], const_operands: Sequence[bool]
+) -> str:
+    """Cases of an operator that run at another speed than the rest of it."""
+    if op == "conv" and attrs.get("group", 1) > 1:
+        channels = operands[0].dims[1] if operands[0] is not None and operands[0].shape else None
+        return "conv/depthwise" if attrs["group"] == channels else "conv/grouped"
+    if op in ("matmul", "gemm") and not const_operands[1]:
+        return f"{op}/dynamic"
+    return op
