@@ -40,12 +40,13 @@ REQUIRED = Required()
 class OpSpec:
     """One operator, declared once.
 
-    `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats, residues
-    or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts arithmetic. `pointwise`
-    operators act on each element of their broadcast operands alone. `multilinear` lists the operands in which the
-    operator is linear one at a time. `movement` operators copy elements and compute nothing; `view` ones need not even
-    copy. `random` operators are never folded nor merged. `partial` ones may make an infinity or NaN of finite operands.
-    `dtypes` names the element type of operands that are not floats, by position, for those who draw operands.
+    `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats,
+    residues or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts
+    arithmetic. `pointwise` operators act on each element of their broadcast operands alone. `multilinear` lists the
+    operands in which the operator is linear one at a time. `movement` operators copy elements and compute nothing;
+    `view` ones need not even copy. `random` operators are never folded nor merged. `partial` ones may make an
+    infinity or NaN of finite operands. `dtypes` names the element type of operands that are not floats, by
+    position, for those who draw operands.
     """
 
     name: str

@@ -1,5 +1,29 @@
 """The operators, one declaration each, grouped by kind; importing this package registers them."""
 
-from eqsat.language.ops import activations, elementwise, indexing, linear, movement
+from eqsat.language.ops import (
+    activations,
+    einsum,
+    elementwise,
+    indexing,
+    linear,
+    movement,
+    nn,
+    pool,
+    reduce,
+    sequences,
+    terms,
+)
 
-__all__ = ["activations", "elementwise", "indexing", "linear", "movement"]
+__all__ = [
+    "activations",
+    "einsum",
+    "elementwise",
+    "indexing",
+    "linear",
+    "movement",
+    "nn",
+    "pool",
+    "reduce",
+    "sequences",
+    "terms",
+]

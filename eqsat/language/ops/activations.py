@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
-from eqsat.language.ops.sampling import pointwise
+from eqsat.language.ops import sampling
+from eqsat.language.ops.sampling import Sample, pointwise
 from eqsat.language.spec import Operands, OpSpec, op, present, same_as, same_dtype
-from eqsat.language.types import DType, TensorType, broadcast_shapes
+from eqsat.language.types import DType, Shape, TensorType, broadcast_shapes
 
 
 def _function(name: str, onnx: str, doc: str, *, partial: bool = False) -> OpSpec:
@@ -92,7 +95,14 @@ def _prelu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x,)
 
 
-@op("prelu", infer=_prelu_type, sample=pointwise, pointwise=True, onnx="PRelu")
+def _prelu_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    x, slope = known
+    if x is None:
+        x = sampling.shape(rng) if slope is None else tuple(sampling.dim(rng) if d == 1 else d for d in slope)
+    return [x, slope if slope is not None else sampling.broadcastable(rng, x)], attrs
+
+
+@op("prelu", infer=_prelu_type, sample=_prelu_sample, pointwise=True, onnx="PRelu")
 def prelu(xp: Any, x: Any, slope: Any) -> Any:
     """The operand x, times `slope` where negative."""
     return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(x, slope), x)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, floordiv
+from eqsat.language.dims import Dim, evaluate, floordiv
 from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
@@ -76,7 +76,7 @@ def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
         return None
     indices = next((s for s in known[1:] if s is not None), None)
     if indices is None:
-        indices = tuple(rng.randint(1, int(str(d))) if d else 0 for d in x)
+        indices = tuple(rng.randint(1, evaluate(d, {})) if d else 0 for d in x)
     return [x, *(s if s is not None else indices for s in known[1:])], drawn[1]
 
 

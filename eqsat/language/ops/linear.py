@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, broadcast_dims, floordiv, product
+from eqsat.language.dims import Dim, broadcast_dims, evaluate, floordiv, product
 from eqsat.language.graph import Attrs
 from eqsat.language.spec import Operands, op, present, same_dtype
 from eqsat.language.types import Shape, TensorType, broadcast_shapes
@@ -79,7 +79,26 @@ def _gemm_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs)
     return results[0].size * inner * 2
 
 
-@op("gemm", infer=_gemm_type, flops=_gemm_flops, onnx="Gemm")
+def _gemm_sample(
+    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
+) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    full = {"trans_a": rng.random() < 0.3, "trans_b": rng.random() < 0.3, **attrs}
+    if any(s is not None and len(s) != 2 for s in known[:2]):
+        return None
+    a = _turned(known[0], full["trans_a"])
+    b = _turned(known[1], full["trans_b"])
+    inner = a[1] if a is not None else b[0] if b is not None else rng.randint(1, 3)
+    a = a or (rng.randint(1, 3), inner)
+    b = b or (inner, rng.randint(1, 3))
+    shapes = [s for s in (_turned(a, full["trans_a"]), _turned(b, full["trans_b"])) if s is not None]
+    return [*shapes, *(s if s is not None else rng.choice(((b[1],), (a[0], b[1]))) for s in known[2:])], full
+
+
+def _turned(shape: Shape | None, turn: bool) -> Shape | None:
+    return shape[::-1] if turn and shape is not None else shape
+
+
+@op("gemm", infer=_gemm_type, flops=_gemm_flops, sample=_gemm_sample, multilinear=(0, 1), onnx="Gemm")
 def gemm(
     xp: Any,
     a: Any,
@@ -91,7 +110,10 @@ def gemm(
     trans_a: bool = False,
     trans_b: bool = False,
 ) -> Any:
-    """Alpha · a' @ b' + beta · c of matrices, a' and b' transposed where said, c broadcast (ONNX Gemm)."""
+    """Alpha · a' @ b' + beta · c of matrices, a' and b' transposed where said, c broadcast (ONNX Gemm).
+
+    Linear in `a` and `b` only without `c`.
+    """
     result = xp.matmul(np.transpose(a) if trans_a else a, np.transpose(b) if trans_b else b)
     if alpha != 1.0:
         result = xp.multiply(result, xp.number(alpha, result))
@@ -170,9 +192,10 @@ def _conv_sample(
             return None
         w = (group * rng.randint(1, 2), x[1] // group, rng.randint(1, 3), rng.randint(1, 3))
     pads = attrs.get("pads") or tuple(rng.randint(0, 1) for _ in range(4))
+    rooms = [evaluate(x[2 + i], {}) + pads[i] + pads[2 + i] for i in range(2)]
     drawn = {
         "strides": tuple(rng.randint(1, 2) for _ in range(2)),
-        "dilations": tuple(rng.choice((1, 1, 2)) for _ in range(2)),
+        "dilations": tuple(rng.choice((1, 1, 2)) if 2 * (w[2 + i] - 1) < rooms[i] else 1 for i in range(2)),
         "activation": rng.choice(("none", "none", "relu")),
     }
     full = {**drawn, **attrs, "group": group, "pads": pads}
@@ -237,3 +260,95 @@ def conv(
     if b is not None:
         result = xp.add(result, b.reshape(-1, *(1,) * spatial))
     return xp.maximum(result, xp.number(0.0, result)) if activation == "relu" else result
+
+
+def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, w = present(operands, 0), present(operands, 1)
+    same_dtype([t for t in operands if t is not None])
+    if x.shape is None or w.shape is None:
+        return (TensorType(x.dtype, None),)
+    spatial = x.rank - 2
+    if spatial < 1 or w.rank != x.rank:
+        raise ShapeError(f"conv_transpose of {x} with {w}", expected="input N,C,spatial… and filter C,O/group,spatial…")
+    channels, inputs = w.dims[0], x.dims[1]
+    if isinstance(channels, int) and isinstance(inputs, int) and channels != inputs:
+        raise ShapeError(
+            f"weight has {channels} input channels, the input has {inputs}", expected="C = weight.shape[0]"
+        )
+    strides, dilations, pads = conv_geometry(attrs, spatial)
+    more = attrs["output_padding"] or (0,) * spatial
+    sizes = [
+        (x.dims[2 + i] - 1) * strides[i]
+        + (w.dims[2 + i] - 1) * dilations[i]
+        + (1 + more[i] - pads[i] - pads[spatial + i])
+        for i in range(spatial)
+    ]
+    if any(isinstance(s, int) and s < 1 for s in sizes):
+        raise ShapeError(f"pads {list(pads)} cut more off than there is", expected="a result with dims of 1 or more")
+    return (TensorType(x.dtype, (x.dims[0], w.dims[1] * attrs["group"], *sizes)),)
+
+
+def _transposed_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+    return present(operands, 0).size * product(present(operands, 1).dims[1:]) * 2
+
+
+def _transposed_sample(
+    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
+) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    x, w = known[0], known[1]
+    group = attrs.get("group") or rng.choice((1, 1, 2))
+    channels = x[1] if x is not None else w[0] if w is not None else group * rng.randint(1, 2)
+    x = x or (rng.randint(1, 2), channels, rng.randint(1, 3), rng.randint(1, 3))
+    w = w or (channels, rng.randint(1, 2), rng.randint(1, 3), rng.randint(1, 3))
+    if len(x) != 4 or len(w) != 4 or not isinstance(channels, int) or channels % group:
+        return None
+    strides = attrs.get("strides") or tuple(rng.randint(1, 2) for _ in range(2))
+    drawn = {
+        "pads": (0, 0, rng.randint(0, int(w[2] > 1)), 0),
+        "output_padding": tuple(rng.randrange(s) for s in strides),
+    }
+    shapes = [x, w, *(s if s is not None else (w[1] * group,) for s in known[2:])]
+    return shapes, {**drawn, **attrs, "strides": strides, "group": group}
+
+
+@op(
+    "conv_transpose",
+    infer=_transposed_type,
+    flops=_transposed_flops,
+    sample=_transposed_sample,
+    multilinear=(0, 1),
+    onnx="ConvTranspose",
+)
+def conv_transpose(
+    xp: Any,
+    x: Any,
+    w: Any,
+    b: Any = None,
+    *,
+    strides: tuple[int, ...] = (),
+    pads: tuple[int, ...] = (),
+    dilations: tuple[int, ...] = (),
+    group: int = 1,
+    output_padding: tuple[int, ...] = (),
+) -> Any:
+    """The adjoint of a convolution: N,C,spatial… with filters C,O/group,spatial… (ONNX ConvTranspose).
+
+    Computed as a convolution, at stride 1 and with flipped filters, of the operand with zeros between its elements.
+    """
+    spatial = x.ndim - 2
+    strides, dilations, pads = conv_geometry({"strides": strides, "dilations": dilations, "pads": pads}, spatial)
+    more = output_padding or (0,) * spatial
+    spread_shape = [(n - 1) * s + 1 if n else 0 for n, s in zip(x.shape[2:], strides, strict=True)]
+    spread: Any = np.full((*x.shape[:2], *spread_shape), xp.number(0.0, x), dtype=x.dtype)
+    spread[(..., *(slice(None, None, s) for s in strides))] = x
+    reach = [d * (k - 1) for d, k in zip(dilations, w.shape[2:], strict=True)]
+    begins = [r - pads[i] for i, r in enumerate(reach)]
+    ends = [r - pads[spatial + i] + more[i] for i, r in enumerate(reach)]
+    kept: tuple[Any, ...] = tuple(
+        slice(max(-p, 0), n - max(-q, 0)) for p, q, n in zip(begins, ends, spread_shape, strict=True)
+    )
+    padded = pad_spatial(xp, spread[(..., *kept)], [max(p, 0) for p in (*begins, *ends)])
+    # (C, O/G, kernel…) -> (O, C/G, kernel…), reversed in space
+    grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+    filters = grouped.reshape(-1, w.shape[0] // group, *w.shape[2:])[(..., *(slice(None, None, -1),) * spatial)]
+    return conv.reference(xp, padded, filters, b, dilations=dilations, group=group)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, ceildiv, dim_max, dim_min, product
+from eqsat.language.dims import Dim, ceildiv, dim_max, dim_min, evaluate, product
 from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
 from eqsat.language.ops.linear import pad_spatial
@@ -241,7 +241,7 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     axes = attrs.get("axes", sampling.axes(rng, x, attrs))
     if least > len(x) or not all(isinstance(d, int) for d in x):
         return None
-    dims = [int(str(x[a])) for a in axes]
+    dims = [evaluate(x[a], {}) for a in axes]
     steps = attrs.get("steps") or tuple(rng.choice((1, 1, 1, 2, -1)) for _ in axes)
     starts = attrs.get("starts") or tuple(
         rng.randint(0, d) if s > 0 else d - 1 for d, s in zip(dims, steps, strict=True)

@@ -1,0 +1,240 @@
+"""Operators that combine or compare the elements along axes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim
+from eqsat.language.graph import Attrs
+from eqsat.language.ops import sampling
+from eqsat.language.ops.movement import axis_of
+from eqsat.language.spec import FlopRule, Operands, op, present
+from eqsat.language.types import DType, Shape, TensorType
+
+Axes: TypeAlias = tuple[int, ...]
+
+
+def flops_per_input(count: int) -> FlopRule:
+    """A cost rule: so many operations for each element of the first operand."""
+
+    def flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+        return present(operands, 0).size * count
+
+    return flops
+
+
+def without_axes(x: TensorType, axes: Sequence[int], keepdims: bool) -> Shape | None:
+    """The shape when axes are reduced."""
+    if x.shape is None:
+        return None
+    gone = {axis_of(x, a) for a in axes}
+    if len(gone) < len(axes):
+        raise ShapeError(f"axes {list(axes)} of {x}", expected="each axis once")
+    if keepdims:
+        return tuple(1 if i in gone else d for i, d in enumerate(x.shape))
+    return tuple(d for i, d in enumerate(x.shape) if i not in gone)
+
+
+def _reduce_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x = present(operands, 0)
+    return (x.with_shape(without_axes(x, attrs["axes"], attrs["keepdims"])),)
+
+
+_SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
+
+
+@op("reduce_sum", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, multilinear=(0,), onnx="ReduceSum")
+def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Sum over axes; over no axes, the operand itself."""
+    return xp.sum(x, axis=axes, keepdims=keepdims)
+
+
+def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
+    """Sum over axes divided by how many elements it took; of nothing, NaN."""
+    total = xp.sum(x, axis=axes, keepdims=keepdims)
+    count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
+    return xp.divide(total, xp.number(count, x))
+
+
+@op(
+    "reduce_mean",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    multilinear=(0,),
+    partial=True,
+    onnx="ReduceMean",
+)
+def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Mean over axes; the mean of nothing is NaN."""
+    return mean(xp, x, axes, keepdims)
+
+
+@op("reduce_max", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceMax")
+def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Maximum over axes; of nothing, the least element there is."""
+    return xp.max(x, axis=axes, keepdims=keepdims)
+
+
+@op("reduce_min", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceMin")
+def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Minimum over axes; of nothing, the greatest element there is."""
+    return xp.min(x, axis=axes, keepdims=keepdims)
+
+
+@op("reduce_prod", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, onnx="ReduceProd")
+def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Product over axes."""
+    return xp.prod(x, axis=axes, keepdims=keepdims)
+
+
+@op("reduce_l1", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceL1")
+def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Sum of absolute values over axes."""
+    return xp.sum(xp.apply("abs", x), axis=axes, keepdims=keepdims)
+
+
+@op("reduce_l2", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceL2")
+def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Square root of the sum of squares over axes."""
+    return xp.apply("sqrt", xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims))
+
+
+@op("reduce_sum_square", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceSumSquare")
+def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Sum of squares over axes."""
+    return xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims)
+
+
+@op("reduce_log_sum", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceLogSum")
+def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Logarithm of the sum over axes."""
+    return xp.apply("log", xp.sum(x, axis=axes, keepdims=keepdims))
+
+
+@op(
+    "reduce_log_sum_exp",
+    infer=_reduce_type,
+    flops=flops_per_input(6),
+    sample=_SAMPLE,
+    partial=True,
+    onnx="ReduceLogSumExp",
+)
+def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
+    """Logarithm of the sum of exponentials over axes; floats are shifted by their maximum, so as not to overflow."""
+    if xp.exact:
+        return xp.apply("log", xp.sum(xp.apply("exp", x), axis=axes, keepdims=keepdims))
+    top = xp.max(x, axis=axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, np.zeros((), top.dtype))
+    total = xp.apply("log", xp.sum(xp.apply("exp", xp.subtract(x, top)), axis=axes, keepdims=keepdims))
+    return xp.add(total, np.reshape(top, total.shape))
+
+
+def _arg_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x = present(operands, 0)
+    return (TensorType(DType.INT64, without_axes(x, (attrs["axis"],), attrs["keepdims"])),)
+
+
+def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool, last: bool) -> Any:
+    """The index of the first, or last, extreme element along an axis."""
+    if not xp.exact:
+        flipped = np.flip(x, axis) if last else x
+        found = (np.argmin if smallest else np.argmax)(flipped, axis=axis, keepdims=keepdims)
+        return x.shape[axis] - 1 - found if last else found
+    extreme = (xp.min if smallest else xp.max)(x, axis=(axis,), keepdims=True)
+    hits = xp.equal(x, extreme)
+    order = range(x.shape[axis]) if last else range(x.shape[axis] - 1, -1, -1)
+    index: Any = np.zeros(extreme.shape, np.int64)
+    for i in order:
+        index = xp.where(np.take(hits, [i], axis=axis), np.int64(i), index)
+    return index if keepdims else np.squeeze(index, axis)
+
+
+_ARG_SAMPLE = sampling.one_operand(axis=sampling.axis, keepdims=sampling.flag, select_last=sampling.flag)
+
+
+@op("argmax", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMax")
+def argmax(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
+    """The index of the largest element along an axis, of equal ones the first, or the last where asked for."""
+    return first_extreme(xp, x, axis, keepdims, smallest=False, last=select_last)
+
+
+@op("argmin", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMin")
+def argmin(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
+    """The index of the smallest element along an axis, of equal ones the first, or the last where asked for."""
+    return first_extreme(xp, x, axis, keepdims, smallest=True, last=select_last)
+
+
+def _topk_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, TensorType]:
+    x, k = present(operands, 0), attrs["k"]
+    if x.shape is None:
+        return x, TensorType(DType.INT64, None)
+    axis = axis_of(x, attrs["axis"])
+    size = x.shape[axis]
+    if isinstance(size, int) and isinstance(k, int) and not 0 <= k <= size:
+        raise ShapeError(f"the {k} extreme elements along axis {axis} of {x}", expected=f"k from 0 to {size}")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return x.with_shape(shape), TensorType(DType.INT64, shape)
+
+
+def _topk_count(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> int | None:
+    size = x[attrs["axis"]]
+    return rng.randint(0, size) if isinstance(size, int) else None
+
+
+@op(
+    "topk",
+    infer=_topk_type,
+    flops=flops_per_input(4),
+    sample=sampling.one_operand(axis=sampling.axis, largest=sampling.flag, k=_topk_count),
+    onnx="TopK",
+)
+def topk(xp: Any, x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+    """The k largest or smallest elements along an axis, in order, and their indices; of equal ones the first.
+
+    They come in order whether `sorted` asks for it or not.
+    """
+    size = x.shape[axis]
+    # The largest from a reversed operand, so that a stable ascending order keeps the first of equal elements first.
+    backward = np.flip(x, axis) if largest else x
+    order = xp.argsort(backward, axis)
+    if largest:
+        order = size - 1 - np.flip(order, axis)
+    index = np.take(order, np.arange(k), axis=axis).astype(np.int64)
+    return np.take_along_axis(x, index, axis), index
+
+
+def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x = present(operands, 0)
+    if x.shape is not None:
+        axis_of(x, attrs["axis"])
+    return (x,)
+
+
+@op(
+    "cumsum",
+    infer=_cumsum_type,
+    sample=sampling.one_operand(axis=sampling.axis, exclusive=sampling.flag, reverse=sampling.flag),
+    multilinear=(0,),
+    onnx="CumSum",
+)
+def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+    """Running sum along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    axis = axis % x.ndim
+    if reverse:
+        x = np.flip(x, axis)
+    lead: tuple[Any, ...] = (slice(None),) * axis
+    result: Any = np.array(x)
+    for i in range(1, x.shape[axis]):
+        result[(*lead, i)] = xp.add(result[(*lead, i - 1)], x[(*lead, i)])
+    if exclusive and x.shape[axis]:
+        before: Any = np.empty_like(result)
+        before[(*lead, 0)] = xp.number(0.0, x)
+        before[(*lead, slice(1, None))] = result[(*lead, slice(None, -1))]
+        result = before
+    return np.flip(result, axis) if reverse else result
