@@ -1,0 +1,160 @@
+"""Extraction against enumeration of every choice, on small problems with cycles, sharing, states and conversions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from eqsat.errors import ExtractionError
+from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
+from eqsat.extract.bounds import dual_ascent, ruled_out
+from eqsat.extract.greedy import dag_greedy, tree_greedy
+from eqsat.extract.model import Model
+from eqsat.extract.presolve import presolve
+from eqsat.extract.program import Choice, Program, closure, total, unfounded
+
+COSTS = st.sampled_from([0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5])
+
+
+def enumerate_choices(program: Program) -> list[Choice]:
+    """Every closed acyclic choice."""
+    found: list[Choice] = []
+
+    def extend(choice: Choice, waiting: tuple[int, ...]) -> None:
+        open_ = [goal for goal in waiting if goal not in choice]
+        if not open_:
+            if not unfounded(program, choice):
+                found.append(dict(choice))
+            return
+        goal = open_[0]
+        for option in program.by_goal[goal]:
+            extend({**choice, goal: option}, (*open_[1:], *program.needs[option]))
+
+    extend({}, tuple(program.roots))
+    return found
+
+
+def optimum(problem: Problem) -> float:
+    return min(total(problem.program, choice) for choice in enumerate_choices(problem.program))
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, classes: int = 6, states: int = 1, size: int = 12) -> Problem:
+    count = draw(st.integers(1, classes))
+    goals = st.tuples(st.integers(0, count - 1), st.integers(0, states - 1))
+    nodes = [Node(c, (), draw(COSTS), 0) for c in range(count) if draw(st.booleans())]
+    for _ in range(draw(st.integers(1, size))):
+        operands = tuple(draw(st.lists(goals, max_size=3)))
+        eclass, state = draw(goals)
+        nodes.append(Node(eclass, operands, draw(COSTS), state))
+    known = {node.eclass for node in nodes}
+    nodes = [node for node in nodes if all(c in known for c, _ in node.operands)]
+    known = {node.eclass for node in nodes}
+    nodes = [node for node in nodes if all(c in known for c, _ in node.operands)]
+    conversions = []
+    if states > 1:
+        for c in sorted({node.eclass for node in nodes}):
+            for source in range(states):
+                for target in range(states):
+                    if source != target and draw(st.booleans()):
+                        conversions.append(Conversion(c, source, target, draw(COSTS)))
+    roots = draw(st.lists(goals, min_size=1, max_size=3))
+    try:
+        return Problem(nodes, roots, conversions, states)
+    except ExtractionError:
+        from hypothesis import reject
+
+        reject()
+
+
+def check(problem: Problem, solution: Solution) -> None:
+    solution.check(problem)
+    assert solution.lower_bound <= solution.cost
+    assert 0 <= solution.gap <= 1
+
+
+COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+
+
+@settings(COMMON, max_examples=250)
+@given(problems())
+def test_ilp_finds_the_optimum_of_cyclic_problems(problem: Problem) -> None:
+    solution = solve(problem, time_limit=60)
+    check(problem, solution)
+    assert solution.status == "optimal"
+    assert math.isclose(solution.cost, optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=120)
+@given(problems(classes=4, states=2, size=10))
+def test_ilp_finds_the_optimum_with_two_states(problem: Problem) -> None:
+    solution = solve(problem, time_limit=60)
+    check(problem, solution)
+    assert math.isclose(solution.cost, optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=80)
+@given(problems(classes=3, states=3, size=8))
+def test_ilp_finds_the_optimum_with_three_states(problem: Problem) -> None:
+    solution = solve(problem, time_limit=60)
+    check(problem, solution)
+    assert math.isclose(solution.cost, optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@pytest.mark.parametrize("extractor", sorted(EXTRACTORS))
+@settings(COMMON, max_examples=40)
+@given(problem=problems(classes=4, states=2, size=10))
+def test_every_extractor_returns_a_sound_choice_and_bound(extractor: str, problem: Problem) -> None:
+    solution = solve(problem, extractor=extractor)
+    check(problem, solution)
+    best = optimum(problem)
+    assert solution.lower_bound <= best * (1 + 1e-9) <= solution.cost * (1 + 2e-9)
+    assert solution.cost <= min(tree_greedy(problem).cost, dag_greedy(problem).cost)
+
+
+@settings(COMMON, max_examples=150)
+@given(problems())
+def test_presolve_keeps_the_optimum_and_maps_choices_back(problem: Problem) -> None:
+    reduction = presolve(problem.program)
+    small = reduction.program
+    costs = []
+    for choice in enumerate_choices(small):
+        back = closure(problem.program, reduction.expand(choice), problem.program.roots)
+        assert not unfounded(problem.program, back)
+        costs.append(total(problem.program, back))
+        assert costs[-1] <= (total(small, choice) + reduction.paid) * (1 + 1e-9)
+    assert math.isclose(min(costs), optimum(problem), rel_tol=1e-9, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=150)
+@given(problems())
+def test_dual_ascent_bounds_every_choice_and_what_it_rules_out_is_dearer(problem: Problem) -> None:
+    program = problem.program
+    choices = enumerate_choices(program)
+    ascent = dual_ascent(program)
+    costs = [total(program, choice) for choice in choices]
+    limit = sorted(costs)[len(costs) // 2]
+    out = set(ruled_out(program, ascent, limit))
+    for choice, cost in zip(choices, costs, strict=True):
+        used = set(choice.values())
+        slack = sum(ascent.reduced[option] for option in used)
+        assert cost >= (ascent.bound + slack) * (1 - 1e-9)
+        assert all(used.intersection(support) for support in ascent.supports)
+        if used & out:
+            assert cost >= limit * (1 - 1e-9)
+
+
+@settings(COMMON, max_examples=100)
+@given(problems(classes=4, states=2, size=10), st.data())
+def test_cuts_and_the_class_program_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObject) -> None:
+    program = problem.program
+    model = Model(program)
+    loop = data.draw(st.sets(st.integers(0, program.goals - 1), min_size=1))
+    rows = model.cut(loop)
+    for choice in enumerate_choices(program):
+        values = dict.fromkeys(choice.values(), 1.0) | {model.goal(goal): 1.0 for goal in choice}
+        for columns, coefficients, upper in model.rows + rows:
+            assert sum(values.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
