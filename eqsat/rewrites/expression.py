@@ -105,8 +105,6 @@ def compiled(expression: Expression) -> Compiled:
             )
         if isinstance(node, ast.Call):
             called.add(_function_name(node, expression.text))
-        elif isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
-            raise RuleError(f"a field of an expression in {expression.text!r}", expected="a field of a record, a.group")
     functions = {id(n.func) for n in ast.walk(expression.tree) if isinstance(n, ast.Call)}
     for node in ast.walk(expression.tree):
         if isinstance(node, ast.Name) and id(node) not in functions and node.id not in local:

@@ -77,6 +77,14 @@ class Rule:
         """The operators that occur on either side."""
         return frozenset(app.op for side in (self.roots, self.right) for p in side for app in applications(p))
 
+    def expressions(self) -> Iterator[Expression]:
+        """Every expression of the conditions and of the attributes on either side."""
+        yield from self.conditions
+        for side in (self.roots, self.right):
+            for pattern in side:
+                for app in applications(pattern):
+                    yield from app.fields.values()
+
     def match_attributes(self, app: App, attrs: Mapping[str, Any], bindings: Bindings) -> Bindings | None:
         """The bindings with those that a left-side App makes of a node's complete attributes; None for no match.
 

@@ -1,0 +1,136 @@
+"""Evidence: the machine-written record of what was checked of each rule, and when it still counts."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import linecache
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from eqsat.errors import RuleError
+from eqsat.language.spec import spec
+from eqsat.rewrites.expression import compiled
+from eqsat.rewrites.functions import FUNCTIONS
+from eqsat.rewrites.rule import Rule
+
+#: The record of the shipped rules.
+SHIPPED = Path(__file__).parent / "axioms" / "evidence.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was checked of one rule.
+
+    `verdict` is "proved" where Z3 settled every symbolic instance and every numeric one agreed, "refuted" with a
+    counterexample, or "undecided" with a reason. `symbolic` and `numeric` count instances, `exact` those of the numeric
+    ones that also agree modulo a prime; `pairs` counts the pairs of attribute and shape features covered.
+    """
+
+    name: str
+    hash: str
+    verdict: str
+    symbolic: int = 0
+    numeric: int = 0
+    exact: int = 0
+    pairs: int = 0
+    detail: str = ""
+
+
+def rule_hash(rule: Rule) -> str:
+    """A hash of the rule's canonical text and of the sources that give it meaning.
+
+    These are the references and shape rules of its operators and the functions its conditions call.
+    """
+    digest = hashlib.blake2b(rule.text.encode(), digest_size=12)
+    for name in sorted(rule.operators()):
+        declared = spec(name)
+        digest.update(f"{name}{sorted(declared.attrs.items(), key=str)}".encode())
+        digest.update(_meaning(declared.reference))
+        digest.update(_meaning(declared.infer))
+    for called in sorted({c for e in rule.expressions() for c in compiled(e).called}):
+        digest.update(_meaning(FUNCTIONS[called]) if called in FUNCTIONS else called.encode())
+    return digest.hexdigest()
+
+
+@cache
+def _meaning(function: Any) -> bytes:
+    """The source of a function and of those of this package that it calls."""
+    digest = hashlib.blake2b(digest_size=12)
+    seen: set[str] = set()
+    pending = [function]
+    while pending:
+        one = pending.pop()
+        one = getattr(one, "reference", one)
+        if not isinstance(one, FunctionType) or not one.__module__.startswith("eqsat"):
+            digest.update(repr(one).encode() if isinstance(one, int | float | str) else b"")
+            continue
+        if one.__qualname__ + one.__module__ in seen:
+            continue
+        seen.add(one.__qualname__ + one.__module__)
+        digest.update(_source(one.__code__).encode())
+        closure = [c.cell_contents for c in one.__closure__ or ()]
+        names = sorted(_names(one.__code__))
+        pending += [one.__globals__[n] for n in names if n in one.__globals__] + closure
+    return digest.digest()
+
+
+def _source(code: CodeType) -> str:
+    """The lines of a function, cheaper than inspect.getsource and without its decorators' arguments."""
+    lines = linecache.getlines(code.co_filename)
+    if not lines:
+        raise RuleError("the source of an operator cannot be read", where=code.co_filename, expected="a source file")
+    last = max((line for _, _, line in _all_lines(code) if line), default=code.co_firstlineno)
+    return "".join(lines[code.co_firstlineno - 1 : last])
+
+
+def _all_lines(code: CodeType) -> Iterator[tuple[int, int, int | None]]:
+    yield from code.co_lines()
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            yield from _all_lines(constant)
+
+
+def _names(code: CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            found |= _names(constant)
+    return found
+
+
+def read_evidence(path: Path = SHIPPED) -> dict[str, Evidence]:
+    """The records of a file by rule; RuleError for a line that is none."""
+    if not path.exists():
+        return {}
+    found: dict[str, Evidence] = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            record = Evidence(**json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise RuleError(
+                f"no record of evidence: {error}",
+                where=f"{path}:{number}",
+                expected="one JSON object a line, written by the verifier",
+                remedy="run `eqsat rules verify`",
+            ) from None
+        found[record.name] = record
+    return found
+
+
+def write_evidence(records: Iterable[Evidence], path: Path = SHIPPED) -> None:
+    """Writes the records, in order, in place of the file."""
+    text = "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in records)
+    partial = path.with_suffix(".tmp")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def is_current(rule: Rule, record: Evidence | None) -> bool:
+    """Whether the record proves the rule as it stands."""
+    return record is not None and record.verdict == "proved" and record.hash == rule_hash(rule)

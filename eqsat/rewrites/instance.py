@@ -1,0 +1,335 @@
+"""Instances of rules: operands and attributes drawn for a left side."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import GraphError, RuleError
+from eqsat.language.graph import Attrs
+from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.spec import REQUIRED, OpSpec, spec
+from eqsat.language.types import Shape, TensorType
+from eqsat.rewrites.expression import bound_name, compiled, evaluate
+from eqsat.rewrites.rule import Rule, pattern_fields
+from eqsat.rewrites.term import left_terms
+
+_POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
+#: Functions of conditions that look at a tensor's elements, or ask whether they are known.
+_OF_CONSTANTS = frozenset(
+    {"constant", "value", "is_all", "is_uniform", "number", "integer", "is_positive", "is_eye", "is_range"}
+)
+
+
+class Reject(Exception):  # noqa: N818  (a signal, not an error)
+    """The operands drawn so far do not fit the rest of the left side."""
+
+
+@dataclass(eq=False)
+class Drawn:
+    """A drawn operand; `read` says that a condition or attribute looked at the elements."""
+
+    name: str
+    type: TensorType
+    constant: bool = False
+    finite: bool = True
+    array: Any = None
+    read: bool = False
+    limit: int | None = None
+
+    @property
+    def value(self) -> Any | None:
+        """The elements of a constant."""
+        if not self.constant:
+            return None
+        self.read = True
+        return self.array
+
+
+@dataclass
+class _Scope:
+    """What is bound so far; inside a loop, the element an index stands at."""
+
+    tensors: dict[str, Drawn] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, list[Any]] = field(default_factory=dict)
+    loop: dict[str, str] = field(default_factory=dict)
+    index: int = 0
+
+    def get(self, kind: dict[str, Any], name: str) -> Any:
+        if name in self.loop:
+            group = self.groups.get(self.loop[name], [])
+            return group[self.index] if self.index < len(group) else None
+        return kind.get(name)
+
+    def set(self, kind: dict[str, Any], name: str, thing: Any) -> None:
+        if name in self.loop:
+            self.groups.setdefault(self.loop[name], []).append(thing)
+        else:
+            kind[name] = thing
+
+    def bindings(self) -> Bindings:
+        tensors: dict[str, Any] = dict(self.tensors)
+        attrs = dict(self.attrs)
+        items = [(s, tuple(g)) for s, g in self.groups.items()]
+        items += [(v, self.get({}, v)) for v in self.loop]
+        for name, thing in items:
+            if thing is None or thing == ():
+                continue
+            first = thing[0] if isinstance(thing, tuple) and name in self.groups else thing
+            (tensors if isinstance(first, Drawn) else attrs)[name] = thing
+        return Bindings(tensors, attrs)
+
+
+class Sampler:
+    """Draws instances of one rule's left side, deterministically from a seed."""
+
+    def __init__(self, rule: Rule, seed: int = 0) -> None:
+        self.rule = rule
+        self._rng = random.Random(f"{seed}:{rule.text}")
+        self._hints = _hints(rule)
+
+    def draw(self, tries: int) -> Bindings | None:
+        """Bindings whose left side types and whose conditions hold, or None after so many tries."""
+        for _ in range(tries):
+            try:
+                bindings = self._attempt()
+            except (Reject, GraphError):
+                continue
+            if bindings is not None and self.rule.refused(bindings) is None:
+                return bindings
+        return None
+
+    def _attempt(self) -> Bindings | None:
+        scope = _Scope()
+        if isinstance(self.rule.left, Siblings):
+            self._loop(self.rule.left.item, self.rule.left.over, scope)
+        else:
+            for app in self.rule.left:
+                self._application(app, scope)
+        bindings = scope.bindings()
+        for operand in _operands(bindings):
+            self._fill(operand, bindings)
+        try:
+            left_terms(self.rule, bindings)  # types once more: fields that were expressions are now known
+        except GraphError:
+            return None
+        return bindings
+
+    def _application(self, app: App, scope: _Scope) -> TensorType:
+        declared = spec(app.op)
+        known = self._known_attributes(app, scope)
+        operands = self._operand_types(app, scope)
+        shapes: list[Shape | None] = [t.shape if t is not None else None for t in operands]
+        if declared.sample is None:
+            raise RuleError(f"operator {app.op!r} has no sample rule", expected="one, to draw instances of its rules")
+        drawn = declared.sample(self._rng, shapes, known)
+        if drawn is None:
+            raise Reject
+        attrs = declared.complete(drawn[1])
+        self._bind_operands(app, declared, drawn[0], operands, scope, attrs)
+        self._bind_attributes(app, attrs, scope)
+        types = [t for t in operands if t is not None]
+        return declared.result_types(types, attrs)[0]
+
+    def _known_attributes(self, app: App, scope: _Scope) -> dict[str, Any]:
+        known: dict[str, Any] = {}
+        if app.record is not None:
+            known.update(scope.get(scope.attrs, app.record) or {})
+        here = scope.bindings()
+        for name, expected in pattern_fields(app).items():
+            if not isinstance(expected, Expression):
+                if expected is not REQUIRED:
+                    known[name] = expected
+            elif bound_name(expected) is not None:
+                found = scope.get(scope.attrs, expected.text)
+                if found is not None:
+                    known[name] = found
+            elif all(n in here.tensors or n in here.attrs for n in compiled(expected).names):
+                known[name] = Attrs(v=evaluate(expected, here))["v"]
+        return known
+
+    def _operand_types(self, app: App, scope: _Scope) -> list[TensorType | None]:
+        found: list[TensorType | None] = []
+        for operand in app.operands:
+            if isinstance(operand, Var):
+                bound = scope.get(scope.tensors, operand.name)
+                found.append(bound.type if bound is not None else None)
+            elif isinstance(operand, App):
+                found.append(self._application(operand, scope))
+            elif isinstance(operand.item, Var) and not operand.over:
+                group = scope.groups.get(operand.item.name)
+                found += [o.type for o in group] if group else [None] * self._rng.choice((1, 2, 2, 2, 3, 3, 4))
+            else:
+                found += self._loop(operand.item, operand.over, scope)
+        return found
+
+    def _loop(self, item: Pattern, over: tuple[tuple[str, str], ...], scope: _Scope) -> list[TensorType]:
+        """Draws the elements one by one; later ones often begin with the shapes and attributes of the first."""
+        known = [len(scope.groups[s]) for _, s in over if s in scope.groups]
+        count = known[0] if known else self._rng.choice((2, 2, 2, 3, 3, 4))
+        types: list[TensorType] = []
+        fresh = [s for _, s in over if s not in scope.groups]
+        outer = scope.loop, scope.index
+        scope.loop = dict(over)
+        for scope.index in range(count):
+            if scope.index:
+                for sequence in fresh:
+                    self._repeat(scope, sequence, types)
+            if not isinstance(item, App):
+                raise RuleError(f"a loop over a bare variable in {self.rule.name}", expected="an operator")
+            types.append(self._application(item, scope))
+        scope.loop, scope.index = outer
+        return types
+
+    def _repeat(self, scope: _Scope, sequence: str, types: list[TensorType]) -> None:
+        first = scope.groups[sequence][0]
+        how = self._rng.random()
+        if len(scope.groups[sequence]) != scope.index or how < 0.2:
+            return
+        if isinstance(first, Drawn):
+            shape = list(first.type.dims)
+            if how < 0.5 and shape:
+                shape[self._rng.randrange(len(shape))] = self._rng.randint(1, 3)
+            name = f"{sequence}{scope.index}"
+            scope.groups[sequence].append(Drawn(name, first.type.with_shape(tuple(shape))))
+        elif isinstance(first, Attrs) and "starts" in first and "ends" in first and types:
+            before = scope.groups[sequence][-1]
+            width = self._rng.randint(1, 2)
+            if len(before["axes"]) == 1:
+                moved = Attrs(before, starts=before["ends"], ends=(before["ends"][0] + width,))
+                scope.groups[sequence].append(moved)
+        elif how < 0.8:
+            scope.groups[sequence].append(first)
+
+    def _bind_operands(
+        self,
+        app: App,
+        declared: OpSpec,
+        shapes: Any,
+        operands: list[TensorType | None],
+        scope: _Scope,
+        attrs: Attrs,
+    ) -> None:
+        names = [
+            o.item.name if isinstance(o, Spread) and isinstance(o.item, Var) else o.name if isinstance(o, Var) else ""
+            for o in app.operands
+        ]
+        spread = any(isinstance(o, Spread) for o in app.operands)
+        if len(shapes) != len(operands):
+            raise Reject
+        for place, shape in enumerate(shapes):
+            if operands[place] is not None:
+                continue
+            name = names[0] if spread else names[place]
+            dtype = declared.dtypes.get(place, "float32")
+            made = Drawn(name, TensorType.of(dtype, shape))
+            operands[place] = made.type
+            if app.op in ("gather", "gather_elements") and place == 1 and isinstance(shapes[0][attrs["axis"]], int):
+                made.limit = shapes[0][attrs["axis"]]
+            if spread:
+                group = scope.groups.setdefault(name, [])
+                made.name = f"{name}{len(group)}"
+                group.append(made)
+            else:
+                if name in scope.loop:
+                    made.name = f"{scope.loop[name]}{scope.index}"
+                bound = scope.get(scope.tensors, name)
+                if bound is None:
+                    scope.set(scope.tensors, name, made)
+                elif bound.type != made.type:
+                    raise Reject
+
+    def _bind_attributes(self, app: App, attrs: Attrs, scope: _Scope) -> None:
+        if app.record is not None:
+            bound = scope.get(scope.attrs, app.record)
+            if bound is None:
+                scope.set(scope.attrs, app.record, attrs)
+            elif bound != attrs:
+                raise Reject
+        here: Bindings | None = None
+        for name, expected in pattern_fields(app).items():
+            if not isinstance(expected, Expression):
+                if Attrs(v=expected) != Attrs(v=attrs[name]):
+                    raise Reject
+            elif bound_name(expected) is not None:
+                bound = scope.get(scope.attrs, expected.text)
+                if bound is None:
+                    scope.set(scope.attrs, expected.text, attrs[name])
+                elif Attrs(v=bound) != Attrs(v=attrs[name]):
+                    raise Reject
+            else:
+                here = here or scope.bindings()
+                names = compiled(expected).names
+                if all(n in here.tensors or n in here.attrs for n in names) and Attrs(
+                    v=evaluate(expected, here)
+                ) != Attrs(v=attrs[name]):
+                    raise Reject
+
+    def _fill(self, operand: Drawn, bindings: Bindings) -> None:
+        """Draws the elements; what conditions ask of them goes before chance."""
+        name = operand.name.rstrip("0123456789") if operand.name not in self._hints else operand.name
+        hints = self._hints.get(name, [])
+        operand.constant = bool(hints) or self._rng.random() < 0.2
+        shape = operand.type.static
+        kind = operand.type.dtype
+        seeded = np.random.default_rng(self._rng.getrandbits(32))
+        if kind.value == "bool":
+            operand.array = seeded.integers(0, 2, shape).astype(bool)
+        elif kind.is_integer:
+            limit = operand.limit or 3
+            array = seeded.integers(-limit if seeded.random() < 0.3 else 0, limit, shape)
+            if any(h == "is_range" for h, _ in hints) and len(shape) == 1:
+                array = seeded.integers(0, limit) + np.arange(shape[0])
+            operand.array = array.astype(kind.numpy)
+        else:
+            operand.array = self._floats(seeded, shape, hints, bindings)
+
+    def _floats(self, rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Call]], b: Bindings) -> Any:
+        array = rng.uniform(-1.0, 1.0, shape) if rng.random() < 0.5 else rng.uniform(0.1, 1.0, shape)
+        for hint, call in hints:
+            if hint == "is_all":
+                text = ast.unparse(call.args[1])
+                array = np.full(shape, float(evaluate(Expression(text, call.args[1]), b)))
+            elif hint in ("is_uniform", "number"):
+                array = np.full(shape, _POOL[int(rng.integers(len(_POOL)))])
+            elif hint == "is_positive":
+                array = np.abs(array) + 0.25
+            elif hint == "is_eye" and len(shape) == 2:
+                array = np.eye(*shape)
+        return array
+
+
+def _operands(bindings: Bindings) -> Iterator[Drawn]:
+    for thing in bindings.tensors.values():
+        for one in thing if isinstance(thing, tuple) else (thing,):
+            if isinstance(one, Drawn):
+                yield one
+
+
+def operands(bindings: Bindings) -> list[Drawn]:
+    """Every drawn operand, each once."""
+    return list({id(o): o for o in _operands(bindings)}.values())
+
+
+def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
+    """By tensor or sequence, the functions of elements that the rule calls on it."""
+    found: dict[str, list[tuple[str, ast.Call]]] = {}
+    for expression in rule.expressions():
+        alias = {
+            n.target.id: n.iter.id
+            for n in ast.walk(expression.tree)
+            if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name) and isinstance(n.iter, ast.Name)
+        }
+        for node in ast.walk(expression.tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_CONSTANTS:
+                for argument in node.args:
+                    if isinstance(argument, ast.Name):
+                        name = alias.get(argument.id, argument.id)
+                        found.setdefault(name, []).append((node.func.id, node))
+    return found

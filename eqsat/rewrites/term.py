@@ -1,0 +1,82 @@
+"""Both sides of a rule as terms over what a match bound, and their evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.language.graph import Attrs, Node
+from eqsat.language.interpret import run_node
+from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var
+from eqsat.language.spec import spec
+from eqsat.language.types import TensorType
+from eqsat.rewrites.expression import evaluate
+from eqsat.rewrites.rule import Rule, element, length
+
+
+@dataclass(frozen=True)
+class Term:
+    """An operator over terms and operands, typed."""
+
+    op: str
+    attrs: Attrs
+    operands: tuple[Term | Operand, ...]
+    types: tuple[TensorType, ...]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first output."""
+        return self.types[0]
+
+
+def expand(pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
+    """The terms a pattern stands for, one of a spread for each element; ShapeError where one does not type."""
+    if isinstance(pattern, Var):
+        yield bindings.tensors[pattern.name]
+    elif isinstance(pattern, Spread):
+        if not pattern.over and isinstance(pattern.item, Var):
+            group = bindings.tensors[pattern.item.name]
+            yield from group if isinstance(group, tuple) else (group,)
+            return
+        for index in range(length(bindings, pattern)):
+            yield from expand(pattern.item, element(bindings, pattern.over, index))
+    else:
+        declared = spec(pattern.op)
+        operands = tuple(term for o in pattern.operands for term in expand(o, bindings))
+        given = dict(bindings.attrs[pattern.record]) if pattern.record is not None else {}
+        for name, expression in pattern.fields.items():
+            given[name] = evaluate(expression, bindings)
+        attrs = declared.complete(given)
+        types = declared.result_types([o.type for o in operands], attrs)
+        yield Term(pattern.op, attrs, operands, tuple(types))
+
+
+def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
+    """The roots of the left side."""
+    if isinstance(rule.left, Siblings):
+        return list(expand(Spread(rule.left.item, rule.left.over), bindings))
+    return [term for app in rule.left for term in expand(app, bindings)]
+
+
+def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
+    """The roots of the right side; one split stands for all roots."""
+    return [term for pattern in rule.right for term in expand(pattern, bindings)]
+
+
+def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
+    """All outputs of the terms in order, `arrays` giving those of the operands by identity."""
+    return [array for term in terms for array in _outputs(term, interpretation, arrays)]
+
+
+def output_types(terms: list[Any]) -> list[TensorType]:
+    """The types of all outputs of the terms in order."""
+    return [t for term in terms for t in (term.types if isinstance(term, Term) else (term.type,))]
+
+
+def _outputs(term: Any, interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
+    if not isinstance(term, Term):
+        return [arrays[id(term)]]
+    operands = [_outputs(o, interpretation, arrays)[0] for o in term.operands]
+    node = Node(term.op, tuple("x" for _ in operands), tuple("y" for _ in term.types), term.attrs)
+    return run_node(interpretation, node, operands, [o.type for o in term.operands], list(term.types))
