@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
-from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.errors import ExtractionError
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
@@ -172,26 +173,30 @@ class _Decoder:
 
 
 def fold_derived(graph: Graph) -> Graph:
-    """The graph with every node over constants evaluated, in float64 and rounded once."""
+    """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much."""
     env: dict[str, Constant] = dict(graph.constants)
-    kept: list[Node] = []
+    base = {v: c.nbytes for v, c in env.items()}
     exact = Floats(wide=True)
-    memo: dict[str, object] = {}
+    arrays: dict[str, Any] = {}
+    kept: list[Node] = []
     for node in graph.nodes:
-        if node.op == OPAQUE_NODE or not all(v is None or v in env for v in node.inputs):
+        result = graph.type(node.outputs[0])
+        foldable = node.op != OPAQUE_NODE and len(node.outputs) == 1 and all(v is None or v in env for v in node.inputs)
+        if not foldable or not isinstance(result, TensorType) or not result.is_static:
             kept.append(node)
             continue
-        types = [None if v is None else env[v].type for v in node.inputs]
+        total = sum(base[v] for v in node.inputs if v is not None)
+        if not may_derive(result.elements({}) * result.dtype.itemsize, total):
+            kept.append(node)
+            continue
         for value in node.inputs:
-            if value is not None and value not in memo:
-                memo[value] = exact.constant(env[value].array, env[value].type)
-        operands = [None if v is None else memo[v] for v in node.inputs]
-        results = [t for t in (graph.type(o) for o in node.outputs) if isinstance(t, TensorType)]
-        for name, array in zip(node.outputs, run_node(exact, node, operands, types, results), strict=True):
-            type = graph.type(name)
-            if isinstance(type, TensorType):
-                memo[name] = array
-                env[name] = Constant.of(array, type.dtype)
+            if value is not None and value not in arrays:
+                arrays[value] = exact.constant(env[value].array, env[value].type)
+        operands = [None if v is None else arrays[v] for v in node.inputs]
+        types = [None if v is None else env[v].type for v in node.inputs]
+        (name,) = node.outputs
+        (arrays[name],) = run_node(exact, node, operands, types, [result])
+        env[name], base[name] = Constant.of(arrays[name], result.dtype), total
     return replace(graph, nodes=tuple(kept), constants=env).without_dead()
 
 

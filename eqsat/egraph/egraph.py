@@ -68,11 +68,13 @@ class EGraph:
     """E-nodes numbered from 0, in egglog for matching and congruence, and here with types, facts and origins.
 
     Every e-node is added through `add`, so types are known at once; `rebuild` brings in what egglog found equal. Two
-    tensors of different type in one class are an UnsoundRuleError that names the rule.
+    tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math` every tensor
+    counts as finite.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, finite_math: bool = False) -> None:
         self.engine = Engine()
+        self.finite_math = finite_math
         self.nodes: list[ENode] = []
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
@@ -238,7 +240,8 @@ class EGraph:
             members=[number],
             type=type,
             constant=constant,
-            finite=self._finite_constant(node) if node.op == CONST else whole and all(c.finite for c in below),
+            finite=self.finite_math
+            or (self._finite_constant(node) if node.op == CONST else whole and all(c.finite for c in below)),
             generation=max([generation, *(c.generation for c in below)]),
             depth=0 if constant else 1 + max((c.depth for c in below), default=-1),
         )

@@ -28,12 +28,12 @@ class Encoding:
         return {name: self.values[value] for name, value in self.graph.outputs.items()}
 
 
-def encode(graph: Graph) -> Encoding:
+def encode(graph: Graph, *, finite_math: bool = False) -> Encoding:
     """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from.
     """
-    result = Encoding(EGraph(), graph)
+    result = Encoding(EGraph(finite_math=finite_math), graph)
     for name in graph.inputs:
         _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
     for name, constant in graph.constants.items():

@@ -11,6 +11,14 @@ from eqsat.language.graph import Attrs
 from eqsat.language.graph import Node as GraphNode
 from eqsat.language.types import TensorType, ValueType
 
+#: A derived constant takes at most this many bytes, or so many times those of what it is derived from.
+DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
+
+
+def may_derive(size: int, base: int) -> bool:
+    """Whether a constant of `size` bytes is computed at compile time from constants of `base` bytes in all."""
+    return size <= max(DERIVED_BYTES, DERIVED_GROWTH * base)
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNode:
