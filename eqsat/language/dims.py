@@ -214,7 +214,28 @@ def dim_min(a: Dim, b: Dim) -> Dim:
     """The smaller of two dims; a symbol where the names decide."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
-    return a if a == b else Sym.function("min", a, b)
+    if a == b or _is_of("min", a, b):
+        return a
+    return b if _is_of("min", b, a) else Sym.function("min", a, b)
+
+
+def _is_of(function: str, dim: Dim, argument: Dim) -> bool:
+    """True where a dim is this function of the argument and something else."""
+    if not isinstance(dim, Sym) or len(dim.terms) != 1:
+        return False
+    (monomial, coefficient), *_ = dim.terms
+    if coefficient != 1 or len(monomial) != 1:
+        return False
+    atom, power = monomial[0]
+    return power == 1 and not isinstance(atom, str) and atom[0] == function and argument in atom[1:]
+
+
+def _is_capped(dim: Dim, whole: Dim) -> bool:
+    """True for min(whole, c) with an integer c above 1."""
+    if not _is_of("min", dim, whole) or not isinstance(dim, Sym):
+        return False
+    atom = dim.terms[0][0][0][0]
+    return any(isinstance(part, int) and part > 1 for part in atom[1:])
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -245,6 +266,11 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
         return a
     if isinstance(b, int):
         return b
+    # min(n, c) meets n, c above 1: beyond c the two would differ and neither be 1, so where this is legal it is n.
+    if _is_capped(a, b) or _is_of("broadcast", b, a):
+        return b
+    if _is_capped(b, a) or _is_of("broadcast", a, b):
+        return a
     first, second = sorted((a, b), key=str)
     return Sym.function("broadcast", first, second)
 

@@ -1,0 +1,286 @@
+"""Types of all values and constants computed ahead, in one pass: shapes depend on constants and constants on shapes.
+
+Nodes come in topological order and each is finished before the next is looked at, so one pass reaches the fixpoint:
+what a node makes never changes what was known of its operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.language.constant import Array, Constant
+from eqsat.language.dims import Sym
+from eqsat.language.floats import Floats
+from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.interpret import run_node
+from eqsat.language.spec import OPS, spec
+from eqsat.language.symbolic import as_integers, evaluate_dims, is_shape_like, shape_elements
+from eqsat.language.types import UNKNOWN, DType, OpaqueType, TensorType, ValueType
+
+#: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
+FOLDED_BYTES = 1 << 16
+GROWTH = 4
+
+_SHAPES = ("shape", "size")
+_REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+_FLOATS = Floats()
+
+
+class Folder:
+    """Builds a graph node by node, inferring and folding; what a node turned into is known at once.
+
+    Values that turn out to be others (an identity, an equal constant) are renamed: `resolve` follows the renaming.
+    """
+
+    def __init__(self, fresh: Callable[[], Sym]) -> None:
+        self.fresh = fresh
+        self.types: dict[str, ValueType] = {}
+        self.constants: dict[str, Constant] = {}
+        self.nodes: list[Node] = []
+        self._renamed: dict[str, str] = {}
+        self._dims: dict[str, Array] = {}
+        self._twins: dict[tuple[TensorType, bytes], list[str]] = {}
+
+    def resolve(self, value: str) -> str:
+        """The value that this one turned out to be."""
+        return self._renamed.get(value, value)
+
+    def is_defined(self, value: str) -> bool:
+        """True for a value that was added or made before."""
+        return value in self.types or value in self._renamed
+
+    def type(self, value: str) -> ValueType:
+        """The type of a value; UNKNOWN where nothing is stated."""
+        return self.types.get(self.resolve(value), UNKNOWN)
+
+    def add_input(self, value: str, type: ValueType) -> None:
+        """Adds a value known only when the program runs."""
+        self.types[value] = type
+
+    def add_constant(self, value: str, constant: Constant, *, merge: bool = True) -> None:
+        """Adds a constant; one with the dtype, shape and bytes of another becomes that other."""
+        if merge:
+            # Most constants differ in a few sampled bytes already; only the rest are hashed as a whole.
+            twins = self._twins.setdefault((constant.type, _sample(constant)), [])
+            for other in twins:
+                if self.constants[other].digest == constant.digest:
+                    self._renamed[value] = other
+                    return
+            twins.append(value)
+        self.constants[value] = constant
+        self.types[value] = constant.type
+
+    def dims(self, value: str) -> Array | None:
+        """The elements of a small integer tensor as dims, or None where they are not known.
+
+        An object array of integers and `Sym`; booleans are 0 and 1.
+        """
+        value = self.resolve(value)
+        if value not in self._dims:
+            constant = self.constants.get(value)
+            if constant is None or not is_shape_like(constant.type):
+                return None
+            self._dims[value] = constant.array.astype(np.int64).astype(object)
+        return self._dims[value]
+
+    def add(self, node: Node) -> None:
+        """Adds a node whose operands are defined; ShapeError where they do not fit the operator."""
+        node = replace(node, inputs=tuple(None if v is None else self.resolve(v) for v in node.inputs))
+        if node.op == OPAQUE:
+            self.nodes.append(node)
+            for output in node.outputs:
+                if output:
+                    self.types.setdefault(output, UNKNOWN)
+            return
+        declared = spec(node.op)
+        node = replace(node, attrs=declared.complete(node.attrs))
+        operands = [None if v is None else self._tensor(v) for v in node.inputs]
+        results = declared.result_types(operands, node.attrs)
+        if self._fold(node, operands, results):
+            return
+        same = _unchanged(node, operands, results)
+        if same is not None:
+            self._renamed[node.outputs[0]] = same
+            return
+        self.nodes.append(node)
+        self.types |= {v: t for v, t in zip(node.outputs, results, strict=True) if v}
+
+    def declare(self, value: str, stated: ValueType) -> None:
+        """Joins what a model states of a value with what was inferred, which wins where they conflict."""
+        value = self.resolve(value)
+        known = self.types.get(value, UNKNOWN)
+        if isinstance(known, OpaqueType):
+            self.types[value] = stated if known is UNKNOWN else known
+        elif isinstance(stated, TensorType) and value not in self.constants:
+            self.types[value] = known.with_shape(_joined(known, stated))
+
+    def _tensor(self, value: str) -> TensorType:
+        type = self.types[value]
+        if not isinstance(type, TensorType):
+            raise EqsatError(f"{value!r} is {type}", expected="a tensor")
+        return type
+
+    def _fold(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
+        """Turns the outputs of a node into constants where they are known; remembers known dims."""
+        outputs = [(v, t) for v, t in zip(node.outputs, results, strict=True) if v]
+        if outputs and all(t.is_static and 0 in t.static for _, t in outputs):
+            self._become(outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])
+            return True
+        if len(outputs) == 1 and self._fold_dims(node, outputs[0]):
+            return True
+        if not self._is_foldable(node, operands, results):
+            return False
+        arrays = [None if v is None else self.constants[v].array for v in node.inputs]
+        try:
+            made = run_node(_FLOATS, node, arrays, list(operands), list(results))
+        except (IndexError, ValueError, TypeError, ArithmeticError):
+            # The program fails when it gets here, or NumPy lacks the operation for this dtype: either way it stays.
+            return False
+        if any(np.shape(a) != t.static for a, t in zip(made, results, strict=True)):
+            return False
+        self._become(outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
+        return True
+
+    def _fold_dims(self, node: Node, output: tuple[str, TensorType]) -> bool:
+        """Shape arithmetic: a constant where all dims are integers, else dims that are remembered for later nodes."""
+        value, type = output
+        known = self._known_dims(node, type)
+        if known is None or not is_shape_like(type) or known.shape != type.static:
+            return False
+        integers = as_integers(known, type.dtype)
+        if integers is None:
+            self._dims[value] = known
+            return False
+        self._become([output], [integers])
+        return True
+
+    def _known_dims(self, node: Node, type: TensorType) -> Array | None:
+        if node.op in _SHAPES:
+            operand = self.types[node.inputs[0] or ""]
+            if not isinstance(operand, TensorType) or operand.shape is None:
+                return None
+            if node.op == "shape":
+                return shape_elements(operand, node.attrs["start"], node.attrs["end"])
+            size = np.empty((), object)
+            size[()] = operand.size
+            return size
+        if not is_shape_like(type):
+            return None
+        return evaluate_dims(node.op, node.attrs, [None if v is None else self.dims(v) for v in node.inputs])
+
+    def _is_foldable(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
+        if OPS[node.op].random or any(v is not None and v not in self.constants for v in node.inputs):
+            return False
+        if not all(t.is_static and t.dtype is not DType.STRING for t in (*results, *(t for t in operands if t))):
+            return False
+        if _holds_symbols(node.attrs.values()):
+            return False
+        return _bytes(results) <= max(FOLDED_BYTES, GROWTH * _bytes([t for t in operands if t]))
+
+    def _become(self, outputs: Iterable[tuple[str, TensorType]], arrays: Iterable[Array]) -> None:
+        for (value, type), array in zip(outputs, arrays, strict=True):
+            self.add_constant(value, Constant.of(array, type.dtype))
+
+
+def _holds_symbols(values: Iterable[object]) -> bool:
+    return any(isinstance(v, Sym) or (isinstance(v, tuple) and _holds_symbols(v)) for v in values)
+
+
+def _bytes(types: Sequence[TensorType]) -> int:
+    return sum(math.prod(t.static) * t.dtype.itemsize for t in types)
+
+
+def _sample(constant: Constant) -> bytes:
+    """A few bytes that tell most constants of one type apart."""
+    if constant.type.dtype is DType.STRING or not constant.nbytes:
+        return b""
+    flat = constant.array.reshape(-1) if constant.array.flags.c_contiguous else constant.array.flat
+    step = max(1, flat.size // 32 if isinstance(flat, np.ndarray) else len(flat) // 32)
+    return np.ascontiguousarray(flat[::step]).tobytes()
+
+
+def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | None:
+    """The inferred shape, with anonymous dims and an unknown rank replaced by what the model states."""
+    if stated.shape is None or (known.shape is not None and len(known.shape) != len(stated.shape)):
+        return known.shape
+    if known.shape is None:
+        return stated.shape
+    pairs = zip(known.shape, stated.shape, strict=True)
+    return tuple(
+        s if isinstance(k, Sym) and k.is_anonymous and not (isinstance(s, Sym) and s.is_anonymous) else k
+        for k, s in pairs
+    )
+
+
+def _unchanged(node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> str | None:
+    """The operand that a node hands on as it is, or None."""
+    source = node.inputs[0] if node.inputs else None
+    if source is None or operands[0] is None or len([v for v in node.outputs if v]) != 1 or not node.outputs[0]:
+        return None
+    attrs = node.attrs
+    same_shape = operands[0].shape is not None and operands[0] == results[0]
+    unchanged: dict[str, Callable[[], bool]] = {
+        "identity": lambda: True,
+        "cast": lambda: operands[0] == results[0],
+        "reshape": lambda: same_shape,
+        "expand": lambda: same_shape,
+        "tile": lambda: all(r == 1 for r in attrs["repeats"]),
+        "transpose": lambda: tuple(attrs["perm"]) == tuple(range(len(attrs["perm"]))),
+        "slice": lambda: not attrs["axes"] or (same_shape and all(s == 1 for s in attrs["steps"])),
+        "pad": lambda: not any(attrs["pads"]),
+        "concat": lambda: len(node.inputs) == 1,
+        "split": lambda: len(node.outputs) == 1,
+    }
+    test = unchanged.get(node.op)
+    if test is not None:
+        return source if test() else None
+    return source if node.op in _REDUCTIONS and attrs["axes"] == () else None
+
+
+def infer_and_fold(graph: Graph) -> Graph:
+    """The graph with types for all values, constants computed ahead, and nodes that do nothing removed.
+
+    Output names stay. Constants grow by folding only within bounds (`FOLDED_BYTES`, `GROWTH`); random operators never
+    fold. ShapeError names the node whose operands do not fit.
+    """
+    folder = Folder(fresh_beside(graph.types.values()))
+    for value in graph.inputs:
+        folder.add_input(value, graph.type(value))
+    for value, constant in graph.constants.items():
+        folder.add_constant(value, constant)
+    for node in graph.nodes:
+        try:
+            folder.add(node)
+        except EqsatError as fault:
+            raise fault.at(f"{graph.name}: {node.describe()}") from fault
+        for output in node.outputs:
+            if output:
+                folder.declare(output, graph.type(output))
+    return replace(
+        graph,
+        outputs={name: folder.resolve(value) for name, value in graph.outputs.items()},
+        nodes=tuple(folder.nodes),
+        constants=folder.constants,
+        types=folder.types,
+    ).without_dead()
+
+
+def fresh_beside(types: Iterable[ValueType]) -> Callable[[], Sym]:
+    """A source of anonymous dims that none of these types has."""
+    dims = (d for t in types if isinstance(t, TensorType) for d in t.shape or ())
+    taken = {name for d in dims if isinstance(d, Sym) for name in d.names()}
+    count = 0
+
+    def fresh() -> Sym:
+        nonlocal count
+        while f"?{count}" in taken:
+            count += 1
+        count += 1
+        return Sym.named(f"?{count - 1}")
+
+    return fresh

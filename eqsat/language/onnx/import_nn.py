@@ -1,0 +1,233 @@
+"""Import of layers: windows, normalisations, softmax and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.dims import Dim, Sym, product
+from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.spec import normal_axis
+
+
+def _padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
+    """Explicit pads, all begins, then all ends; `auto_pad` is worked out where the sizes are known."""
+    spatial = len(kernel)
+    auto = call.attrs.get("auto_pad", "NOTSET")
+    if auto in ("NOTSET", ""):
+        return tuple(call.attrs.get("pads", ())) or (0,) * (2 * spatial)
+    if auto == "VALID":
+        return (0,) * (2 * spatial)
+    begins, ends = [], []
+    for i in range(spatial):
+        stride = _each(call, "strides", spatial)[i]
+        dilation = _each(call, "dilations", spatial)[i]
+        window = kernel[i]
+        if isinstance(window, Sym):
+            raise Unsupported("auto_pad of a kernel whose size is known by name only")
+        extent = dilation * (window - 1) + 1
+        if stride == 1:
+            total = extent - 1
+        else:
+            size = call.size(0, 2 + i)
+            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+        small = total // 2
+        begins.append(small if auto == "SAME_UPPER" else total - small)
+        ends.append(total - small if auto == "SAME_UPPER" else small)
+    return (*begins, *ends)
+
+
+def _each(call: Call, name: str, spatial: int) -> tuple[int, ...]:
+    return tuple(call.attrs.get(name, ())) or (1,) * spatial
+
+
+def _conv(call: Call) -> None:
+    spatial = len(call.shape(0)) - 2
+    call.emit(
+        "conv",
+        call.value(0),
+        call.value(1),
+        call.optional(2),
+        strides=_each(call, "strides", spatial),
+        dilations=_each(call, "dilations", spatial),
+        pads=_padding(call, call.shape(1)[2:]),
+        group=call.attrs.get("group", 1),
+    )
+
+
+def _conv_transpose(call: Call) -> None:
+    shape, filters = call.shape(0), call.shape(1)
+    spatial = len(shape) - 2
+    strides, dilations = _each(call, "strides", spatial), _each(call, "dilations", spatial)
+    extra = tuple(call.attrs.get("output_padding", ())) or (0,) * spatial
+    pads = tuple(call.attrs.get("pads", ())) or (0,) * (2 * spatial)
+    wanted = call.attrs.get("output_shape")
+    auto = call.attrs.get("auto_pad", "NOTSET")
+    if wanted is not None or auto not in ("NOTSET", "", "VALID"):
+        pads = _transposed_pads(call, filters[2:], strides, dilations, extra, wanted, auto)
+    elif auto == "VALID":
+        pads = (0,) * (2 * spatial)
+    call.emit(
+        "conv_transpose",
+        call.value(0),
+        call.value(1),
+        call.optional(2),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        group=call.attrs.get("group", 1),
+        output_padding=extra,
+    )
+
+
+def _transposed_pads(
+    call: Call,
+    kernel: tuple[Dim, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+    extra: tuple[int, ...],
+    wanted: tuple[int, ...] | None,
+    auto: str,
+) -> tuple[int, ...]:
+    """The pads that give the output shape asked for, by the formula of ONNX's ConvTranspose."""
+    begins, ends = [], []
+    spatial = len(strides)
+    for i in range(spatial):
+        window, size = kernel[i], call.size(0, 2 + i)
+        if isinstance(window, Sym):
+            raise Unsupported("a kernel whose size is known by name only")
+        target = wanted[len(wanted) - spatial + i] if wanted is not None else size * strides[i]
+        total = strides[i] * (size - 1) + extra[i] + (window - 1) * dilations[i] + 1 - target
+        if total < 0:
+            raise Unsupported("an output_shape larger than the operator reaches")
+        begins.append(total - total // 2 if auto != "SAME_UPPER" else total // 2)
+        ends.append(total - begins[-1])
+    return (*begins, *ends)
+
+
+def _pool(op: str) -> Importer:
+    def translate(call: Call) -> None:
+        if call.uses(1):
+            raise Unsupported("the indices of MaxPool")
+        kernel = tuple(call.attrs["kernel_shape"])
+        spatial = len(kernel)
+        attrs: dict[str, Any] = {
+            "kernel": kernel,
+            "strides": _each(call, "strides", spatial),
+            "dilations": _each(call, "dilations", spatial),
+            "pads": _padding(call, kernel),
+            "ceil_mode": bool(call.attrs.get("ceil_mode", 0)),
+        }
+        if op == "avg_pool":
+            attrs["count_include_pad"] = bool(call.attrs.get("count_include_pad", 0))
+        call.emit(op, call.value(0), **attrs)
+
+    return translate
+
+
+def _softmax(op: str) -> Importer:
+    def translate(call: Call) -> None:
+        shape = call.shape(0)
+        if call.opset >= 13:
+            return call.emit(op, call.value(0), axis=call.axis(-1))
+        axis = normal_axis(call.attrs.get("axis", 1), max(len(shape), 1))
+        if all(d == 1 for d in shape[axis + 1 :]) and shape:
+            return call.emit(op, call.value(0), axis=axis)
+        # Before opset 13 everything from the axis on is one distribution.
+        flat = call.make("reshape", call.value(0), shape=(product(shape[:axis]), product(shape[axis:])))
+        return call.emit("reshape", call.make(op, flat, axis=1), shape=shape)
+
+    return translate
+
+
+def _epsilon(call: Call) -> float:
+    return float(call.attrs.get("epsilon", float(np.float32(1e-5))))
+
+
+def _batch_norm(call: Call) -> None:
+    if call.attrs.get("training_mode", 0) or any(call.uses(i) for i in range(1, 5)):
+        raise Unsupported("BatchNormalization in training mode")
+    if call.opset < 9 and not call.attrs.get("spatial", 1):
+        raise Unsupported("BatchNormalization over every position alone")
+    call.emit("batch_norm", *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
+
+
+def _instance_norm(call: Call) -> None:
+    call.emit("instance_norm", *(call.value(i) for i in range(3)), epsilon=_epsilon(call))
+
+
+def _layer_norm(call: Call) -> None:
+    if call.uses(1) or call.uses(2):
+        raise Unsupported("the mean and deviation of LayerNormalization")
+    call.emit("layer_norm", call.value(0), call.value(1), call.optional(2), axis=call.axis(-1), epsilon=_epsilon(call))
+
+
+def _rms_norm(call: Call) -> None:
+    call.emit("rms_norm", call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call))
+
+
+def _group_norm(call: Call) -> None:
+    if call.opset < 21:
+        raise Unsupported("GroupNormalization with a gain a group")
+    groups = call.attrs["num_groups"]
+    call.emit("group_norm", *(call.value(i) for i in range(3)), groups=groups, epsilon=_epsilon(call))
+
+
+def _lrn(call: Call) -> None:
+    call.emit(
+        "lrn",
+        call.value(0),
+        size=call.attrs["size"],
+        alpha=call.attrs.get("alpha", float(np.float32(1e-4))),
+        beta=call.attrs.get("beta", 0.75),
+        bias=call.attrs.get("bias", 1.0),
+    )
+
+
+def _lp_norm(call: Call) -> None:
+    call.emit("lp_norm", call.value(0), axis=call.axis(-1), p=call.attrs.get("p", 2))
+
+
+def _mvn(call: Call) -> None:
+    rank = len(call.shape(0))
+    call.emit("mvn", call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
+
+
+_PLAIN_ATTENTION = frozenset({"scale", "is_causal"})
+
+
+def _attention(call: Call) -> None:
+    others = sorted(set(call.attrs) - _PLAIN_ATTENTION)
+    if others or any(call.has(i) for i in range(4, 7)) or any(call.uses(i) for i in range(1, 4)):
+        raise Unsupported("Attention with a cache or " + (", ".join(others) or "several results"))
+    query, key = call.shape(0), call.shape(1)
+    if len(query) != 4 or query[1] != key[1]:
+        raise Unsupported("Attention whose heads are not an axis of their own, the same for all")
+    scale = call.attrs.get("scale")
+    causal = bool(call.attrs.get("is_causal", 0))
+    call.emit("attention", *(call.value(i) for i in range(3)), call.optional(3), scale=scale, causal=causal)
+
+
+IMPORTS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "Attention": _attention,
+        "AveragePool": _pool("avg_pool"),
+        "BatchNormalization": _batch_norm,
+        "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
+        "GroupNormalization": _group_norm,
+        "Hardmax": _softmax("hardmax"),
+        "InstanceNormalization": _instance_norm,
+        "LayerNormalization": _layer_norm,
+        "LogSoftmax": _softmax("log_softmax"),
+        "LpNormalization": _lp_norm,
+        "LRN": _lrn,
+        "MaxPool": _pool("max_pool"),
+        "MeanVarianceNormalization": _mvn,
+        "RMSNormalization": _rms_norm,
+        "Softmax": _softmax("softmax"),
+    }
+)

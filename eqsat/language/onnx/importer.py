@@ -1,0 +1,249 @@
+"""ONNX models to graphs: operators by table, everything else kept as opaque nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, NodeProto, TypeProto
+
+import eqsat.language.ops  # noqa: F401  (registers the operators)
+from eqsat.errors import ImportModelError, ShapeError
+from eqsat.language.constant import Constant
+from eqsat.language.fold import Folder, fresh_beside
+from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.onnx import functions, structure
+from eqsat.language.onnx.import_table import IMPORTS
+from eqsat.language.onnx.importing import Call, Unsupported
+from eqsat.language.onnx.opaque import result_types
+from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.protos import captured, names_within, value_type
+from eqsat.language.onnx.reader import Source, opsets_of, read
+from eqsat.language.onnx.tensors import constant_of, dense_of
+from eqsat.language.types import UNKNOWN, DType, TensorType
+
+#: Operators that have a counterpart for strings.
+_FOR_STRINGS = ("Identity", "Shape", "Size", "Constant")
+#: From this version of the format on an initializer that is also an input is a default the caller may override.
+_OVERRIDABLE_IR = 4
+
+
+def load(source: str | Path | ModelProto) -> Graph:
+    """The graph of an ONNX model, typed and folded; ImportModelError says what is wrong with one that cannot be read.
+
+    Opsets 7 to the newest the onnx package knows. What has no counterpart among the operators becomes an opaque node.
+    External data are read when needed, and only from the model's own folder.
+    """
+    return _Import(read(source)).graph()
+
+
+class _Import:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.model = functions.inlined(source.model)
+        self.where = source.where
+        self.opset = opsets_of(source.model).get("", 0)
+        self.folder = Folder(fresh_beside(()))
+        self.warnings: list[str] = []
+        self.sparse: dict[str, tuple[Constant, bytes]] = {}
+        self._taken: set[str] = set()
+
+    def graph(self) -> Graph:
+        """The whole translation."""
+        proto = self.model.graph
+        reads = [structure.operands(n) for n in proto.node]
+        structure.check(proto, reads, self.where)
+        order = structure.order(proto, reads, self.where)
+        if order != sorted(order):
+            self.warnings.append("the nodes of the model are not in order; they were sorted")
+        self._taken = set(_names(self.model))
+        constants = self._constants()
+        inputs = self._inputs(constants)
+        stated = {v.name: v for v in (*proto.value_info, *proto.output)}
+        for i in order:
+            self._node(i, proto.node[i])
+            for name in proto.node[i].output:
+                if name in stated:
+                    self._declare(name, stated[name].type)
+        defaults = {name: constants[name] for name in inputs if name in constants}
+        if defaults:
+            self.warnings.append(
+                f"{len(defaults)} initializers are inputs too, which a caller may override, so they are not constants"
+            )
+        return Graph(
+            name=proto.name or "graph",
+            inputs=tuple(inputs),
+            outputs={o.name: self.folder.resolve(o.name) for o in proto.output},
+            nodes=tuple(self.folder.nodes),
+            constants=self.folder.constants,
+            types=self.folder.types,
+            origin=self._origin(defaults),
+        ).without_dead()
+
+    def _constants(self) -> dict[str, Constant]:
+        found: dict[str, Constant] = {}
+        for i, tensor in enumerate(self.model.graph.initializer):
+            place = f"{self.where}: initializer {tensor.name!r}"
+            found[tensor.name] = constant_of(tensor, place, self.source.external, self.source.raw.pop(i, None))
+        for sparse in self.model.graph.sparse_initializer:
+            name = sparse.values.name
+            constant = dense_of(sparse, f"{self.where}: sparse initializer {name!r}", self.source.external)
+            found[name] = constant
+            self.sparse[name] = (constant, sparse.SerializeToString(deterministic=True))
+        return found
+
+    def _inputs(self, constants: dict[str, Constant]) -> list[str]:
+        """Adds inputs and constants; returns the names of the inputs."""
+        overridable = self.model.ir_version >= _OVERRIDABLE_IR
+        inputs = []
+        for value in self.model.graph.input:
+            if value.name in constants and not overridable:
+                continue
+            inputs.append(value.name)
+            self.folder.add_input(value.name, value_type(value.type, self.folder.fresh))
+        for name, constant in constants.items():
+            if not self.folder.is_defined(name):
+                self.folder.add_constant(name, constant, merge=name not in self.sparse)
+        return inputs
+
+    def _node(self, index: int, node: NodeProto) -> None:
+        place = f"{self.where}: {structure.describe(index, node)}"
+        self._check_domain(node, place)
+        try:
+            reason = self._reason(node)
+            if reason is None:
+                IMPORTS[node.op_type](Call(node, self.opset, self.folder, self._fresh_name))
+                reason = self._unread(node)
+        except Unsupported as fault:
+            reason = str(fault)
+        except (ShapeError, ImportModelError) as fault:
+            raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError, OverflowError) as fault:
+            raise ImportModelError(
+                f"the attributes or inputs of {node.op_type} are malformed: {fault}",
+                where=place,
+                expected=f"a valid {node.op_type} of opset {self.opset}",
+                remedy="check the model with onnx.checker",
+            ) from fault
+        if reason is not None:
+            self._keep_opaque(node, reason)
+
+    def _reason(self, node: NodeProto) -> str | None:
+        """Why a node cannot be translated, as far as can be said before trying."""
+        if node.domain not in ("", "ai.onnx"):
+            return f"operator of domain {node.domain!r}"
+        if node.op_type not in IMPORTS:
+            return "no counterpart among the operators"
+        for value in node.input:
+            type = self.folder.type(value) if value else None
+            if type is not None and not isinstance(type, TensorType):
+                return f"the type of {value!r} is {type}"
+            if type is not None and type.dtype is DType.STRING and node.op_type not in _FOR_STRINGS:
+                return "operates on strings"
+        return None
+
+    def _unread(self, node: NodeProto) -> str | None:
+        missing = [o for o in node.output if o and not self.folder.is_defined(o)]
+        return f"output {missing[0]!r} has no counterpart" if missing else None
+
+    def _keep_opaque(self, node: NodeProto, reason: str) -> None:
+        outer = captured(node)
+        attrs = Attrs(
+            op_type=node.op_type,
+            domain=node.domain,
+            reason=reason,
+            proto=node.SerializeToString(deterministic=True),
+            captures=len(outer),
+        )
+        inputs = tuple(v or None for v in (*node.input, *outer))
+        types = result_types(node, self.model, self.opset, self.folder)
+        self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
+        for name, type in types.items():
+            if name in node.output:
+                self.folder.declare(name, type)
+
+    def _check_domain(self, node: NodeProto, place: str) -> None:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if domain not in opsets_of(self.model):
+            raise ImportModelError(
+                f"the model uses {node.op_type} of domain {domain!r} and imports no opset of that domain",
+                where=place,
+                expected="an opset_import for every domain",
+                remedy="export the model again",
+            )
+
+    def _declare(self, name: str, proto: TypeProto) -> None:
+        """Joins what was inferred with what the model states of a value; an element type must agree."""
+        stated = value_type(proto, self.folder.fresh)
+        known = self.folder.type(name)
+        if isinstance(stated, TensorType) and isinstance(known, TensorType) and stated.dtype is not known.dtype:
+            raise ImportModelError(
+                f"{name!r} is declared {stated.dtype.value} and is {known.dtype.value}",
+                where=self.where,
+                expected="one element type a value",
+                remedy="export the model again",
+            )
+        if stated is not UNKNOWN:
+            self.folder.declare(name, stated)
+
+    def _fresh_name(self, base: str) -> str:
+        count = 1
+        while f"{base}/{count}" in self._taken:
+            count += 1
+        name = f"{base}/{count}"
+        self._taken.add(name)
+        return name
+
+    def _origin(self, defaults: dict[str, Constant]) -> OnnxOrigin:
+        graph = self.model.graph
+        rest = ModelProto()
+        for field, value in self.model.ListFields():
+            if field.name == "graph":
+                continue
+            _set(rest, field, value)
+        for field, value in graph.ListFields():
+            if field.name not in _TRANSLATED:
+                _set(rest.graph, field, value)
+        path = self.source.path
+        files = tuple(self.source.external.files.values())
+        return OnnxOrigin(
+            model=rest.SerializeToString(deterministic=True),
+            opset=self.opset,
+            ir_version=self.model.ir_version,
+            inputs={v.name: v.SerializeToString(deterministic=True) for v in graph.input},
+            outputs={v.name: v.SerializeToString(deterministic=True) for v in graph.output},
+            values={v.name: v.SerializeToString(deterministic=True) for v in graph.value_info},
+            defaults=defaults,
+            sparse=self.sparse,
+            path=path,
+            external=bool(files),
+            files=(*((path.resolve(),) if path else ()), *files),
+            warnings=tuple(self.warnings),
+        )
+
+
+_TRANSLATED = ("node", "initializer", "sparse_initializer", "input", "output", "value_info")
+
+
+def _set(message: Any, field: Any, value: Any) -> None:
+    """Copies a field of one message into another."""
+    target = getattr(message, field.name)
+    if isinstance(value, str | bytes | int | float):
+        setattr(message, field.name, value)
+    elif hasattr(target, "extend"):
+        target.extend(value)
+    else:
+        target.CopyFrom(value)
+
+
+def _names(model: ModelProto) -> Iterator[str]:
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name
+    for node in graph.node:
+        yield from node.input
+        yield from node.output
+        yield from names_within(node)

@@ -1,0 +1,34 @@
+"""What an ONNX model holds beside its graph, kept so that it can be written back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eqsat.language.constant import Constant
+
+
+@dataclass(frozen=True)
+class OnnxOrigin:
+    """Where a graph came from: the model around it, its declared values, and its files.
+
+    `model` is the serialised ModelProto without nodes, tensors and value types: opsets, metadata, functions, training
+    information, doc strings. `inputs`, `outputs` and `values` hold serialised ValueInfoProtos by name. `defaults`
+    are the initializers that a caller may override, being inputs too; `sparse` the sparse tensors that constants were
+    made of. `external` is true where the model kept its tensors in other files, `files` every file it was read from,
+    and `warnings` what a user should hear of.
+    """
+
+    model: bytes
+    opset: int
+    ir_version: int
+    inputs: Mapping[str, bytes] = field(default_factory=dict)
+    outputs: Mapping[str, bytes] = field(default_factory=dict)
+    values: Mapping[str, bytes] = field(default_factory=dict)
+    defaults: Mapping[str, Constant] = field(default_factory=dict)
+    sparse: Mapping[str, tuple[Constant, bytes]] = field(default_factory=dict)
+    path: Path | None = None
+    external: bool = False
+    files: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,113 @@
+"""Checks of a model's graph as a graph, before any operator is looked at, and the order of its nodes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from onnx import GraphProto, NodeProto
+
+from eqsat.errors import ImportModelError
+from eqsat.language.onnx.protos import captured
+
+
+def describe(index: int, node: NodeProto) -> str:
+    """How messages call a node: its index and name, or its operator where it has none."""
+    return f"node {index} {node.name!r}" if node.name else f"node {index} ({node.op_type})"
+
+
+def operands(node: NodeProto) -> list[str]:
+    """Every value a node reads, captured ones included; left-out operands are empty."""
+    return [*node.input, *captured(node)] if any(a.HasField("g") or a.graphs for a in node.attribute) else [*node.input]
+
+
+def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None:
+    """ImportModelError where a value is made twice, or read or put out and never made."""
+    made: dict[str, str] = {}
+    for value in graph.input:
+        _define(made, value.name, "a graph input", where)
+    for name in [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]:
+        if made.get(name) != "a graph input":
+            _define(made, name, "an initializer", where)
+        else:
+            made[name] = "an initializer and a graph input"
+    for i, node in enumerate(graph.node):
+        for name in node.output:
+            if name:
+                _define(made, name, describe(i, node), where)
+    for i, (node, names) in enumerate(zip(graph.node, reads, strict=True)):
+        for name in names:
+            if name and name not in made:
+                raise ImportModelError(
+                    f"{describe(i, node)} reads {name!r}, which nothing makes",
+                    where=where,
+                    expected="a graph input, an initializer or the output of a node",
+                    remedy="export the model again",
+                )
+    seen: set[str] = set()
+    for output in graph.output:
+        if output.name not in made:
+            raise ImportModelError(
+                f"output {output.name!r} is made by nothing",
+                where=where,
+                expected="a graph input, an initializer or the output of a node",
+                remedy="export the model again",
+            )
+        if output.name in seen:
+            raise ImportModelError(f"output {output.name!r} is listed twice", where=where, expected="one output a name")
+        seen.add(output.name)
+
+
+def _define(made: dict[str, str], name: str, maker: str, where: str) -> None:
+    if not name or name in made:
+        what = f"value {name!r} is defined twice: by {made[name]} and by {maker}" if name else f"{maker} has no name"
+        raise ImportModelError(what, where=where, expected="one definition a name", remedy="export the model again")
+    made[name] = maker
+
+
+def order(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> list[int]:
+    """The nodes by index so that each comes after what it reads, otherwise in the order they have.
+
+    ONNX demands this order of a model; one that lacks it is sorted. ImportModelError names the nodes of a cycle.
+    """
+    maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{maker[name] for name in names if name in maker} for names in reads]
+    if all(max(before, default=-1) < i for i, before in enumerate(needs)):
+        return list(range(len(needs)))
+    readers: list[list[int]] = [[] for _ in needs]
+    for i, before in enumerate(needs):
+        for j in before:
+            readers[j].append(i)
+    waiting = [len(before) for before in needs]
+    ready = [i for i, count in enumerate(waiting) if not count]
+    sorted_nodes = []
+    while ready:
+        i = heapq.heappop(ready)
+        sorted_nodes.append(i)
+        for reader in readers[i]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    if len(sorted_nodes) < len(needs):
+        cycle = _cycle(needs, {i for i, count in enumerate(waiting) if count})
+        names = " -> ".join(describe(i, graph.node[i]) for i in cycle[:6])
+        raise ImportModelError(
+            f"the graph has a cycle: {names}{' …' if len(cycle) > 6 else ''}",
+            where=where,
+            expected="an acyclic graph",
+            remedy="export the model again",
+        )
+    return sorted_nodes
+
+
+def _cycle(needs: Sequence[set[int]], stuck: set[int]) -> list[int]:
+    """A cycle among nodes that all wait for one another, in the order of data flow, its first node at the end too."""
+    at = min(stuck)
+    path: list[int] = []
+    seen: dict[int, int] = {}
+    while at not in seen:
+        seen[at] = len(path)
+        path.append(at)
+        at = min(n for n in needs[at] if n in stuck)
+    loop = path[seen[at] :][::-1]
+    return [*loop, loop[0]]
