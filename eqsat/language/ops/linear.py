@@ -187,12 +187,12 @@ def _conv_sample(
         x = (rng.randint(1, 2), per_group * group, rng.randint(1, 3), rng.randint(1, 3))
     if len(x) != 4 or not isinstance(x[1], int):
         return None
+    pads = attrs.get("pads") or tuple(rng.randint(0, 1) for _ in range(4))
+    rooms = [evaluate(x[2 + i], {}) + pads[i] + pads[2 + i] for i in range(2)]
     if w is None:
         if x[1] % group:
             return None
-        w = (group * rng.randint(1, 2), x[1] // group, rng.randint(1, 3), rng.randint(1, 3))
-    pads = attrs.get("pads") or tuple(rng.randint(0, 1) for _ in range(4))
-    rooms = [evaluate(x[2 + i], {}) + pads[i] + pads[2 + i] for i in range(2)]
+        w = (group * rng.randint(1, 2), x[1] // group, *(rng.randint(1, min(3, max(room, 1))) for room in rooms))
     drawn = {
         "strides": tuple(rng.randint(1, 2) for _ in range(2)),
         "dilations": tuple(rng.choice((1, 1, 2)) if 2 * (w[2 + i] - 1) < rooms[i] else 1 for i in range(2)),
@@ -304,7 +304,7 @@ def _transposed_sample(
         return None
     strides = attrs.get("strides") or tuple(rng.randint(1, 2) for _ in range(2))
     drawn = {
-        "pads": (0, 0, rng.randint(0, int(w[2] > 1)), 0),
+        "pads": (0, 0, rng.randint(0, int(w[2] != 1)), 0),
         "output_padding": tuple(rng.randrange(s) for s in strides),
     }
     shapes = [x, w, *(s if s is not None else (w[1] * group,) for s in known[2:])]
