@@ -1,0 +1,379 @@
+"""The pipeline: read, saturate, extract, certify, measure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.certify import Certificate, assignments, certify
+from eqsat.costs.model import CostModel, GraphCost, Objective
+from eqsat.costs.table import CostTable
+from eqsat.egraph.decode import Decoded, decode, fold_derived
+from eqsat.egraph.encode import Encoding, encode
+from eqsat.egraph.explain import Explainer
+from eqsat.egraph.saturate import Limits, Saturation, Saturator
+from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.errors import BackendError, CertificateError, UsageError
+from eqsat.extract import Solution, solve
+from eqsat.extract.tensors import TensorProblem, tensor_problem
+from eqsat.finalists import Measured, measure_finalists
+from eqsat.language.graph import OPAQUE, Graph
+from eqsat.report import Phase, Progress, Report
+from eqsat.result import Change, Explanation, Result
+from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rule import Rule
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from eqsat.language.builder import Builder
+
+#: The share of the time limit that saturation and extraction may take, each.
+_SATURATE, _EXTRACT = 0.4, 0.4
+
+#: What `rules` accepts: nothing (the library), rules, a path to a file of rules, or their text.
+RulesArgument = "Sequence[Rule] | str | Path | None"
+
+
+@dataclass
+class Candidate:
+    """A graph that may be the result, with its cost, and its certificate once it was checked."""
+
+    name: str
+    graph: Graph
+    cost: GraphCost
+    decoded: Decoded | None = None
+    choice: Mapping[int, int] = field(default_factory=dict)
+    certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    original: Graph
+    candidates: Sequence[Candidate]
+    kept: Candidate
+    because: str
+    encoding: Encoding
+    grown: Saturation
+    solution: Solution
+    measured: Measured | None
+    explained: Explanation
+
+
+def optimize(
+    model: str | Path | ModelProto | Graph | Builder,
+    *,
+    device: str = "onnxruntime-cpu",
+    objective: Objective | None = None,
+    extractor: str = "ilp",
+    node_limit: int = 20_000,
+    time_limit: float = 30.0,
+    rules: Sequence[Rule] | str | Path | None = None,
+    finite_math: bool = False,
+    outputs: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    measure: bool = True,
+    table: CostTable | str | Path | None = None,
+    threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Result:
+    """The cheapest graph that rules with evidence prove equal to a model, checked independently.
+
+    `model` is a path, a ModelProto or a graph; it is never changed. `objective` weighs terms of the cost or is a
+    function of one operator; `extractor` is "ilp" or "greedy". `node_limit` bounds the e-nodes, `time_limit` the
+    seconds of growing and choosing together. `rules` are the library's where left out, else rules, a file of them or
+    their text. `finite_math` lets rules assume that no infinity or NaN occurs. `outputs` keeps only these; `sizes` says
+    what a named dim is costed at. With `measure`, the finalists are timed against the original where the device's backend is here,
+    and the original is kept unless the upper 95 % bound of new/old is below 1.
+
+    Raises EqsatError: UsageError for an argument out of its domain, ImportModelError for a model that cannot be read,
+    CertificateError for a result that differs from the original.
+    """
+    _check_arguments(node_limit, time_limit, threads)
+    pipeline = _Pipeline(
+        device=device,
+        extractor=extractor,
+        limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
+        extract_seconds=_EXTRACT * time_limit,
+        finite_math=finite_math,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+        should_stop=should_stop,
+    )
+    with pipeline.phase("read"):
+        original = _read(model, outputs)
+        loaded = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else load_rules(rules)
+        store = table if isinstance(table, CostTable) else CostTable(table)
+        costs = CostModel(device, store, objective, sizes, threads=threads)
+    return pipeline.run(original, tuple(loaded), costs, sizes or {}, measure, model)
+
+
+def _check_arguments(node_limit: int, time_limit: float, threads: int) -> None:
+    for name, value in (("node_limit", node_limit), ("time_limit", time_limit), ("threads", threads)):
+        if not value > 0:
+            raise UsageError(f"{name} = {value}", expected=f"a {name} above 0")
+
+
+def _read(model: Any, outputs: Sequence[str] | None) -> Graph:
+    from eqsat.language.builder import Builder
+
+    if isinstance(model, Builder):
+        model = model.build()
+    if not isinstance(model, Graph):
+        from eqsat.language.onnx.importer import load
+
+        graph = load(model)
+    else:
+        from eqsat.language.fold import infer_and_fold
+
+        graph = infer_and_fold(model)
+    return graph if outputs is None else graph.restricted(outputs)
+
+
+@dataclass
+class _Pipeline:
+    device: str
+    extractor: str
+    limits: Limits
+    extract_seconds: float
+    finite_math: bool
+    seed: int
+    threads: int
+    progress: Callable[[Progress], None] | None
+    should_stop: Callable[[], bool] | None
+    seconds: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Times a phase and says that it began."""
+        self._say(Progress(name))
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def run(
+        self,
+        original: Graph,
+        rules: tuple[Rule, ...],
+        costs: CostModel,
+        sizes: Mapping[str, int],
+        measure: bool,
+        source: Any,
+    ) -> Result:
+        with self.phase("saturate"):
+            encoding = encode(original, finite_math=self.finite_math)
+            grown = self._saturate(encoding, rules)
+            frozen = snapshot(encoding)
+        with self.phase("extract"):
+            framed = tensor_problem(frozen, costs)
+            solution, candidates = self._candidates(original, frozen, framed, costs)
+        with self.phase("certify"):
+            for candidate in candidates[1:]:
+                self._certify(original, candidate, sizes, grown)
+        with self.phase("measure"):
+            measured = self._measure(candidates, sizes, source) if measure else None
+            kept, because = _kept(candidates, measured)
+        explained = _explain(encoding, frozen, kept)
+        outcome = _Outcome(original, candidates, kept, because, encoding, grown, solution, measured, explained)
+        report = self._report(outcome, costs)
+        return Result(kept.graph, report, explained, source if kept is candidates[0] else None, self.threads)
+
+    def _say(self, progress: Progress) -> None:
+        if self.progress is not None:
+            self.progress(progress)
+
+    def _saturate(self, encoding: Encoding, rules: tuple[Rule, ...]) -> Saturation:
+        def follow(phase: str, nodes: int) -> None:
+            self._say(Progress("saturate", nodes=nodes, detail=phase))
+
+        return Saturator(encoding.egraph, rules, self.limits, follow, self.should_stop).run()
+
+    def _candidates(
+        self, original: Graph, frozen: Snapshot, framed: TensorProblem, costs: CostModel
+    ) -> tuple[Solution, list[Candidate]]:
+        """The original, then what each extractor chose, without repetitions."""
+        candidates = [Candidate("original", original, costs.graph(original))]
+
+        def follow(best: float, bound: float) -> None:
+            self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
+
+        greedy = solve(framed.problem, extractor="greedy")
+        best = greedy
+        if self.extractor != "greedy":
+            best = solve(
+                framed.problem,
+                extractor=self.extractor,
+                time_limit=self.extract_seconds,
+                seed=self.seed,
+                progress=follow,
+                should_stop=self.should_stop,
+            )
+        for name, solution in ((self.extractor, best), ("greedy", greedy)):
+            choice = framed.choice(solution)
+            decoded = decode(frozen, choice, original)
+            if not any(c.choice and _same_graph(c, decoded) for c in candidates):
+                folded = fold_derived(decoded.graph)
+                candidates.append(Candidate(name, folded, costs.graph(folded), decoded, choice))
+        return best, candidates
+
+    def _certify(self, original: Graph, candidate: Candidate, sizes: Mapping[str, int], grown: Saturation) -> None:
+        if candidate.decoded is None:
+            return
+        try:
+            candidate.certificate = certify(
+                original,
+                candidate.decoded.graph,
+                candidate.graph,
+                candidate.decoded.shared,
+                sizes=assignments(original, sizes),
+                seed=self.seed,
+            )
+        except CertificateError as error:
+            fired = ", ".join(f"{name} ({count})" for name, count in sorted(grown.fired.items()))
+            raise CertificateError(
+                error.what,
+                where=error.where,
+                expected=error.expected,
+                remedy=f"{error.remedy}; rules that fired: {fired}",
+            ) from error
+
+    def _measure(self, candidates: Sequence[Candidate], sizes: Mapping[str, int], source: Any) -> Measured | None:
+        if self.device != "onnxruntime-cpu":
+            self.warnings.append(f"not measured: {self.device} is not this machine")
+            return None
+        if len(candidates) == 1:
+            return None
+        try:
+            return measure_finalists(
+                {c.name: c.graph for c in candidates},
+                source,
+                sizes=sizes,
+                seed=self.seed,
+                threads=self.threads,
+                should_stop=self.should_stop,
+                follow=lambda text: self._say(Progress("measure", detail=text)),
+            )
+        except BackendError as error:
+            self.warnings.append(f"not measured: {error.what}")
+            return None
+
+    def _report(self, outcome: _Outcome, costs: CostModel) -> Report:
+        original, kept, grown = outcome.original, outcome.kept, outcome.grown
+        solution, measured = outcome.solution, outcome.measured
+        enodes, eclasses = outcome.encoding.egraph.size()
+        before = outcome.candidates[0].cost
+        bound = min(solution.lower_bound, kept.cost.price)
+        refused: dict[str, dict[str, int]] = {}
+        for (rule, reason), count in sorted(grown.refused.items()):
+            refused.setdefault(rule, {})[reason] = count
+        certificate = kept.certificate
+        stopped = self.should_stop is not None and self.should_stop()
+        return Report(
+            name=original.name,
+            device=self.device,
+            nodes_before=len(original.nodes),
+            nodes_after=len(kept.graph.nodes),
+            cost_before=before.price,
+            cost_after=kept.cost.price,
+            lower_bound=bound,
+            gap=0.0 if kept.cost.price <= bound else 1 - bound / kept.cost.price,
+            objective={} if callable(costs.objective) else dict(costs.objective),
+            stopped_by="interrupted" if stopped else grown.stopped_by,
+            extraction=solution.status,
+            enodes=enodes,
+            eclasses=eclasses,
+            growth=list(grown.growth),
+            estimated_share=kept.cost.estimated_share,
+            rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
+            rules_refused=refused,
+            certificate={
+                "kind": certificate.kind,
+                "error": certificate.error,
+                "regions": [
+                    {"values": list(r.values), "kind": r.kind, "error": r.error, "nodes": list(r.nodes)}
+                    for r in certificate.regions
+                ],
+                "folded": certificate.folded,
+                "draws": certificate.draws,
+                "sizes": [dict(s) for s in certificate.sizes],
+                "text": str(certificate),
+            },
+            seconds=dict(self.seconds),
+            measured_before=measured.median("original") if measured else None,
+            measured_after=measured.median(kept.name) if measured else None,
+            measured_bound=measured.bound(kept.name) if measured else None,
+            rounds=measured.rounds if measured else 0,
+            kept=kept.name,
+            kept_because=outcome.because,
+            opaque=[
+                {"name": n.name or n.outputs[0], "op": str(n.attrs["op_type"]), "reason": str(n.attrs["reason"])}
+                for n in original.nodes
+                if n.op == OPAQUE
+            ],
+            operators_before=_operators(original),
+            operators_after=_operators(kept.graph),
+            changes=[c.as_dict() for c in outcome.explained.changes],
+            warnings=[*self.warnings, *getattr(original.origin, "warnings", ())],
+        )
+
+
+def _same_graph(candidate: Candidate, decoded: Decoded) -> bool:
+    return candidate.decoded is not None and candidate.decoded.graph.nodes == decoded.graph.nodes
+
+
+def _kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Candidate, str]:
+    """The candidate to return, and why."""
+    original, others = candidates[0], candidates[1:]
+    if not others:
+        return original, "no rule made a difference"
+    if measured is None:
+        best = min(others, key=lambda c: (c.cost.price, len(c.graph.nodes)))
+        if (best.cost.price, len(best.graph.nodes)) < (original.cost.price, len(original.graph.nodes)):
+            return best, "it costs least by the model; it was not measured"
+        return original, "nothing found costs less by the model"
+    for candidate in sorted(others, key=lambda c: measured.median(c.name)):
+        bound = measured.bound(candidate.name)
+        if bound < 1:
+            return candidate, f"measured at {bound:.2f} of the original's time at most (95 %)"
+    return original, "no finalist was measured to be faster with 95 % confidence"
+
+
+def _operators(graph: Graph) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in graph.nodes:
+        name = str(node.attrs["op_type"]) if node.op == OPAQUE else node.op
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _explain(encoding: Encoding, frozen: Snapshot, kept: Candidate) -> Explanation:
+    """Which rules lead from each original value to what computes it now."""
+    changes: dict[tuple[str, ...], list[Change]] = {}
+    unexplained = 0
+    if kept.decoded is None:
+        return Explanation((), 0)
+    explainer = Explainer(encoding.egraph)
+    for leader, position in sorted(kept.choice.items()):
+        values, node = frozen.classes[leader].values, frozen.nodes[position]
+        if not values or node.original is not None or node.op in ("input", "const", "absent"):
+            continue
+        source = min((encoding.values[v] for v in values), key=lambda n: (n not in encoding.nodes, n))
+        steps = explainer.chain(source, node.number)
+        if steps is None:
+            unexplained += 1
+            continue
+        rules = explainer.causes(steps)
+        before = encoding.egraph.nodes[source].op
+        changes.setdefault(rules, []).append(Change(values[0], before, node.op, rules))
+    grouped = [Change.together(group) for group in changes.values() if group[0].rules]
+    return Explanation(tuple(sorted(grouped, key=lambda c: -len(c.values))), unexplained)
