@@ -47,13 +47,13 @@ class Builder:
         return operands
 
     def _spread(self, spread: Spread) -> list[int]:
+        elements = self.rule.window(spread, self.bindings)
         if not spread.over:
             name = spread.item.name if isinstance(spread.item, Var) else ""
-            return list(self.classes[name])
+            return [self.classes[name][index] for index in elements]
         outer = Bindings(dict(self.bindings.tensors), dict(self.bindings.attrs)), dict(self.classes)
-        count = min(len(self._sequence(sequence)) for _, sequence in spread.over)
         made = []
-        for index in range(count):
+        for index in elements:
             for element, sequence in spread.over:
                 if sequence in self.classes:
                     self.classes[element] = self.classes[sequence][index]
@@ -64,10 +64,6 @@ class Builder:
             made.append(self._pattern(spread.item))
         self.bindings, self.classes = outer
         return made
-
-    def _sequence(self, name: str) -> Sequence[Any]:
-        found: Sequence[Any] = self.classes[name] if name in self.classes else self.bindings.attrs[name]
-        return found
 
     def _split(self, app: App) -> list[int]:
         """The pieces of a split, as the slices that the e-graph holds instead."""

@@ -43,6 +43,9 @@ class Rewrite(Protocol):
     def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
         """The attributes a pattern states, evaluated."""
 
+    def window(self, spread: Spread, bindings: Bindings) -> range:
+        """The elements that a right-side spread takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:

@@ -23,11 +23,12 @@ class Spread:
 
     ``*xs`` is ``Spread(Var("xs"), ())``: the tensors of the sequence xs themselves; ``*[relu(x) for x in xs]`` is
     ``Spread(App("relu", (Var("x"),)), (("x", "xs"),))``: the pattern for each x of xs. Several sequences, as in
-    ``for w, b in zip(ws, bs)``, run in step.
+    ``for w, b in zip(ws, bs)``, run in step. On a right side `window` keeps only some elements, ``*xs[i:j]``.
     """
 
     item: Pattern
     over: tuple[tuple[str, str], ...]
+    window: tuple[Expression, Expression] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +107,7 @@ class Operand(Protocol):
 
 @dataclass(slots=True)
 class Bindings:
-    """What a match bound: tensors (sequences for variables of a group or a spread) and attributes or records of them."""
+    """What a match bound: tensors, attributes and records; sequences of them for variables of groups and spreads."""
 
     tensors: dict[str, Operand | tuple[Operand, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)

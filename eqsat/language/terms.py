@@ -154,6 +154,44 @@ class Algebra:
         made = z3.simplify(made)
         return True if z3.is_true(made) else False if z3.is_false(made) else made
 
+    def settle(self, a: Any, b: Any, milliseconds: int) -> str:
+        """Whether two terms are equal for all values of their variables."""
+        z3 = self.z3
+        terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
+        if not terms:
+            return "proved" if a == b else "differs"
+        if _is_bool(z3, a):
+            goal = z3.simplify(a != b)
+        else:
+            difference = self.normal(self.real(a) - self.real(b))
+            if z3.is_rational_value(difference):
+                return "proved" if _fraction(difference) == 0 else "differs"
+            goal = difference != 0
+        if z3.is_false(goal):
+            return "proved"
+        solver = z3.Solver()
+        solver.set("timeout", milliseconds)
+        solver.add(goal, *self._facts(goal))
+        return "proved" if solver.check() == z3.unsat else "unknown"
+
+    def _facts(self, goal: Any) -> list[Any]:
+        """What holds of the maxima and inverses inside a goal."""
+        z3 = self.z3
+        facts, seen, pending = [], set(), [goal]
+        while pending:
+            term = pending.pop()
+            if term.get_id() in seen:
+                continue
+            seen.add(term.get_id())
+            pending += term.children()
+            name = term.decl().name() if z3.is_app(term) else ""
+            if name.startswith("max") and term.num_args():
+                facts.append(z3.Or(*(term == c for c in term.children())))
+                facts += [term >= c for c in term.children()]
+            elif name == "sqrt2":
+                facts.append(z3.And(term > 0, term * term == 2))
+        return facts
+
 
 class TermNamespace:
     """Arithmetic on object arrays of Z3 terms, with the methods of FloatNamespace."""
@@ -317,6 +355,14 @@ class Terms:
         for index in np.ndindex(shape):
             result[index] = make(f"{name}{list(index)}")
         return result
+
+    def settle(self, a: Any, b: Any, milliseconds: int) -> str:
+        """Whether two elements are equal for all values of the variables: "proved", "differs" or "unknown".
+
+        Normal forms decide most; else the solver has so long, knowing what a maximum is. A model it finds is a
+        difference only where no function is left uninterpreted, so it counts as unknown.
+        """
+        return self._terms._algebra.settle(a, b, milliseconds)
 
     def namespace(self, operands: list[TensorType | None], results: list[TensorType]) -> Any:
         """Symbolic arithmetic for nodes that read or make floats or truth values, plain arithmetic for the rest."""

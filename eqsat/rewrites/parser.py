@@ -1,7 +1,8 @@
 """The text form of rules, one line a rule: ``name (law N): lhs => rhs if condition, condition``.
 
 A line that begins with white space continues the one before; ``#`` begins a comment; ``%phase simplify`` sets the phase
-of the rules after it. Both sides and the conditions are Python expressions.
+of the rules after it, and ``%each f in unary`` … ``%end`` makes each line with ``{f}`` between them one rule for every
+operator of a family. Both sides and the conditions are Python expressions.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from dataclasses import dataclass
 
 from eqsat.errors import RuleError
 from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.spec import OPS, REQUIRED
 from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, Rule
 
-_HEAD = re.compile(r"(?P<name>[a-z][a-z0-9-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
-_DIRECTIVE = re.compile(r"%phase\s+(\w+)\s*$")
+_HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
+_PHASE = re.compile(r"%phase\s+(\w+)\s*$")
+_EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -33,31 +36,70 @@ def parse_rules(text: str, source: str = "<text>") -> tuple[Rule, ...]:
     >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
     ['twice']
     """
-    rules: list[Rule] = []
-    phase = "simplify"
-    lines: dict[str, int] = {}
+    state = _State()
+    rules: dict[str, Rule] = {}
     for number, block in _blocks(text):
-        directive = _DIRECTIVE.match(block)
         if block.startswith("%"):
-            if directive is None or directive[1] not in PHASES:
-                raise RuleError(
-                    f"{block.strip()!r} is no directive",
-                    where=f"{source}:{number}:1",
-                    expected="%phase and one of " + ", ".join(PHASES),
-                )
-            phase = directive[1]
+            state.directive(block, f"{source}:{number}:1")
             continue
-        for rule in _Block(block, source, number).rules(phase):
-            if rule.name in lines:
-                raise RuleError(
-                    f"rule {rule.name!r} is already there",
-                    where=f"{source}:{number}:1",
-                    expected=f"names used once; line {lines[rule.name]} has this one",
-                    remedy="choose another name",
-                )
-            lines[rule.name] = number
-            rules.append(rule)
-    return tuple(rules)
+        for instance in state.instances(block):
+            for rule in _Block(instance, source, number).rules(state.phase):
+                if rule.name in rules:
+                    raise RuleError(
+                        f"rule {rule.name!r} is already there",
+                        where=f"{source}:{number}:1",
+                        expected=f"names used once; {rules[rule.name].where} has this one",
+                        remedy="choose another name",
+                    )
+                rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+class _State:
+    """What the directives so far have set."""
+
+    def __init__(self) -> None:
+        self.phase = "simplify"
+        self.variable = ""
+        self.members: tuple[str, ...] = ()
+
+    def directive(self, line: str, where: str) -> None:
+        phase, each = _PHASE.match(line), _EACH.match(line)
+        if phase is not None and phase[1] in PHASES:
+            self.phase = phase[1]
+        elif each is not None:
+            self.variable = each[1]
+            self.members = tuple(m for word in each[2].split() for m in family(word, where))
+        elif line.strip() == "%end":
+            self.variable, self.members = "", ()
+        else:
+            raise RuleError(
+                f"{line.strip()!r} is no directive",
+                where=where,
+                expected="%phase and one of " + ", ".join(PHASES) + "; or %each f in family; or %end",
+            )
+
+    def instances(self, block: str) -> list[str]:
+        """The rule for each member of the family that is open, its name put for the variable in braces."""
+        mark = "{" + self.variable + "}"
+        return [block.replace(mark, m) for m in self.members] if self.members and mark in block else [block]
+
+
+def family(word: str, where: str = "") -> tuple[str, ...]:
+    """The operators a word of an %each line stands for: all pointwise ones of one or two operands, or itself.
+
+    Those that only take integers are left out, their laws being those of bits.
+    """
+    plain = [s for s in OPS.values() if s.pointwise and not s.dtypes and REQUIRED not in s.attrs.values()]
+    if word == "unary":
+        return tuple(s.name for s in plain if s.max_operands == 1)
+    if word == "binary":
+        return tuple(s.name for s in plain if s.min_operands == s.max_operands == 2)
+    if word == "reductions":
+        return tuple(s.name for s in OPS.values() if s.name.startswith("reduce_"))
+    if word not in OPS:
+        raise RuleError(f"no family or operator {word!r}", where=where, expected="unary, binary, reductions or names")
+    return (word,)
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -169,10 +211,17 @@ class _Block:
         return App(op, operands, fields, record)
 
     def spread(self, tree: ast.Starred) -> Spread:
-        if isinstance(tree.value, ast.Name):
-            return Spread(Var(tree.value.id), ())
-        if isinstance(tree.value, ast.ListComp):
-            return Spread(self.pattern(tree.value.elt), self.over(tree.value))
+        value, window = tree.value, None
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+            lower, upper = value.slice.lower, value.slice.upper
+            if lower is None or upper is None or value.slice.step is not None:
+                raise self.fault("a window without both bounds, or with a step", tree, "*xs[i:j]")
+            window = (Expression(ast.unparse(lower), lower), Expression(ast.unparse(upper), upper))
+            value = value.value
+        if isinstance(value, ast.Name):
+            return Spread(Var(value.id), (), window)
+        if isinstance(value, ast.ListComp):
+            return Spread(self.pattern(value.elt), self.over(value), window)
         raise self.fault("a spread of neither a name nor a list", tree, "*xs or *[relu(x) for x in xs]")
 
     def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:

@@ -82,8 +82,8 @@ class Rule:
         yield from self.conditions
         for side in (self.roots, self.right):
             for pattern in side:
-                for app in applications(pattern):
-                    yield from app.fields.values()
+                for part in _parts(pattern):
+                    yield from part.fields.values() if isinstance(part, App) else part.window or ()
 
     def match_attributes(self, app: App, attrs: Mapping[str, Any], bindings: Bindings) -> Bindings | None:
         """The bindings with those that a left-side App makes of a node's complete attributes; None for no match.
@@ -131,17 +131,30 @@ class Rule:
             found[name] = evaluate(expression, bindings)
         return found
 
+    def window(self, spread: Spread, bindings: Bindings) -> range:
+        """The elements of a right-side spread to take; ShapeError where its bounds are not defined."""
+        count = length(bindings, spread)
+        if spread.window is None:
+            return range(count)
+        first, last = (int(evaluate(e, bindings)) for e in spread.window)
+        return range(count)[first:last]
+
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"
 
 
 def applications(pattern: Pattern | Spread) -> Iterator[App]:
     """Every App in a pattern, operands before the operators that use them."""
+    return (part for part in _parts(pattern) if isinstance(part, App))
+
+
+def _parts(pattern: Pattern | Spread) -> Iterator[App | Spread]:
     if isinstance(pattern, Spread):
-        yield from applications(pattern.item)
+        yield from _parts(pattern.item)
+        yield pattern
     elif isinstance(pattern, App):
         for operand in pattern.operands:
-            yield from applications(operand)
+            yield from _parts(operand)
         yield pattern
 
 
@@ -196,6 +209,8 @@ class _Names:
         if isinstance(pattern, Var):
             self._add(pattern.name, loop, self.tensors, self.tensor_groups)
         elif isinstance(pattern, Spread):
+            if pattern.window is not None:
+                raise RuleError("a window of a sequence on a left side", expected="the whole sequence, *xs")
             if loop and pattern.over:
                 raise RuleError("a loop inside a loop on the left side", expected="one loop")
             if isinstance(pattern.item, Var) and not pattern.over:
@@ -276,6 +291,8 @@ def _check_right(
         if pattern.name not in single:
             raise RuleError(f"right side uses unbound variable {pattern.name!r}", expected=f"one of {_quoted(single)}")
     elif isinstance(pattern, Spread):
+        for bound in pattern.window or ():
+            _check_names(bound, known, "the window of a spread")
         if not pattern.over and isinstance(pattern.item, Var):
             if pattern.item.name not in groups:
                 raise RuleError(

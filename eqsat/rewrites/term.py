@@ -11,8 +11,7 @@ from eqsat.language.interpret import run_node
 from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
-from eqsat.rewrites.expression import evaluate
-from eqsat.rewrites.rule import Rule, element, length
+from eqsat.rewrites.rule import Rule, element
 
 
 @dataclass(frozen=True)
@@ -30,24 +29,22 @@ class Term:
         return self.types[0]
 
 
-def expand(pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
+def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
     """The terms a pattern stands for, one of a spread for each element; ShapeError where one does not type."""
     if isinstance(pattern, Var):
         yield bindings.tensors[pattern.name]
     elif isinstance(pattern, Spread):
         if not pattern.over and isinstance(pattern.item, Var):
             group = bindings.tensors[pattern.item.name]
-            yield from group if isinstance(group, tuple) else (group,)
+            elements = group if isinstance(group, tuple) else (group,)
+            yield from (elements[i] for i in rule.window(pattern, bindings))
             return
-        for index in range(length(bindings, pattern)):
-            yield from expand(pattern.item, element(bindings, pattern.over, index))
+        for index in rule.window(pattern, bindings):
+            yield from expand(rule, pattern.item, element(bindings, pattern.over, index))
     else:
         declared = spec(pattern.op)
-        operands = tuple(term for o in pattern.operands for term in expand(o, bindings))
-        given = dict(bindings.attrs[pattern.record]) if pattern.record is not None else {}
-        for name, expression in pattern.fields.items():
-            given[name] = evaluate(expression, bindings)
-        attrs = declared.complete(given)
+        operands = tuple(term for o in pattern.operands for term in expand(rule, o, bindings))
+        attrs = declared.complete(rule.attributes(pattern, bindings))
         types = declared.result_types([o.type for o in operands], attrs)
         yield Term(pattern.op, attrs, operands, tuple(types))
 
@@ -55,13 +52,13 @@ def expand(pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the left side."""
     if isinstance(rule.left, Siblings):
-        return list(expand(Spread(rule.left.item, rule.left.over), bindings))
-    return [term for app in rule.left for term in expand(app, bindings)]
+        return list(expand(rule, Spread(rule.left.item, rule.left.over), bindings))
+    return [term for app in rule.left for term in expand(rule, app, bindings)]
 
 
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
-    return [term for pattern in rule.right for term in expand(pattern, bindings)]
+    return [term for pattern in rule.right for term in expand(rule, pattern, bindings)]
 
 
 def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
