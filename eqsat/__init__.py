@@ -1,1 +1,73 @@
-"""eqsat."""
+"""An optimiser for tensor graphs by equality saturation.
+
+>>> import eqsat
+>>> g = eqsat.Graph("twice")
+>>> x = g.input("x", (2, 3))
+>>> g.output("y", eqsat.relu(x + x))
+>>> g.build()
+Graph('twice', 2 nodes, inputs=['x'], outputs=['y'])
+
+`optimize` takes a graph, an onnx.ModelProto or the path of an ONNX model. Parts are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from eqsat.errors import EqsatError
+
+if TYPE_CHECKING:
+    from eqsat.language.builder import Builder as Graph
+    from eqsat.language.builder import Tensor
+    from eqsat.language.spec import op
+    from eqsat.optimize import optimize
+    from eqsat.report import Progress, Report
+    from eqsat.result import Result
+
+#: Public names and the module each comes from, with its name there.
+_PUBLIC = {
+    "Graph": ("eqsat.language.builder", "Builder"),
+    "Tensor": ("eqsat.language.builder", "Tensor"),
+    "op": ("eqsat.language.spec", "op"),
+    "optimize": ("eqsat.optimize", "optimize"),
+    "Progress": ("eqsat.report", "Progress"),
+    "Report": ("eqsat.report", "Report"),
+    "Result": ("eqsat.result", "Result"),
+}
+
+#: Every other public name is an operator on tensors, such as softmax.
+_OPERATORS = "eqsat.language.functions"
+
+__all__ = ["EqsatError", "Graph", "Progress", "Report", "Result", "Tensor", "op", "optimize"]
+
+
+class _Package(ModuleType):
+    """Keeps `eqsat.optimize` the function: importing the module of that name would put the module in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return metadata.version("eqsat")
+    if name in _PUBLIC:
+        module, attribute = _PUBLIC[name]
+        return getattr(import_module(module), attribute)
+    found = None if name.startswith("_") else getattr(import_module(_OPERATORS), name, None)
+    if getattr(found, "__module__", None) != _OPERATORS:
+        raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
+    return found
+
+
+def __dir__() -> list[str]:
+    operators = import_module(_OPERATORS)
+    named = [n for n in dir(operators) if getattr(getattr(operators, n), "__module__", None) == _OPERATORS]
+    return sorted({*__all__, "__version__", *(n for n in named if not n.startswith("_"))})

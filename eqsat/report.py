@@ -1,0 +1,269 @@
+"""What an optimisation reports: while it runs, and when it is done, as a table for people and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, Literal, TypeAlias
+
+from rich.console import Console, Group, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+Phase: TypeAlias = Literal["read", "saturate", "extract", "certify", "measure", "write"]
+
+#: The phases of an optimisation, in order.
+PHASES: tuple[Phase, ...] = ("read", "saturate", "extract", "certify", "measure", "write")
+
+#: Columns of a report where no terminal says otherwise.
+WIDTH = 110
+
+_NOT_SATURATED = {
+    "node_limit": "stopped by the node limit",
+    "round_limit": "stopped by the limit of rounds",
+    "time_limit": "stopped by the time limit",
+    "interrupted": "interrupted",
+}
+_NOT_OPTIMAL = {
+    "time_limit": "best within the time limit",
+    "interrupted": "best when interrupted",
+    "heuristic": "heuristic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an optimisation is: its phase, the e-nodes so far, the best cost and the proven bound, in seconds."""
+
+    phase: Phase
+    nodes: int = 0
+    best: float | None = None
+    bound: float | None = None
+    detail: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """How far the best may be from the optimum, as a share of the best; None before both are known."""
+        if self.best is None or self.bound is None or not math.isfinite(self.best):
+            return None
+        return max(0.0, (self.best - self.bound) / self.best) if self.best else 0.0
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What an optimisation did, what it gained, and how the result was checked. All times are in seconds.
+
+    `cost_before`, `cost_after` and `lower_bound` are in units of the objective (seconds for time); `gap` is the share
+    of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is the
+    part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes, e-classes,
+    seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate` has at
+    least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run of
+    `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names the
+    finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was not.
+    """
+
+    name: str
+    device: str
+    nodes_before: int
+    nodes_after: int
+    cost_before: float
+    cost_after: float
+    lower_bound: float
+    gap: float
+    stopped_by: str
+    extraction: str
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    enodes: int = 0
+    eclasses: int = 0
+    rounds: int = 0
+    growth: Sequence[tuple[str, int, int, float]] = ()
+    estimated_share: float = 0.0
+    rules_fired: Mapping[str, int] = field(default_factory=dict)
+    rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    measured_before: float | None = None
+    measured_after: float | None = None
+    measured_bound: float | None = None
+    kept: str = "original"
+    kept_because: str = ""
+    opaque: Sequence[Mapping[str, str]] = ()
+    operators_before: Mapping[str, int] = field(default_factory=dict)
+    operators_after: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    changes: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def json(self) -> str:
+        """The report as JSON text that any parser takes."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False).print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def __rich_console__(self, console: Console, options: Any) -> RenderResult:
+        yield Group(_phases(self), Text(), _changes(self), Text(), *_notes(self))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):  # NumPy's numbers too
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return str(value)
+
+
+def _phases(report: Report) -> Table:
+    table = Table.grid(padding=(0, 2), expand=True, pad_edge=True)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    lines = {
+        "read": f"{count(report.nodes_before, 'node')}",
+        "saturate": _saturation(report),
+        "extract": _extraction(report),
+        "certify": str(report.certificate.get("text") or report.certificate.get("kind") or "not checked"),
+        "measure": _measurement(report),
+    }
+    for phase in PHASES:
+        seconds = report.seconds.get(phase)
+        if phase not in lines and seconds is None:
+            continue
+        line = lines.get(phase, count(report.nodes_after, "node"))
+        table.add_row(phase, Text(line), "" if seconds is None else f"{seconds:.2f} s")
+    return table
+
+
+def _saturation(report: Report) -> str:
+    fired = sum(report.rules_fired.values())
+    rules = f"{count(len(report.rules_fired), 'rule')} fired {count(fired, 'time')}" if fired else "no rule fired"
+    stopped = _NOT_SATURATED.get(report.stopped_by, report.stopped_by)
+    grown = f"{integer(report.nodes_before)} -> {count(report.enodes, 'e-node')}"
+    return f"{grown} in {count(report.eclasses, 'e-class', 'e-classes')}, {rules}, {stopped}"
+
+
+def _extraction(report: Report) -> str:
+    how = _NOT_OPTIMAL.get(report.extraction, report.extraction)
+    ratio = f" ({report.cost_before / report.cost_after:.2f}x)" if report.cost_after else ""
+    unit = duration if set(report.objective) <= {"time"} else _number
+    return f"{how} (gap {percent(report.gap)}), cost {unit(report.cost_before)} -> {unit(report.cost_after)}{ratio}"
+
+
+def _measurement(report: Report) -> str:
+    if report.measured_before is None or report.measured_after is None:
+        return "not measured"
+    ratio = report.measured_before / report.measured_after if report.measured_after else math.inf
+    line = f"{duration(report.measured_before)} -> {duration(report.measured_after)} ({ratio:.2f}x) on {report.device}"
+    if report.measured_bound is not None:
+        line += f", new/old at most {report.measured_bound:.3f} (95 %)"
+    if report.rounds:
+        line += f", {count(report.rounds, 'round')}"
+    return line
+
+
+def _changes(report: Report) -> Table | Text:
+    if not report.changes:
+        return Text(f"nothing changed: {report.kept_because or 'no cheaper graph was found'}")
+    known = {key for change in report.changes for key, value in change.items() if value is not None}
+    columns = [(key, *column) for key, column in _OPTIONAL.items() if key in known]
+    table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
+    table.add_column("what", ratio=3)
+    for _, title, _show in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("why", ratio=2)
+    for change in report.changes:
+        values = [(change.get(key), show) for key, _, show in columns]
+        middle = ["" if value is None else show(value) for value, show in values]
+        table.add_row(Text(str(change.get("what", ""))), *middle, Text(", ".join(change.get("rules", ()))))
+    return table
+
+
+def _notes(report: Report) -> list[Text]:
+    names = [f"{o['name']} ({o['reason']})" for o in report.opaque]
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
+    if report.changes and report.kept_because:
+        notes.append(Text(f"result: {report.kept}, {report.kept_because}"))
+    return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
+
+
+def integer(value: int) -> str:
+    """An integer with its thousands set apart.
+
+    >>> integer(1840)
+    '1 840'
+    """
+    return f"{value:,}".replace(",", " ")
+
+
+def count(value: int, singular: str, plural: str | None = None) -> str:
+    """A number of things.
+
+    >>> count(1, "node"), count(1840, "e-node")
+    ('1 node', '1 840 e-nodes')
+    """
+    return f"{integer(value)} {singular if value == 1 else plural or singular + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> duration(0.00131), duration(2.5e-6), duration(0.0)
+    ('1.31 ms', '2.5 µs', '0 s')
+    """
+    return _scaled(seconds, "s", ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")))
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number of bytes or operations in the unit that suits it.
+
+    >>> quantity(12_600_000, "B"), quantity(512, "FLOP")
+    ('12.6 MB', '512 FLOP')
+    """
+    return _scaled(value, unit, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 in percent.
+
+    >>> percent(0.0), percent(0.0123), percent(0.996), percent(float("inf"))
+    ('0 %', '1.2 %', '100 %', 'unknown')
+    """
+    if not math.isfinite(share):
+        return "unknown"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _scaled(value: float, unit: str, scales: Sequence[tuple[float, str]]) -> str:
+    if not math.isfinite(value):
+        return "unknown"
+    factor, prefix = next((s for s in scales if abs(value) >= s[0]), scales[-1])
+    if not value:
+        factor, prefix = 1.0, ""
+    return f"{_number(value / factor)} {prefix}{unit}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+#: What a change may state besides what it is and why, with the title and the form it is shown in.
+_OPTIONAL: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "nodes": ("nodes", lambda nodes: f"{nodes:+d}"),
+    "saved": ("time saved", duration),
+}

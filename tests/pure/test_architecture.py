@@ -1,0 +1,131 @@
+"""Who may import whom, what importing eqsat loads, and how long a file may be, read from the sources."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "eqsat"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+#: A room imports from rooms on lower floors, or from itself.
+FLOORS = {
+    "errors": 0,
+    "language": 1,
+    "egraph": 2,
+    "runtime": 2,
+    "rewrites": 3,
+    "costs": 3,
+    "extract": 4,
+    "certify": 5,
+    "report": 5,
+    "finalists": 6,
+    "result": 6,
+    "optimize": 7,
+    "explore": 8,
+    "testing": 8,
+    "onnx_backend": 8,
+    "commands": 9,
+    "cli": 10,
+}
+#: Packages that one room alone may import.
+FENCED = {"egglog": {"egraph"}, "highspy": {"extract"}, "click": {"cli", "commands"}}
+#: What `import eqsat` must not load.
+HEAVY = {"onnx", "onnxruntime", "egglog", "z3", "highspy", "scipy", "rich", "numpy"}
+MOST_LINES = 450
+
+
+def room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Every module that a file names in an import, wherever the import stands."""
+    package = ["eqsat", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            outer = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*outer, *([node.module] if node.module else [])])
+            # `from eqsat import x` names the module eqsat.x
+            yield from (f"eqsat.{alias.name}" for alias in node.names) if base == "eqsat" else [base]
+
+
+def loaded(statement, *names):
+    """Which of these packages a fresh interpreter has loaded after a statement."""
+    code = f"import json, sys\n{statement}\nprint(json.dumps(sorted(m.partition('.')[0] for m in sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(json.loads(out.stdout.splitlines()[-1])) & set(names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_imports_only_from_its_own_room_and_from_lower_floors(path):
+    here = room(path)
+    if here == "__init__":
+        return
+    assert here in FLOORS, f"{here} stands on no floor"
+    for name in imports(path):
+        top, _, rest = name.partition(".")
+        if top == "eqsat":
+            there = rest.partition(".")[0]
+            assert there == here or FLOORS[there] < FLOORS[here], f"{here} (floor {FLOORS[here]}) imports {name}"
+        elif top in FENCED:
+            assert here in FENCED[top], f"{here} imports {top}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_stays_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def test_the_reader_of_imports_sees_all_forms(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "b.py"
+    path.write_text("import x.y\ndef f():\n    from eqsat import op\n    from . import c\n    from ..d import e\n")
+    assert list(imports(path)) == ["x.y", "eqsat.op", "eqsat.a", "eqsat.d"]
+
+
+def test_importing_eqsat_loads_nothing_heavy():
+    assert loaded("import eqsat", *HEAVY) == set()
+
+
+def test_building_a_graph_loads_numpy_alone():
+    build = "import eqsat; g = eqsat.Graph(); g.output('y', eqsat.softmax(g.input('x', (2,)), axis=-1)); g.build()"
+    assert loaded(build, *HEAVY) == {"numpy"}
+
+
+def test_extraction_works_without_egglog_and_onnx():
+    solve = (
+        "sys.modules.update(dict.fromkeys(('egglog', 'onnx', 'onnxruntime')))\n"
+        "from eqsat.extract import Node, Problem, solve\n"
+        "assert solve(Problem([Node(0, (), 2.0), Node(0, (), 1.0)], roots=[(0, 0)])).cost == 1.0"
+    )
+    assert loaded(solve, "z3", "rich") == set()
+
+
+def test_public_names_resolve_lazily_and_others_do_not():
+    import eqsat
+
+    assert eqsat.errors.EqsatError is eqsat.EqsatError
+    assert eqsat.__version__
+    assert eqsat.Graph("g").name == "g"
+    assert {"Graph", "optimize", "softmax", "__version__"} <= set(dir(eqsat))
+    for name in ("nonsense", "np", "Sequence"):
+        assert name not in dir(eqsat)
+        with pytest.raises(AttributeError, match=f"module 'eqsat' has no attribute '{name}'"):
+            getattr(eqsat, name)
+
+
+def test_optimize_stays_the_function_when_its_module_is_imported():
+    import eqsat
+    import eqsat.optimize as imported
+
+    assert callable(imported)
+    assert callable(eqsat.optimize)
+    assert eqsat.optimize is sys.modules["eqsat.optimize"].optimize
