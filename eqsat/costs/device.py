@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -17,10 +18,11 @@ class Device:
     """What a roofline needs to know of a device, in seconds, bytes, and operations a second.
 
     `kind` is "measured" where operators can be timed here and kept in a cost table, "roofline" where all costs are
-    estimates. `flops` is the arithmetic attained, by element type. `bandwidth` is that of memory, and `near_bandwidth`
-    that of a working set of at most `near_bytes`, which a producer has just written. `launch` is what a kernel takes
-    that does nothing, `view` what a node takes that moves nothing. `efficiency` is the share of `flops` an operator
-    attains, `rates` the seconds it needs an element where its bytes do not explain them; both know variants of
+    estimates. `flops` is the arithmetic attained, by element type. `bandwidth` is that of memory, `near_bandwidth` that
+    of a working set of at most `near_bytes`, which a producer has just written, and `weight_bandwidth` that at which
+    constant operands come in: between two runs the rest of a model has passed through the caches. `launch` is what a
+    kernel takes that does nothing, `view` what a node takes that moves nothing. `efficiency` is the share of `flops` an
+    operator attains, `rates` the seconds it needs an element where its bytes do not explain them; both know variants of
     operators, such as "conv/depthwise". `source` says where the figures come from.
     """
 
@@ -30,6 +32,7 @@ class Device:
     bandwidth: float
     near_bandwidth: float
     near_bytes: int
+    weight_bandwidth: float
     launch: float
     view: float
     efficiency: Mapping[str, float]
@@ -40,17 +43,21 @@ class Device:
         """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
         return self.flops.get(dtype, self.flops["float32"])
 
-    def seconds(self, op: str, dtype: str, *, flops: int, bytes: int, weight_bytes: int, elements: int) -> float:
-        """The roofline estimate of one kernel: a launch, and the longest of arithmetic, memory and element work.
-
-        `bytes` includes `weight_bytes`, the constant operands, which come from far memory: between two runs the rest of
-        a model has passed through the caches.
-        """
-        arithmetic = flops / (self.peak(dtype) * self.efficiency.get(op, 1.0))
+    def memory_seconds(self, bytes: int, weight_bytes: int) -> float:
+        """What moving takes: `bytes`, of which `weight_bytes` are constant operands."""
         moved = bytes - weight_bytes
         near = moved / (self.near_bandwidth if moved <= self.near_bytes else self.bandwidth)
-        memory = near + weight_bytes / self.bandwidth
-        return self.launch + max(arithmetic, memory, elements * self.rates.get(op, 0.0))
+        return near + weight_bytes / self.weight_bandwidth
+
+    def seconds(self, op: str, dtype: str, *, flops: int, bytes: int, weight_bytes: int, elements: int) -> float:
+        """The roofline estimate of one kernel: a launch, and the work in arithmetic, in memory, and on elements.
+
+        The three are combined by their Euclidean norm, between their maximum (all overlap) and their sum (none does).
+        """
+        arithmetic = flops / (self.peak(dtype) * self.efficiency.get(op, 1.0))
+        return self.launch + math.hypot(
+            arithmetic, self.memory_seconds(bytes, weight_bytes), elements * self.rates.get(op, 0.0)
+        )
 
     @staticmethod
     def of(name: str) -> Device:
@@ -71,6 +78,12 @@ def read_device(text: str) -> Device:
     for field in ("flops", "efficiency", "rates"):
         fields[field] = MappingProxyType(fields[field])
     return Device(**fields)
+
+
+def write_device(device: Device) -> str:
+    """The JSON text of a device."""
+    fields = {name: dict(v) if isinstance(v, Mapping) else v for name, v in vars(device).items()}
+    return json.dumps(fields, indent=2) + "\n"
 
 
 def _shipped() -> Mapping[str, Device]:

@@ -157,6 +157,10 @@ class _Program:
             binding.bind_ortvalue_output(name, buffers[declared])
         self._kept += buffers.values()
         self._binding, self._session = binding, program.session
+        try:
+            self.run()
+        except RuntimeError as error:
+            raise BackendError(f"ONNX Runtime failed: {str(error).strip().splitlines()[0]}") from error
         #: What the pooling at the end of each copy costs, and the conversion of its result.
         self.extra = 2 * Device.of(DEVICE).launch if built.tail else 0.0
 

@@ -165,11 +165,11 @@ class CostModel:
         key = OpKey.of(op, attrs, operands, const, self.sizes)
         work = work_of(op, key.attrs, key.operands, [None if t is None else t.at(self.sizes) for t in results], const)
         declared = OPS.get(op)
+        if declared is not None and declared.view:
+            return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
         if entry is not None:
             return Cost(entry.seconds, work.flops, work.bytes, 1, work.weight_bytes)
-        if declared is not None and declared.view:
-            return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         seconds = self._estimate(work) * self._factors.get(work.variant, 1.0)
         return Cost(seconds, work.flops, work.bytes, 1, work.weight_bytes, estimated=True)
 
@@ -233,7 +233,7 @@ def keys_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> tuple[OpKey
     chosen = Sizes(sizes or {})
     keys: dict[OpKey, None] = {}
     for node, operands, _, const in applications(graph):
-        if node.op == OPAQUE or is_free(node.op, operands, const) or OPS[node.op].name == "identity":
+        if node.op == OPAQUE or is_free(node.op, operands, const) or OPS[node.op].view:
             continue
         unknown = any(v is not None and t is None for v, t in zip(node.inputs, operands, strict=True))
         key = OpKey.of(node.op, node.attrs, operands, const, chosen)

@@ -12,6 +12,9 @@ from eqsat.language.graph import OPAQUE, Attrs
 from eqsat.language.spec import OPS, OpSpec
 from eqsat.language.types import TensorType
 
+#: Channels in one block of the layout that ONNX Runtime convolves in on processors with AVX-512.
+BLOCK_CHANNELS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -99,8 +102,14 @@ def _variant(
 ) -> str:
     """Cases of an operator that run at another speed than the rest of it."""
     if op == "conv" and attrs.get("group", 1) > 1:
-        channels = operands[0].dims[1] if operands[0] is not None and operands[0].shape else None
-        return "conv/depthwise" if attrs["group"] == channels else "conv/grouped"
+        filters = operands[1]
+        per_group = filters.dims[1] if filters is not None and filters.shape else 1
+        if per_group == 1:
+            return "conv/depthwise"
+        # Blocked layouts hold this many channels together; narrower groups fall back to another kernel.
+        return "conv/narrow" if isinstance(per_group, int) and per_group < BLOCK_CHANNELS else "conv"
     if op in ("matmul", "gemm") and not const_operands[1]:
         return f"{op}/dynamic"
+    if op == "pow" and const_operands[1] and _elements(operands[1]) == 1:
+        return "pow/constant"
     return op

@@ -10,13 +10,15 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.graph import Graph
+from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.types import DType, TensorType
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs in the graph's order, as arrays of the declared element types.
 
-    Python numbers and lists take the declared element type; arrays must have it. Values that are no tensors (sequences,
+    Python numbers and lists take the declared element type; arrays must have it. An input for which the model brings a
+    default may be left out. Values that are no tensors (sequences,
     optionals) pass unchanged. BackendError for an input that is missing, unknown, misshapen or of another element type,
     and for two inputs that give one named dim different sizes.
     """
@@ -29,9 +31,10 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
                 remedy="leave it out, or pass it under the name the graph gives it",
             )
     sizes = _Sizes(graph)
+    defaults = graph.origin.defaults if isinstance(graph.origin, OnnxOrigin) else {}
     checked: dict[str, Any] = {}
     for name in graph.inputs:
-        if name not in inputs:
+        if name not in inputs and name not in defaults:
             raise BackendError(
                 f"input {name!r} is missing",
                 where=graph.name,
@@ -42,7 +45,8 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(declared, TensorType):
             checked[name] = inputs[name]
             continue
-        checked[name] = _array(graph, name, declared, inputs[name])
+        given = inputs[name] if name in inputs else defaults[name].array
+        checked[name] = _array(graph, name, declared, given)
         sizes.bind(name, declared, checked[name].shape)
     sizes.check()
     return checked

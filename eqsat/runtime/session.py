@@ -95,9 +95,6 @@ class SessionProgram:
         return [self._array(name, value) for name, value in zip(self._order, made, strict=True)]
 
     def _ort_value(self, name: str, array: Any) -> Any:
-        import onnx
-        from onnxruntime import OrtValue
-
         declared = self.graph.type(name)
         if not isinstance(declared, TensorType):
             raise BackendError(
@@ -106,11 +103,7 @@ class SessionProgram:
                 expected="tensors alone in a graph with elements of bfloat16 or narrower floats",
                 remedy="run it on the backend 'numpy'",
             )
-        if declared.dtype not in _FOREIGN:
-            return OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-        kind = onnx.TensorProto.DataType.Value(declared.dtype.value.upper())
-        bits = np.ascontiguousarray(array).view(f"uint{8 * declared.dtype.itemsize}")
-        return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, kind)
+        return ort_value(array, declared.dtype)
 
     def _array(self, name: str, value: Any) -> Any:
         declared = self.graph.type(self.graph.outputs[name])
@@ -145,6 +138,19 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
             expected="operators and element types that ONNX Runtime implements",
             remedy="run it on the backend 'numpy'",
         ) from error
+
+
+def ort_value(array: Any, dtype: DType) -> Any:
+    """An array as ONNX Runtime holds it; element types that NumPy does not know go by their bits."""
+    from onnxruntime import OrtValue
+
+    data = np.ascontiguousarray(array).reshape(np.shape(array))
+    if dtype not in _FOREIGN:
+        return OrtValue.ortvalue_from_numpy(data)
+    from onnx import TensorProto
+
+    bits = data.view(f"uint{8 * dtype.itemsize}")
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.DataType.Value(dtype.value.upper()))
 
 
 def _foreign(graph: Graph, value: str) -> bool:
