@@ -248,13 +248,13 @@ def conv(
     spatial = x.ndim - 2
     strides, dilations, pads = conv_geometry({"strides": strides, "dilations": dilations, "pads": pads}, spatial)
     view = windows(pad_spatial(xp, x, pads), w.shape[2:], strides, dilations)
-    batch, out = x.shape[0], view.shape[2 : 2 + spatial]
+    batch, out, depth = x.shape[0], view.shape[2 : 2 + spatial], int(np.prod(w.shape[1:]))
     # (N, G, C/G, out…, kernel…) -> (G, N·out, C/G·kernel) @ (G, C/G·kernel, O/G)
-    grouped = view.reshape(batch, group, -1, *view.shape[2:])
+    grouped = view.reshape(batch, group, x.shape[1] // group, *view.shape[2:])
     order = (1, 0, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial))
-    columns = grouped.transpose(order).reshape(group, batch * int(np.prod(out)), int(np.prod(w.shape[1:])))
-    filters = w.reshape(group, w.shape[0] // group, -1).transpose(0, 2, 1)
-    result = xp.matmul(columns, filters).reshape(group, batch, *out, -1)
+    columns = grouped.transpose(order).reshape(group, batch * int(np.prod(out)), depth)
+    filters = w.reshape(group, w.shape[0] // group, depth).transpose(0, 2, 1)
+    result = xp.matmul(columns, filters).reshape(group, batch, *out, w.shape[0] // group)
     result = np.moveaxis(np.moveaxis(result, -1, 1), 2, 0)
     result = result.reshape(batch, w.shape[0], *out)
     if b is not None:
@@ -350,5 +350,7 @@ def conv_transpose(
     padded = pad_spatial(xp, spread[(..., *kept)], [max(p, 0) for p in (*begins, *ends)])
     # (C, O/G, kernel…) -> (O, C/G, kernel…), reversed in space
     grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
-    filters = grouped.reshape(-1, w.shape[0] // group, *w.shape[2:])[(..., *(slice(None, None, -1),) * spatial)]
+    filters = grouped.reshape(group * w.shape[1], w.shape[0] // group, *w.shape[2:])[
+        (..., *(slice(None, None, -1),) * spatial)
+    ]
     return conv.reference(xp, padded, filters, b, dilations=dilations, group=group)

@@ -287,6 +287,8 @@ def _pad_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if len(pads) != 2 * x.rank:
         raise ShapeError(f"pads {list(pads)} for {x}", expected=f"{2 * x.rank} pads: all begins, then all ends")
     dims = tuple(d + (pads[i] + pads[x.rank + i]) for i, d in enumerate(x.shape))
+    if mode != "constant" and any(d == 0 and max(pads[i], pads[x.rank + i]) > 0 for i, d in enumerate(x.shape)):
+        raise ShapeError(f"pads {list(pads)} repeat elements of {x}", expected="axes with elements")
     if any(isinstance(d, int) and d < 0 for d in dims):
         raise ShapeError(
             f"pads {list(pads)} cut more off {x} than there is", expected="a result with dims of 0 or more"

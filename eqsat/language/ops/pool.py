@@ -96,7 +96,7 @@ class _Windows:
     def of(self, x: Any) -> Any:
         """The windows of a padded array: shape (N, C, out…, positions)."""
         view = windows(x, self.kernel, self.strides, self.dilations)
-        return view.reshape(*view.shape[: 2 + len(self.kernel)], -1)
+        return view.reshape(*view.shape[: 2 + len(self.kernel)], int(np.prod(self.kernel)))
 
     def padded(self, xp: Any, x: Any, value: float = 0.0) -> Any:
         """The array with its padding and the border that the last window reaches over."""
@@ -211,7 +211,7 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
     return results[0].size * (2 * int(attrs["size"]) + 6)
 
 
-@op("lrn", infer=_lrn_type, flops=_lrn_flops, sample=sampling.one_operand(3, size=sampling.choice(1, 3)), onnx="LRN")
+@op("lrn", infer=_lrn_type, flops=_lrn_flops, sample=sampling.one_operand(4, size=sampling.choice(1, 3)), onnx="LRN")
 def lrn(xp: Any, x: Any, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Any:
     """The operand over (bias + alpha / size · sum of squares over `size` neighbouring channels) ** beta."""
     squares = np.moveaxis(xp.multiply(x, x), 1, -1)

@@ -137,6 +137,8 @@ def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) ->
 
 def _arg_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x = present(operands, 0)
+    if x.shape is not None and x.shape[axis_of(x, attrs["axis"])] == 0:
+        raise ShapeError(f"the extreme element along axis {attrs['axis']} of {x}", expected="an axis with elements")
     return (TensorType(DType.INT64, without_axes(x, (attrs["axis"],), attrs["keepdims"])),)
 
 

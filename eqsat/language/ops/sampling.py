@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from eqsat.errors import ShapeError
-from eqsat.language.spec import SampleRule
-from eqsat.language.types import Shape, broadcast_shapes
+from eqsat.language.graph import Attrs
+from eqsat.language.spec import OpSpec, SampleRule
+from eqsat.language.types import Shape, TensorType, broadcast_shapes
 
 #: Draws one attribute for an operand of a shape, given the attributes settled so far; None gives the sample up.
 Draw: TypeAlias = Callable[[random.Random, Shape, Mapping[str, Any]], Any]
@@ -112,3 +113,27 @@ def choice(*values: Any) -> Draw:
 def permutation(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, ...]:
     """A permutation of the operand's axes."""
     return tuple(rng.sample(range(len(x)), len(x)))
+
+
+def draw(
+    declared: OpSpec, rng: random.Random, attrs: Mapping[str, Any] | None = None
+) -> tuple[list[TensorType], Attrs] | None:
+    """Small operand types, optional ones now and then left out, and complete attributes that an operator accepts.
+
+    None where its sample rule gave up or drew what does not fit.
+    """
+    if declared.sample is None:
+        return None
+    most = declared.max_operands if declared.max_operands is not None else declared.min_operands + 2
+    count = rng.randint(declared.min_operands, most)
+    drawn = declared.sample(rng, [None] * count, attrs or {})
+    if drawn is None:
+        return None
+    shapes, full = drawn
+    types = [TensorType.of(declared.dtypes.get(i, "float32"), s) for i, s in enumerate(shapes)]
+    settled = declared.complete(full)
+    try:
+        declared.result_types(types, settled)
+    except ShapeError:
+        return None
+    return types, settled
