@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.certify import Certificate, assignments, certify
 from eqsat.costs.model import CostModel, GraphCost, Objective
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
 
-#: What `rules` accepts: nothing (the library), rules, a path to a file of rules, or their text.
-RulesArgument = "Sequence[Rule] | str | Path | None"
+#: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
+RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
 
 
 @dataclass
@@ -72,7 +72,7 @@ def optimize(
     extractor: str = "ilp",
     node_limit: int = 20_000,
     time_limit: float = 30.0,
-    rules: Sequence[Rule] | str | Path | None = None,
+    rules: RulesArgument = None,
     finite_math: bool = False,
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
@@ -87,10 +87,11 @@ def optimize(
 
     `model` is a path, a ModelProto or a graph; it is never changed. `objective` weighs terms of the cost or is a
     function of one operator; `extractor` is "ilp" or "greedy". `node_limit` bounds the e-nodes, `time_limit` the
-    seconds of growing and choosing together. `rules` are the library's where left out, else rules, a file of them or
-    their text. `finite_math` lets rules assume that no infinity or NaN occurs. `outputs` keeps only these; `sizes` says
-    what a named dim is costed at. With `measure`, the finalists are timed against the original where the device's backend is here,
-    and the original is kept unless the upper 95 % bound of new/old is below 1.
+    seconds of growing and choosing together. `rules` are the library's where left out; a file or a text of rules is
+    checked and added to them, a sequence of Rule replaces them. `finite_math` lets rules assume that no infinity or NaN
+    occurs. `outputs` keeps only these; `sizes` says what a named dim is costed at. With `measure`, the finalists are
+    timed against the original where the device's backend is here, and the original is kept unless the upper 95 % bound
+    of new/old is below 1.
 
     Raises EqsatError: UsageError for an argument out of its domain, ImportModelError for a model that cannot be read,
     CertificateError for a result that differs from the original.
@@ -109,16 +110,27 @@ def optimize(
     )
     with pipeline.phase("read"):
         original = _read(model, outputs)
-        loaded = rules if isinstance(rules, Sequence) and not isinstance(rules, str) else load_rules(rules)
+        loaded = _rules(rules)
         store = table if isinstance(table, CostTable) else CostTable(table)
         costs = CostModel(device, store, objective, sizes, threads=threads)
-    return pipeline.run(original, tuple(loaded), costs, sizes or {}, measure, model)
+    return pipeline.run(original, loaded, costs, sizes or {}, measure, model)
 
 
 def _check_arguments(node_limit: int, time_limit: float, threads: int) -> None:
     for name, value in (("node_limit", node_limit), ("time_limit", time_limit), ("threads", threads)):
         if not value > 0:
             raise UsageError(f"{name} = {value}", expected=f"a {name} above 0")
+
+
+def _rules(given: RulesArgument) -> tuple[Rule, ...]:
+    """The library, the library with files or texts of rules besides, or exactly the rules given."""
+    if given is None:
+        return load_rules()
+    if isinstance(given, str | Path):
+        return load_rules([given])
+    exact = tuple(r for r in given if isinstance(r, Rule))
+    more = [r for r in given if not isinstance(r, Rule)]
+    return (*exact, *load_rules(more)) if more else exact
 
 
 def _read(model: Any, outputs: Sequence[str] | None) -> Graph:
@@ -177,12 +189,11 @@ class _Pipeline:
         with self.phase("extract"):
             framed = tensor_problem(frozen, costs)
             solution, candidates = self._candidates(original, frozen, framed, costs)
-        with self.phase("certify"):
-            for candidate in candidates[1:]:
-                self._certify(original, candidate, sizes, grown)
         with self.phase("measure"):
             measured = self._measure(candidates, sizes, source) if measure else None
             kept, because = _kept(candidates, measured)
+        with self.phase("certify"):
+            self._certify(original, kept, sizes, grown)
         explained = _explain(encoding, frozen, kept)
         outcome = _Outcome(original, candidates, kept, because, encoding, grown, solution, measured, explained)
         report = self._report(outcome, costs)
@@ -218,11 +229,12 @@ class _Pipeline:
                 progress=follow,
                 should_stop=self.should_stop,
             )
+        known: dict[Any, Any] = {}
         for name, solution in ((self.extractor, best), ("greedy", greedy)):
             choice = framed.choice(solution)
             decoded = decode(frozen, choice, original)
             if not any(c.choice and _same_graph(c, decoded) for c in candidates):
-                folded = fold_derived(decoded.graph)
+                folded = fold_derived(decoded.graph, known)
                 candidates.append(Candidate(name, folded, costs.graph(folded), decoded, choice))
         return best, candidates
 

@@ -21,7 +21,9 @@ DRAWS = 2
 EXACT_ELEMENTS = 16
 
 
-def agree_exactly(old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int) -> bool:
+def agree_exactly(
+    old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int, draws: int = DRAWS
+) -> bool:
     """Whether two regions agree modulo the prime on every draw.
 
     `targets` maps each input of the old region to the input of the new one that it equals. False says only that this
@@ -29,7 +31,7 @@ def agree_exactly(old: Graph, new: Graph, targets: Mapping[str, str], sizes: Map
     """
     if not (_all_tensors(old) and _all_tensors(new)):
         return False
-    for draw in range(DRAWS):
+    for draw in range(draws):
         weights: dict[Any, Any] = {}
         drawn = DrawnResidues(np.random.default_rng([seed, draw, 2]), weights)
         pair = _results(old, new, targets, sizes, drawn, drawn, [seed, draw, 0])
@@ -39,7 +41,7 @@ def agree_exactly(old: Graph, new: Graph, targets: Mapping[str, str], sizes: Map
 
 
 def float_difference(
-    old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int
+    old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int, draws: int = DRAWS
 ) -> float | None:
     """The largest relative difference of two regions over draws in float64.
 
@@ -48,7 +50,7 @@ def float_difference(
     if not (_all_tensors(old) and _all_tensors(new)):
         return None
     worst = 0.0
-    for draw in range(DRAWS):
+    for draw in range(draws):
         pair = _results(old, new, targets, sizes, Floats(wide=True), None, [seed, draw, 1])
         if pair is None:
             return None

@@ -172,8 +172,13 @@ class _Decoder:
         return name
 
 
-def fold_derived(graph: Graph) -> Graph:
-    """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much."""
+def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
+    """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much.
+
+    `known` carries what was evaluated from one graph to the next that is derived from the same constants.
+    """
+    known = {} if known is None else known
+    keys: dict[str, Any] = {v: id(c) for v, c in graph.constants.items()}
     env: dict[str, Constant] = dict(graph.constants)
     base = {v: c.nbytes for v, c in env.items()}
     exact = Floats(wide=True)
@@ -189,14 +194,18 @@ def fold_derived(graph: Graph) -> Graph:
         if not may_derive(result.elements({}) * result.dtype.itemsize, total):
             kept.append(node)
             continue
-        for value in node.inputs:
-            if value is not None and value not in arrays:
-                arrays[value] = exact.constant(env[value].array, env[value].type)
-        operands = [None if v is None else arrays[v] for v in node.inputs]
-        types = [None if v is None else env[v].type for v in node.inputs]
         (name,) = node.outputs
-        (arrays[name],) = run_node(exact, node, operands, types, [result])
-        env[name], base[name] = Constant.of(arrays[name], result.dtype), total
+        key = keys[name] = (node.op, node.attrs, tuple(v and keys[v] for v in node.inputs))
+        if key not in known:
+            for value in node.inputs:
+                if value is not None and value not in arrays:
+                    arrays[value] = exact.constant(env[value].array, env[value].type)
+            operands = [None if v is None else arrays[v] for v in node.inputs]
+            types = [None if v is None else env[v].type for v in node.inputs]
+            (array,) = run_node(exact, node, operands, types, [result])
+            known[key] = array, Constant.of(array, result.dtype)
+        arrays[name], env[name] = known[key]
+        base[name] = total
     return replace(graph, nodes=tuple(kept), constants=env).without_dead()
 
 

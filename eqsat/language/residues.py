@@ -159,11 +159,19 @@ class ResidueNamespace:
         )
 
     def _centred(self, x: Any) -> Any:
-        x = np.asarray(x)
-        return np.where(x > self.prime // 2, x - self.prime, x).astype(np.float64)
+        centred = np.asarray(x).astype(np.float64)
+        centred -= self.prime * (centred > self.prime // 2)
+        return centred
 
     def _product(self, a: Any, b: Any) -> Any:
-        return np.matmul(self._centred(a), self._centred(b)).astype(np.int64) % self.prime
+        return self._reduced(np.matmul(self._centred(a), self._centred(b)))
+
+    def _reduced(self, x: Any) -> Any:
+        """Integers below 2^53 held as floats, reduced: some times faster than the remainder of int64."""
+        rest = x - np.floor(x * (1.0 / self.prime)) * self.prime
+        rest += self.prime * (rest < 0)
+        rest -= self.prime * (rest >= self.prime)
+        return rest.astype(np.int64)
 
     def _inverse(self, x: Any) -> Any:
         if self._inverses is None:
