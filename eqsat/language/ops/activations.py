@@ -12,9 +12,10 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.sampling import Sample, pointwise
 from eqsat.language.spec import Operands, OpSpec, op, present, same_as, same_dtype
-from eqsat.language.types import DType, Shape, TensorType, broadcast_shapes
+from eqsat.language.types import DType, Shape, TensorType
 
 
 def _function(name: str, onnx: str, doc: str, *, partial: bool = False) -> OpSpec:
@@ -90,7 +91,7 @@ def isinf(xp: Any, x: Any, *, detect_negative: bool = True, detect_positive: boo
 def _prelu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x, slope = present(operands, 0), present(operands, 1)
     same_dtype([x, slope])
-    if x.shape is not None and slope.shape is not None and broadcast_shapes(x.shape, slope.shape) != x.shape:
+    if x.shape is not None and slope.shape is not None and not broadcasts_to(slope.shape, x.shape):
         raise ShapeError(f"slope {slope} for {x}", expected="a slope that broadcasts to the shape of the input")
     return (x,)
 

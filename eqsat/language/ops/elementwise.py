@@ -11,7 +11,19 @@ from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
 from eqsat.language.ops.sampling import pointwise
 from eqsat.language.spec import InferRule, Operands, broadcast, op, present, same_as, same_dtype
-from eqsat.language.types import DType, TensorType, broadcast_shapes
+from eqsat.language.types import DType, Shape, TensorType, broadcast_shapes
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """False where a tensor of a shape provably does not broadcast to another shape.
+
+    >>> broadcasts_to((1, 3), (2, 3)), broadcasts_to((2, 3), (1, 3))
+    (True, False)
+    """
+    if len(shape) > len(target):
+        return False
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
 @op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add")

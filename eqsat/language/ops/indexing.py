@@ -183,7 +183,8 @@ def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction:
     """`x` with the updates put, or combined, at the index; in order where several meet one place."""
     result = np.array(x)
     if reduction == "none":
-        result[index] = updates
+        # A 0-d array of objects would be stored itself, not its element.
+        result[index] = updates[()]
         return result
     names = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
     if not xp.exact:

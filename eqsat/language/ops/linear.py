@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, broadcast_dims, evaluate, floordiv, product
+from eqsat.language.dims import Dim, evaluate, floordiv, product
 from eqsat.language.graph import Attrs
 from eqsat.language.spec import Operands, op, present, same_dtype
 from eqsat.language.types import Shape, TensorType, broadcast_shapes
@@ -23,7 +23,7 @@ def _matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if not a.shape or not b.shape:
         raise ShapeError("matmul of a scalar", expected="tensors of rank 1 or more", remedy="use mul")
     inner = b.shape[0] if len(b.shape) == 1 else b.shape[-2]
-    if broadcast_dims(a.shape[-1], inner) is None or (1 in (a.shape[-1], inner) and a.shape[-1] != inner):
+    if isinstance(inner, int) and isinstance(a.shape[-1], int) and inner != a.shape[-1]:
         raise ShapeError(
             f"matmul of {a} and {b} sums over dims {a.shape[-1]} and {inner}",
             expected="the last dim of the left operand to equal the second-last of the right one",

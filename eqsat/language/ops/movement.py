@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, ceildiv, dim_max, dim_min, evaluate, product
+from eqsat.language.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product
 from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
 from eqsat.language.ops.linear import pad_spatial
@@ -26,7 +26,17 @@ def at_most(a: Dim, b: Dim) -> bool:
     (True, False)
     """
     gap = b - a
-    return gap >= 0 if isinstance(gap, int) else all(coefficient > 0 for _, coefficient in gap.terms)
+    if isinstance(gap, int):
+        return gap >= 0
+    return all(c > 0 and all(_never_negative(atom) for atom, _ in monomial) for monomial, c in gap.terms)
+
+
+def _never_negative(atom: Atom) -> bool:
+    if isinstance(atom, str):
+        return True
+    name, a, b = atom
+    signs = at_most(0, a), at_most(0, b)
+    return any(signs) if name == "max" else all(signs)
 
 
 def smaller(a: Dim, b: Dim) -> Dim:

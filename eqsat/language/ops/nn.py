@@ -13,6 +13,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
@@ -83,7 +84,7 @@ def _trailing_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         return (x,)
     axis_of(x, attrs["axis"])
     for operand in operands[1:]:
-        if operand is not None and operand.shape is not None and broadcast_shapes(x.shape, operand.shape) != x.shape:
+        if operand is not None and operand.shape is not None and not broadcasts_to(operand.shape, x.shape):
             raise ShapeError(f"scale or bias {operand} for {x}", expected="a shape that broadcasts to the input's")
     return (x,)
 

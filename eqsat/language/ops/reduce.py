@@ -153,7 +153,7 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
     order = range(x.shape[axis]) if last else range(x.shape[axis] - 1, -1, -1)
     index: Any = np.zeros(extreme.shape, np.int64)
     for i in order:
-        index = xp.where(np.take(hits, [i], axis=axis), np.int64(i), index)
+        index = xp.where(np.take(hits, [i], axis=axis), i, index)
     return index if keepdims else np.squeeze(index, axis)
 
 
@@ -233,10 +233,11 @@ def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: 
     lead: tuple[Any, ...] = (slice(None),) * axis
     result: Any = np.array(x)
     for i in range(1, x.shape[axis]):
-        result[(*lead, i)] = xp.add(result[(*lead, i - 1)], x[(*lead, i)])
+        here, before = (*lead, slice(i, i + 1)), (*lead, slice(i - 1, i))
+        result[here] = xp.add(result[before], x[here])
     if exclusive and x.shape[axis]:
-        before: Any = np.empty_like(result)
-        before[(*lead, 0)] = xp.number(0.0, x)
-        before[(*lead, slice(1, None))] = result[(*lead, slice(None, -1))]
-        result = before
+        shifted: Any = np.empty_like(result)
+        shifted[(*lead, slice(1))] = xp.number(0.0, x)
+        shifted[(*lead, slice(1, None))] = result[(*lead, slice(None, -1))]
+        result = shifted
     return np.flip(result, axis) if reverse else result
