@@ -214,6 +214,8 @@ def _depth_to_space(call: Call) -> None:
 
 
 def _space_to_depth(call: Call) -> None:
+    if call.attrs.get("mode", "DCR") != "DCR":
+        raise Unsupported(f"SpaceToDepth in mode {call.attrs['mode']!r}")
     call.emit("space_to_depth", call.value(0), blocksize=call.attrs["blocksize"])
 
 

@@ -204,8 +204,8 @@ def _attention(call: Call) -> None:
     if others or any(call.has(i) for i in range(4, 7)) or any(call.uses(i) for i in range(1, 4)):
         raise Unsupported("Attention with a cache or " + (", ".join(others) or "several results"))
     query, key = call.shape(0), call.shape(1)
-    if len(query) != 4 or query[1] != key[1]:
-        raise Unsupported("Attention whose heads are not an axis of their own, the same for all")
+    if len(query) != 4 or len(key) != 4:
+        raise Unsupported("Attention whose heads are not an axis of their own")
     scale = call.attrs.get("scale")
     causal = bool(call.attrs.get("is_causal", 0))
     call.emit("attention", *(call.value(i) for i in range(3)), call.optional(3), scale=scale, causal=causal)

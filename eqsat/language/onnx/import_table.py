@@ -178,7 +178,8 @@ def _gemm(call: Call) -> None:
     )
 
 
-_UNARY = {
+#: Operators of one operand without attributes: ONNX's name -> ours.
+UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
     "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
     "Floor": "floor", "GlobalAveragePool": "global_avg_pool", "GlobalMaxPool": "global_max_pool",
@@ -188,14 +189,16 @@ _UNARY = {
     "Tanh": "tanh", "Size": "size",
 }  # fmt: skip
 
-_BINARY = {
+#: Operators without attributes of two operands or three.
+BINARY = {
     "Add": "add", "And": "and_", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
     "Div": "div", "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
     "LessOrEqual": "less_equal", "MatMul": "matmul", "Mul": "mul", "Or": "or_", "Pow": "pow", "PRelu": "prelu",
     "Sub": "sub", "Where": "where", "Xor": "xor",
 }  # fmt: skip
 
-_REDUCTIONS = {
+#: Reductions, and the opset from which on their axes are an operand.
+REDUCTIONS = {
     "ReduceL1": ("reduce_l1", 18), "ReduceL2": ("reduce_l2", 18), "ReduceLogSum": ("reduce_log_sum", 18),
     "ReduceLogSumExp": ("reduce_log_sum_exp", 18), "ReduceMax": ("reduce_max", 18), "ReduceMean": ("reduce_mean", 18),
     "ReduceMin": ("reduce_min", 18), "ReduceProd": ("reduce_prod", 18), "ReduceSum": ("reduce_sum", 13),
@@ -204,8 +207,8 @@ _REDUCTIONS = {
 
 #: ONNX operator -> the function that translates a node of it.
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {name: same(op) for name, op in (_UNARY | _BINARY).items()}
-    | {name: reduction(op, since) for name, (op, since) in _REDUCTIONS.items()}
+    {name: same(op) for name, op in (UNARY | BINARY).items()}
+    | {name: reduction(op, since) for name, (op, since) in REDUCTIONS.items()}
     | {
         "ArgMax": _arg("argmax"),
         "ArgMin": _arg("argmin"),

@@ -154,3 +154,15 @@ def names_within(node: NodeProto) -> Iterator[str]:
             yield from inner.input
             yield from inner.output
             yield from names_within(inner)
+
+
+def names_bound(node: NodeProto) -> Iterator[str]:
+    """Every value name that the subgraphs of a node define."""
+    for graph in subgraphs(node):
+        for value in graph.input:
+            yield value.name
+        for tensor in graph.initializer:
+            yield tensor.name
+        for inner in graph.node:
+            yield from (o for o in inner.output if o)
+            yield from names_bound(inner)

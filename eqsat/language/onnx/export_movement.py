@@ -1,0 +1,312 @@
+"""Export of operators that move elements, with shapes and axes as attributes or operands as the opset has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.constant import Constant
+from eqsat.language.dims import Dim, Sym
+from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.tensors import number_of, tensor_of
+from eqsat.language.types import DType, Shape
+
+_TO_THE_END = np.iinfo(np.int64).max
+_TO_THE_BEGIN = np.iinfo(np.int64).min + 1
+
+
+def _reshape(target: Target) -> None:
+    emit_reshape(target, target.input(0), target.type(0).shape, target.attrs["shape"])
+
+
+def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> None:
+    """Writes a reshape as the node's result."""
+    op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
+    target.emit(op_type, *inputs, **attrs)
+
+
+def make_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> str:
+    """Writes a reshape whose result only this translation uses."""
+    op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
+    return target.make(op_type, *inputs, **attrs)
+
+
+def _reshape_form(
+    target: Target, x: str, source: Shape | None, wanted: Shape
+) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """The cheapest way to say a reshape: without reading a shape when the model runs wherever that is possible."""
+    dynamic = any(isinstance(d, Sym) for d in wanted)
+    if dynamic and source is not None:
+        for op_type, larger, smaller in (("Unsqueeze", wanted, source), ("Squeeze", source, wanted)):
+            axes = _ones_put_in(larger, smaller)
+            if axes is not None:
+                return op_type, *_with_axes(target, x, axes)
+        flat = _flatten_axis(source, wanted)
+        if flat is not None:
+            return "Flatten", [x], {"axis": flat}
+    dims = _written_dims(source, wanted)
+    if dims is not None:
+        return "Reshape", [x, target.ints(dims)], {}
+    shape = target.shape(wanted)
+    return "Reshape", [x, shape], {"allowzero": 1} if target.opset >= 14 else {}
+
+
+def _written_dims(source: Shape | None, wanted: Shape) -> list[int] | None:
+    """The shape operand with 0 for dims that stay in place and at most one -1; None where that does not say it.
+
+    A -1 stands only among integers, since beside a dim that turns out to be 0 nobody can work it out.
+    """
+    dims: list[int] = []
+    open_dims = 0
+    for i, dim in enumerate(wanted):
+        stays = source is not None and i < len(source) and source[i] == dim
+        if isinstance(dim, Sym):
+            dims.append(0 if stays else -1)
+            open_dims += not stays
+        elif dim == 0 and not stays:
+            return None
+        else:
+            dims.append(dim)
+    if open_dims > 1 or (open_dims and 0 in dims):
+        return None
+    return dims
+
+
+def _ones_put_in(larger: Shape, smaller: Shape) -> tuple[int, ...] | None:
+    """The axes of `larger` that are ones beyond `smaller`, or None where that is not the difference."""
+    axes: list[int] = []
+    at = 0
+    for axis, dim in enumerate(larger):
+        if at < len(smaller) and smaller[at] == dim:
+            at += 1
+        elif dim == 1:
+            axes.append(axis)
+        else:
+            return None
+    return tuple(axes) if at == len(smaller) and axes else None
+
+
+def _with_axes(target: Target, x: str, axes: tuple[int, ...]) -> tuple[Sequence[str], Mapping[str, Any]]:
+    return ([x, target.ints(axes)], {}) if target.opset >= 13 else ([x], {"axes": axes})
+
+
+def _flatten_axis(source: Shape, wanted: Shape) -> int | None:
+    if len(wanted) != 2 or len(source) < 2:
+        return None
+    lead: Dim = 1
+    for axis, dim in enumerate(source):
+        if lead == wanted[0] and axis:
+            rest: Dim = 1
+            for other in source[axis:]:
+                rest = rest * other
+            return axis if rest == wanted[1] else None
+        lead = lead * dim
+    return None
+
+
+def _transpose(target: Target) -> None:
+    target.emit("Transpose", target.input(0), perm=target.attrs["perm"])
+
+
+def _concat(target: Target) -> None:
+    target.emit("Concat", *target.inputs, axis=_axis(target))
+
+
+def _axis(target: Target) -> int:
+    axis: int = target.attrs["axis"]
+    return axis + target.type(0).rank if axis < 0 else axis
+
+
+def _split(target: Target) -> None:
+    sizes, axis = target.attrs["sizes"], _axis(target)
+    if target.opset >= 13:
+        return target.emit("Split", target.input(0), target.shape(sizes), axis=axis)
+    if any(isinstance(s, Sym) for s in sizes):
+        target.needs(13, "sizes known by name only")
+    return target.emit("Split", target.input(0), axis=axis, split=sizes)
+
+
+def _slice(target: Target) -> None:
+    attrs = target.attrs
+    axes = attrs["axes"]
+    steps = attrs["steps"] or (1,) * len(axes)
+    shape = target.type(0).shape
+    whole = [None if shape is None else shape[a] for a in axes]
+    ends = [_end(e, d, s) for e, d, s in zip(attrs["ends"], whole, steps, strict=True)]
+    symbolic = any(isinstance(b, Sym) for b in (*attrs["starts"], *ends))
+    if target.opset < 10:
+        if symbolic or any(s != 1 for s in steps):
+            target.needs(10, "steps or named bounds")
+        return target.emit("Slice", target.input(0), starts=attrs["starts"], ends=ends, axes=axes)
+    operands = [target.input(0), target.shape(attrs["starts"]), target.shape(ends), target.ints(axes)]
+    if any(s != 1 for s in steps):
+        operands.append(target.ints(steps))
+    return target.emit("Slice", *operands)
+
+
+def _end(end: Dim, dim: Dim | None, step: int) -> Dim:
+    """An end as ONNX wants it, which clips what lies beyond the dim."""
+    if step < 0:
+        return _TO_THE_BEGIN if isinstance(end, int) and end < 0 else end
+    if dim is not None and end == dim and isinstance(end, Sym):
+        return _TO_THE_END
+    return _uncapped(end, dim)
+
+
+def _uncapped(end: Dim, dim: Dim | None) -> Dim:
+    """min(n, dim) is as good as n."""
+    if isinstance(end, Sym) and dim is not None and len(end.terms) == 1:
+        monomial, coefficient = end.terms[0]
+        atom, power = monomial[0]
+        if coefficient == power == len(monomial) == 1 and not isinstance(atom, str) and atom[0] == "min":
+            left, right = atom[1:]
+            return left if right == dim else right if left == dim else end
+    return end
+
+
+def _pad(target: Target) -> None:
+    attrs = target.attrs
+    pads, mode, value = attrs["pads"], attrs["mode"], attrs["value"]
+    if mode == "wrap":
+        target.needs(19, "wrapping")
+    emit_pad(target, pads, value, mode)
+
+
+def emit_pad(target: Target, pads: Sequence[int], value: float, mode: str = "constant") -> None:
+    """Writes a pad of the first operand as the node's result."""
+    extra = {"mode": mode} if mode != "constant" else {}
+    if target.opset < 11:
+        return target.emit("Pad", target.input(0), pads=list(pads), **extra, **({"value": value} if value else {}))
+    operands = [target.input(0), target.ints(pads)]
+    if value and mode == "constant":
+        operands.append(target.number(value, target.type(0).dtype))
+    return target.emit("Pad", *operands, **extra)
+
+
+def _tile(target: Target) -> None:
+    target.emit("Tile", target.input(0), target.shape(target.attrs["repeats"]))
+
+
+def _expand(target: Target) -> None:
+    source, wanted = target.type(0).shape, target.attrs["shape"]
+    lead = len(wanted) - len(source or ())
+    # A dim that stays needs no size of its own: Expand broadcasts with 1.
+    dims = [
+        1 if source is not None and i >= lead and source[i - lead] == d and isinstance(d, Sym) else d
+        for i, d in enumerate(wanted)
+    ]
+    target.emit("Expand", target.input(0), target.shape(dims))
+
+
+def _gather(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        target.emit(op_type, *target.inputs, axis=_axis(target))
+
+    return write
+
+
+def _gather_nd(target: Target) -> None:
+    batch = target.attrs["batch_dims"]
+    if batch:
+        target.needs(12, "batch_dims")
+    target.emit("GatherND", *target.inputs, **({"batch_dims": batch} if batch else {}))
+
+
+def _scatter(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        reduction = target.attrs["reduction"]
+        attrs: dict[str, Any] = {"axis": _axis(target)} if "axis" in target.attrs else {}
+        if reduction != "none":
+            target.needs(16 if reduction in ("add", "mul") else 18, f"reduction {reduction!r}")
+            attrs["reduction"] = reduction
+        older = op_type == "ScatterElements" and not target.knows(op_type)
+        target.emit("Scatter" if older else op_type, *target.inputs, **attrs)
+
+    return write
+
+
+def _depth_to_space(target: Target) -> None:
+    mode = target.attrs["mode"]
+    if mode != "DCR":
+        target.needs(11, f"mode {mode}")
+    extra = {"mode": mode} if mode != "DCR" else {}
+    target.emit("DepthToSpace", target.input(0), blocksize=target.attrs["blocksize"], **extra)
+
+
+def _space_to_depth(target: Target) -> None:
+    target.emit("SpaceToDepth", target.input(0), blocksize=target.attrs["blocksize"])
+
+
+def _trilu(target: Target) -> None:
+    k = target.attrs["k"]
+    operands = [target.input(0), *([target.number(k, DType.INT64)] if k else [])]
+    target.emit("Trilu", *operands, upper=int(target.attrs["upper"]))
+
+
+def _shape(target: Target) -> None:
+    start, end = target.attrs["start"], target.attrs["end"]
+    if start == 0 and end is None:
+        return target.emit("Shape", target.input(0))
+    if target.opset >= 15:
+        return target.emit("Shape", target.input(0), start=start, **({} if end is None else {"end": end}))
+    whole = target.make("Shape", target.input(0))
+    stop = _TO_THE_END if end is None else end
+    if target.opset < 10:
+        return target.emit("Slice", whole, starts=[start], ends=[stop], axes=[0])
+    return target.emit("Slice", whole, target.ints([start]), target.ints([stop]), target.ints([0]))
+
+
+def _fill(target: Target) -> None:
+    attrs = target.attrs
+    dtype = DType.of(attrs["dtype"])
+    value = np.full((1,), attrs["value"]).astype(dtype.numpy)
+    target.emit("ConstantOfShape", target.shape(attrs["shape"]), value=tensor_of("value", Constant.of(value, dtype)))
+
+
+def _iota(target: Target) -> None:
+    attrs = target.attrs
+    dtype = DType.of(attrs["dtype"])
+    start, step, size = attrs["start"], attrs["step"], attrs["size"]
+    scalars = [
+        target.number(b, DType.INT64) if isinstance(b, int) else make_reshape(target, target.shape([b]), (1,), ())
+        for b in (start, start + size * step)
+    ]
+    operands = [*scalars, target.number(step, DType.INT64)]
+    if dtype is DType.INT64:
+        return target.emit("Range", *operands)
+    return target.emit("Cast", target.make("Range", *operands), to=number_of(dtype))
+
+
+def _enlarge(target: Target) -> None:
+    sizes = [int(str(d)) for d in target.type(0).dims[2:]]
+    borders = [(k - n) // 2 for k, n in zip(target.attrs["kernel"], sizes, strict=True)]
+    emit_pad(target, [0, 0, *borders, 0, 0, *borders], 0.0)
+
+
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "concat": _concat,
+        "depth_to_space": _depth_to_space,
+        "enlarge": _enlarge,
+        "expand": _expand,
+        "fill": _fill,
+        "gather": _gather("Gather"),
+        "gather_elements": _gather("GatherElements"),
+        "gather_nd": _gather_nd,
+        "iota": _iota,
+        "pad": _pad,
+        "reshape": _reshape,
+        "scatter_elements": _scatter("ScatterElements"),
+        "scatter_nd": _scatter("ScatterND"),
+        "shape": _shape,
+        "slice": _slice,
+        "space_to_depth": _space_to_depth,
+        "split": _split,
+        "tile": _tile,
+        "transpose": _transpose,
+        "trilu": _trilu,
+    }
+)

@@ -1,0 +1,196 @@
+"""Export of layers; those an opset lacks are written by their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.onnx.export_movement import make_reshape
+from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.types import DType
+
+
+def _window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
+    """Strides, pads and dilations where they are not the default, and the kernel's size."""
+    attrs = target.attrs
+    values: dict[str, Any] = {}
+    if kernel and all(isinstance(k, int) for k in kernel):
+        values["kernel_shape"] = kernel
+    for name, default in (("strides", 1), ("dilations", 1), ("pads", 0)):
+        if any(v != default for v in attrs[name]):
+            values[name] = attrs[name]
+    return values
+
+
+def _conv(target: Target) -> None:
+    values = _window_attrs(target, (target.type(1).shape or ())[2:])
+    if target.attrs["group"] != 1:
+        values["group"] = target.attrs["group"]
+    if target.attrs["activation"] == "relu":
+        return target.emit("Relu", target.make("Conv", *target.inputs, **values))
+    return target.emit("Conv", *target.inputs, **values)
+
+
+def _conv_transpose(target: Target) -> None:
+    values = _window_attrs(target, (target.type(1).shape or ())[2:])
+    if target.attrs["group"] != 1:
+        values["group"] = target.attrs["group"]
+    if any(target.attrs["output_padding"]):
+        values["output_padding"] = target.attrs["output_padding"]
+    target.emit("ConvTranspose", *target.inputs, **values)
+
+
+def _pool(op_type: str) -> Exporter:
+    dilated = 10 if op_type == "MaxPool" else 19
+
+    def write(target: Target) -> None:
+        values = _window_attrs(target, target.attrs["kernel"])
+        if "dilations" in values:
+            target.needs(dilated, "dilations")
+        if target.attrs["ceil_mode"]:
+            target.needs(10, "ceil_mode")
+            values["ceil_mode"] = 1
+        if target.attrs.get("count_include_pad"):
+            values["count_include_pad"] = 1
+        target.emit(op_type, target.input(0), **values)
+
+    return write
+
+
+def _softmax(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        axis, shape = target.attrs["axis"], target.type(0).dims
+        axis += len(shape) if axis < 0 else 0
+        if target.opset >= 13 or all(d == 1 for d in shape[axis + 1 :]):
+            return target.emit(op_type, target.input(0), axis=axis)
+        # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
+        perm = [*(i for i in range(len(shape)) if i != axis), axis]
+        moved = target.make("Transpose", target.input(0), perm=perm)
+        made = target.make(op_type, moved, axis=len(shape) - 1)
+        return target.emit("Transpose", made, perm=[int(i) for i in np.argsort(perm)])
+
+    return write
+
+
+def _by_epsilon(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        target.emit(op_type, *target.inputs, epsilon=target.attrs["epsilon"])
+
+    return write
+
+
+def make_mean(target: Target, x: str, axes: list[int]) -> str:
+    """The mean over axes, which stay as ones."""
+    if target.opset >= 18:
+        return target.make("ReduceMean", x, target.ints(axes), keepdims=1)
+    return target.make("ReduceMean", x, axes=axes, keepdims=1)
+
+
+def _normalised(target: Target, op_type: str, *, centred: bool) -> None:
+    rank = target.type(0).rank
+    axis = target.attrs["axis"]
+    axis += rank if axis < 0 else 0
+    if target.knows(op_type):
+        return target.emit(op_type, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
+    axes, dtype = list(range(axis, rank)), target.type(0).dtype
+    x = target.input(0)
+    if centred:
+        x = target.make("Sub", x, make_mean(target, x, axes))
+    spread = make_mean(target, target.make("Mul", x, x), axes)
+    root = target.make("Sqrt", target.make("Add", spread, target.number(target.attrs["epsilon"], dtype)))
+    x = target.make("Div", x, root)
+    if not target.input(2):
+        return target.emit("Mul", x, target.input(1))
+    return target.emit("Add", target.make("Mul", x, target.input(1)), target.input(2))
+
+
+def _layer_norm(target: Target) -> None:
+    _normalised(target, "LayerNormalization", centred=True)
+
+
+def _rms_norm(target: Target) -> None:
+    _normalised(target, "RMSNormalization", centred=False)
+
+
+def _group_norm(target: Target) -> None:
+    groups, epsilon = target.attrs["groups"], target.attrs["epsilon"]
+    if target.opset >= 21:
+        return target.emit("GroupNormalization", *target.inputs, num_groups=groups, epsilon=epsilon)
+    x, dtype = target.type(0), target.type(0).dtype
+    grouped = (x.dims[0], groups, -1)
+    flat = target.make("Reshape", target.input(0), target.ints([0, groups, -1]))
+    ones, zeros = (target.model.parameter(np.full(groups, v), dtype) for v in (1.0, 0.0))
+    made = target.make("InstanceNormalization", flat, ones, zeros, epsilon=epsilon)
+    whole = make_reshape(target, made, grouped, x.dims)
+    trailing = [-1, *(1 for _ in x.dims[2:])]
+    scale, bias = (target.make("Reshape", target.input(i), target.ints(trailing)) for i in (1, 2))
+    return target.emit("Add", target.make("Mul", whole, scale), bias)
+
+
+def _lrn(target: Target) -> None:
+    attrs = {k: target.attrs[k] for k in ("size", "alpha", "beta", "bias")}
+    target.emit("LRN", target.input(0), **attrs)
+
+
+def _lp_norm(target: Target) -> None:
+    target.emit("LpNormalization", target.input(0), axis=target.attrs["axis"], p=target.attrs["p"])
+
+
+def _mvn(target: Target) -> None:
+    target.emit("MeanVarianceNormalization", target.input(0), axes=target.attrs["axes"])
+
+
+def _attention(target: Target) -> None:
+    scale, causal = target.attrs["scale"], target.attrs["causal"]
+    if target.knows("Attention"):
+        values = ({"scale": scale} if scale is not None else {}) | ({"is_causal": 1} if causal else {})
+        return target.emit("Attention", *target.inputs, **values)
+    query, key, dtype = target.type(0), target.type(1), target.type(0).dtype
+    if query.dims[1] != key.dims[1]:
+        target.needs(23, "heads that share keys")
+    turned = target.make("Transpose", target.input(1), perm=[0, 1, 3, 2])
+    scores = target.make("MatMul", target.input(0), turned)
+    width = query.dims[3]
+    if scale is None and not isinstance(width, int):
+        target.needs(23, "a width known by name only")
+    factor = scale if scale is not None else 1.0 / float(np.sqrt(int(str(width))))
+    scores = target.make("Mul", scores, target.number(factor, dtype))
+    if causal:
+        lengths = query.dims[2], key.dims[2]
+        if not all(isinstance(n, int) for n in lengths):
+            target.needs(23, "a causal mask of a length known by name only")
+        rows, columns = (int(str(n)) for n in lengths)
+        blocked = np.where(np.tri(rows, columns, dtype=bool), 0.0, -np.inf)
+        scores = target.make("Add", scores, target.model.parameter(blocked, dtype))
+    mask = target.input(3)
+    if mask and target.type(3).dtype is DType.BOOL:
+        mask = target.make("Where", mask, target.number(0.0, dtype), target.number(-np.inf, dtype))
+    if mask:
+        scores = target.make("Add", scores, mask)
+    shares = target.make("Softmax", scores, axis=3)
+    return target.emit("MatMul", shares, target.input(2))
+
+
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "attention": _attention,
+        "avg_pool": _pool("AveragePool"),
+        "batch_norm": _by_epsilon("BatchNormalization"),
+        "conv": _conv,
+        "conv_transpose": _conv_transpose,
+        "group_norm": _group_norm,
+        "hardmax": _softmax("Hardmax"),
+        "instance_norm": _by_epsilon("InstanceNormalization"),
+        "layer_norm": _layer_norm,
+        "log_softmax": _softmax("LogSoftmax"),
+        "lp_norm": _lp_norm,
+        "lrn": _lrn,
+        "max_pool": _pool("MaxPool"),
+        "mvn": _mvn,
+        "rms_norm": _rms_norm,
+        "softmax": _softmax("Softmax"),
+    }
+)

@@ -1,0 +1,206 @@
+"""How our operators become ONNX's, at any opset: one table, most entries a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.onnx import export_movement, export_nn, import_table
+from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.tensors import number_of
+from eqsat.language.types import DType
+
+
+def same(op_type: str, **attrs: tuple[str, Any]) -> Exporter:
+    """An operator with the same operands; `attrs` maps our attributes to ONNX's names and defaults."""
+
+    def write(target: Target) -> None:
+        values = {
+            theirs: _plain(target.attrs[ours])
+            for ours, (theirs, default) in attrs.items()
+            if target.attrs[ours] != default
+        }
+        target.emit(op_type, *target.inputs, **values)
+
+    return write
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _ordered(strict: str, op_type: str) -> Exporter:
+    """>= and <=, which opsets before 12 lack; a NaN makes both parts false."""
+
+    def write(target: Target) -> None:
+        if target.knows(op_type):
+            return target.emit(op_type, *target.inputs)
+        return target.emit("Or", target.make(strict, *target.inputs), target.make("Equal", *target.inputs))
+
+    return write
+
+
+def reduction(op_type: str, axes_are_inputs_since: int) -> Exporter:
+    """A reduction, whose axes are an attribute in older opsets and an operand in newer ones."""
+
+    def write(target: Target) -> None:
+        axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
+        operands = target.inputs
+        attrs: dict[str, Any] = {"keepdims": keep}
+        if not axes:
+            target.needs(axes_are_inputs_since, "no axes")
+            attrs["noop_with_empty_axes"] = 1
+        elif target.opset >= axes_are_inputs_since:
+            operands = [*operands, target.ints(axes)]
+        else:
+            attrs["axes"] = axes
+        target.emit(op_type, *operands, **attrs)
+
+    return write
+
+
+def _clip(target: Target) -> None:
+    if target.opset >= 11:
+        return target.emit("Clip", *target.inputs)
+    bounds = [target.constant(i) for i in (1, 2)]
+    if all(b is not None or not target.input(i) for i, b in enumerate(bounds, start=1)):
+        limits = {k: float(b.array.reshape(()).item()) for k, b in zip(("min", "max"), bounds, strict=True) if b}
+        return target.emit("Clip", target.input(0), **limits)
+    low = target.make("Max", target.input(0), target.input(1)) if target.input(1) else target.input(0)
+    return target.emit("Min", low, target.input(2)) if target.input(2) else target.emit("Identity", low)
+
+
+def _cast(target: Target) -> None:
+    target.emit("Cast", target.input(0), to=number_of(DType.of(target.attrs["to"])))
+
+
+def _pow(target: Target) -> None:
+    exponent = target.input(1)
+    if target.opset < 12 and target.type(0).dtype is not target.type(1).dtype:
+        exponent = target.make("Cast", exponent, to=number_of(target.type(0).dtype))
+    target.emit("Pow", target.input(0), exponent)
+
+
+def _mod(target: Target) -> None:
+    # ONNX allows floats only with fmod=1: the floored form is written by parts.
+    if target.attrs["fmod"] or not target.type(0).dtype.is_float:
+        return target.emit("Mod", *target.inputs, **({"fmod": 1} if target.attrs["fmod"] else {}))
+    quotient = target.make("Floor", target.make("Div", *target.inputs))
+    return target.emit("Sub", target.input(0), target.make("Mul", quotient, target.input(1)))
+
+
+def _gelu(target: Target) -> None:
+    approximate = target.attrs["approximate"]
+    if target.knows("Gelu"):
+        return target.emit("Gelu", target.input(0), **({"approximate": approximate} if approximate != "none" else {}))
+    x, dtype = target.input(0), target.type(0).dtype
+    half, one = target.number(0.5, dtype), target.number(1.0, dtype)
+    if approximate == "tanh":
+        cube = target.make("Mul", target.make("Mul", x, x), x)
+        inner = target.make("Add", x, target.make("Mul", cube, target.number(0.044715, dtype)))
+        bell = target.make("Tanh", target.make("Mul", inner, target.number(np.sqrt(2 / np.pi), dtype)))
+    else:
+        bell = target.make("Erf", target.make("Div", x, target.number(np.sqrt(2.0), dtype)))
+    return target.emit("Mul", target.make("Mul", x, target.make("Add", bell, one)), half)
+
+
+def _silu(target: Target) -> None:
+    alpha = target.attrs["alpha"]
+    if target.knows("Swish"):
+        return target.emit("Swish", target.input(0), **({"alpha": alpha} if alpha != 1.0 else {}))
+    x = target.input(0)
+    scaled = x if alpha == 1.0 else target.make("Mul", x, target.number(alpha, target.type(0).dtype))
+    return target.emit("Mul", x, target.make("Sigmoid", scaled))
+
+
+def _mish(target: Target) -> None:
+    if target.knows("Mish"):
+        return target.emit("Mish", target.input(0))
+    return target.emit("Mul", target.input(0), target.make("Tanh", target.make("Softplus", target.input(0))))
+
+
+def _hard_swish(target: Target) -> None:
+    if target.knows("HardSwish"):
+        return target.emit("HardSwish", target.input(0))
+    gate = target.make("HardSigmoid", target.input(0), alpha=1 / 6, beta=0.5)
+    return target.emit("Mul", target.input(0), gate)
+
+
+def _gemm(target: Target) -> None:
+    attrs = target.attrs
+    operands = list(target.inputs)
+    if target.opset < 11 and not target.input(2):
+        operands = [*operands[:2], target.number(0, target.type(0).dtype)]
+    values: dict[str, Any] = {k: attrs[k] for k in ("alpha", "beta") if attrs[k] != 1.0}
+    values |= {ours: 1 for ours, theirs in (("transA", "trans_a"), ("transB", "trans_b")) if attrs[theirs]}
+    target.emit("Gemm", *operands, **values)
+
+
+def _arg(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        extra = {}
+        if target.attrs["select_last"]:
+            target.needs(12, "select_last")
+            extra = {"select_last_index": 1}
+        keep = int(target.attrs["keepdims"])
+        target.emit(op_type, target.input(0), axis=target.attrs["axis"], keepdims=keep, **extra)
+
+    return write
+
+
+def _cumsum(target: Target) -> None:
+    flags = {k: 1 for k in ("exclusive", "reverse") if target.attrs[k]}
+    target.emit("CumSum", target.input(0), target.number(target.attrs["axis"], DType.INT64), **flags)
+
+
+def _topk(target: Target) -> None:
+    attrs = target.attrs
+    if target.opset < 10:
+        return target.emit("TopK", target.input(0), k=attrs["k"], axis=attrs["axis"])
+    flags = {k: 0 for k in ("largest", "sorted") if not attrs[k]}
+    if flags:
+        target.needs(11, "largest or sorted")
+    return target.emit("TopK", target.input(0), target.ints([attrs["k"]]), axis=attrs["axis"], **flags)
+
+
+_PLAIN = {ours: theirs for theirs, ours in (import_table.UNARY | import_table.BINARY).items()}
+
+#: Our operator -> the function that writes a node of it.
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {ours: same(theirs) for ours, theirs in _PLAIN.items()}
+    | {ours: reduction(theirs, since) for theirs, (ours, since) in import_table.REDUCTIONS.items()}
+    | {
+        "argmax": _arg("ArgMax"),
+        "argmin": _arg("ArgMin"),
+        "bit_shift": same("BitShift", direction=("direction", None)),
+        "cast": _cast,
+        "celu": same("Celu", alpha=("alpha", 1.0)),
+        "clip": _clip,
+        "cumsum": _cumsum,
+        "einsum": same("Einsum", equation=("equation", None)),
+        "elu": same("Elu", alpha=("alpha", 1.0)),
+        "gelu": _gelu,
+        "gemm": _gemm,
+        "greater_equal": _ordered("Greater", "GreaterOrEqual"),
+        "hard_sigmoid": same("HardSigmoid", alpha=("alpha", None), beta=("beta", None)),
+        "hard_swish": _hard_swish,
+        "isinf": same("IsInf", detect_negative=("detect_negative", True), detect_positive=("detect_positive", True)),
+        "leaky_relu": same("LeakyRelu", alpha=("alpha", None)),
+        "less_equal": _ordered("Less", "LessOrEqual"),
+        "maximum": same("Max"),
+        "minimum": same("Min"),
+        "mish": _mish,
+        "mod": _mod,
+        "pow": _pow,
+        "selu": same("Selu", alpha=("alpha", None), gamma=("gamma", None)),
+        "shrink": same("Shrink", bias=("bias", None), lambd=("lambd", None)),
+        "silu": _silu,
+        "thresholded_relu": same("ThresholdedRelu", alpha=("alpha", None)),
+        "topk": _topk,
+    }
+    | dict(export_movement.EXPORTS)
+    | dict(export_nn.EXPORTS)
+)

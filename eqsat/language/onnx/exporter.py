@@ -1,0 +1,252 @@
+"""Graphs to ONNX models, at the opset they came with or a chosen one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, defs, helper
+
+from eqsat.errors import ExportModelError
+from eqsat.language.constant import Array, Constant
+from eqsat.language.floats import Floats
+from eqsat.language.fold import FOLDED_BYTES
+from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.interpret import run_node
+from eqsat.language.onnx import writer
+from eqsat.language.onnx.export_table import EXPORTS
+from eqsat.language.onnx.exporting import Model, Target
+from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.protos import captured, names_bound, rename_captured, subgraphs, value_info
+from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
+from eqsat.language.onnx.tensors import tensor_of
+from eqsat.language.types import TensorType, ValueType
+
+#: The opset of graphs that were built in Python.
+DEFAULT_OPSET = 21
+#: Before this version of the format every initializer had to be an input too.
+_LEAST_IR = 4
+#: Constants that rules name are computed before they are written.
+_TERMS = ("fill", "eye", "identity_kernel", "pool_kernel", "enlarge", "iota")
+
+
+def to_model(graph: Graph, opset: int | None = None) -> ModelProto:
+    """The graph as an ONNX model with all its tensors; ExportModelError where the opset cannot express it."""
+    skeleton, tensors = assemble(graph, opset)
+    skeleton.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
+    return skeleton
+
+
+def to_bytes(graph: Graph, opset: int | None = None) -> bytes:
+    """The serialised model, made with one copy of its tensors; ExportModelError above 2 GB."""
+    return writer.whole(*assemble(graph, opset), where=graph.name)
+
+
+def save(graph: Graph, path: str | Path, opset: int | None = None) -> None:
+    """Writes the graph as an ONNX file, atomically: the file is there in full or not at all.
+
+    Tensors go to a file beside it, PATH.data, where they take over 2 GB or the model they came from kept its own so.
+    ExportModelError where the target cannot be written, or is the model that was read or one of its data files.
+    """
+    origin = _origin_of(graph)
+    writer.save(*assemble(graph, opset), Path(path), sources=origin.files, external=origin.external)
+
+
+def assemble(graph: Graph, opset: int | None = None) -> tuple[ModelProto, dict[str, Constant]]:
+    """A model without its initializers, and these by name."""
+    return _Export(graph, opset).model()
+
+
+def _origin_of(graph: Graph) -> OnnxOrigin:
+    if isinstance(graph.origin, OnnxOrigin):
+        return graph.origin
+    return OnnxOrigin(ModelProto(producer_name="eqsat").SerializeToString(), DEFAULT_OPSET, _LEAST_IR)
+
+
+class _Export:
+    def __init__(self, graph: Graph, opset: int | None) -> None:
+        self.origin = _origin_of(graph)
+        self.opset = opset if opset is not None else self.origin.opset or DEFAULT_OPSET
+        if not OLDEST_OPSET <= self.opset <= newest_opset():
+            raise ExportModelError(
+                f"opset {self.opset}",
+                where=graph.name,
+                expected=f"opset {OLDEST_OPSET} to {newest_opset()}",
+                remedy="pass another opset, or none to keep the model's own",
+            )
+        self.graph = _with_terms_computed(graph)
+        self.opaque = {id(n): NodeProto.FromString(n.attrs["proto"]) for n in graph.nodes if n.op == OPAQUE}
+        inner = {name for proto in self.opaque.values() for name in names_bound(proto)}
+        self.out = Model(self.graph, self.opset, {*graph.inputs, *graph.outputs, *inner})
+        self.names = self._named()
+
+    def model(self) -> tuple[ModelProto, dict[str, Constant]]:
+        """The model and its initializers."""
+        for value in self.graph.inputs:
+            self.out.dims.offer(value, self.graph.type(value))
+        for node in self.graph.nodes:
+            self._write(node)
+        for name, value in self.graph.outputs.items():
+            if self.names[value] != name:
+                self.out.add("Identity", [self.names[value]], [name])
+        return self._wrapped()
+
+    def _named(self) -> dict[str, str]:
+        """Every value's name in the model; what is an output has that name where it can."""
+        names = {value: value for value in self.graph.inputs}
+        producers = self.graph.producers
+        for name, value in self.graph.outputs.items():
+            if value not in names and (value in producers or value == name):
+                names[value] = name
+        made = [o for n in self.graph.nodes for o in n.outputs if o]
+        for value in (*self.graph.constants, *made):
+            if value not in names:
+                names[value] = self.out.fresh(value)
+        return names
+
+    def _write(self, node: Node) -> None:
+        inputs = [self.names[v] if v is not None else "" for v in node.inputs]
+        outputs = [self.names[v] if v else "" for v in node.outputs]
+        if node.op == OPAQUE:
+            self._write_opaque(node, inputs, outputs)
+        elif node.op not in EXPORTS:
+            raise ExportModelError(
+                f"{node.describe()} has no counterpart in ONNX",
+                where=self.graph.name,
+                expected="operators with an entry in the export table",
+            )
+        else:
+            EXPORTS[node.op](Target(self.out, node, inputs, outputs))
+        for value, name in zip(node.outputs, outputs, strict=True):
+            if value:
+                self.out.dims.offer(name, self.graph.type(value))
+
+    def _write_opaque(self, node: Node, inputs: list[str], outputs: list[str]) -> None:
+        proto = self.opaque[id(node)]
+        self._check_opset(proto, node)
+        explicit = len(inputs) - node.attrs["captures"]
+        renamed = {old: new for old, new in zip(captured(proto), inputs[explicit:], strict=True) if old != new}
+        if renamed:
+            rename_captured(proto, renamed)
+        if list(proto.input) != inputs[:explicit]:
+            proto.input[:] = inputs[:explicit]
+        if list(proto.output) != outputs:
+            proto.output[:] = outputs
+        if proto.name and (label := self.out.label(proto.name)) != proto.name:
+            proto.name = label
+        self.out.nodes.append(proto)
+
+    def _check_opset(self, proto: NodeProto, node: Node) -> None:
+        """An opaque node means what it meant only where its operators are the same in the opset chosen."""
+        if self.opset == self.origin.opset:
+            return
+        inner = [n for g in subgraphs(proto) for n in g.node]
+        if proto.domain in ("", "ai.onnx") and _version(proto, self.opset) != _version(proto, self.origin.opset):
+            raise ExportModelError(
+                f"{node.describe()} is opaque, and {proto.op_type} differs between opset {self.origin.opset} "
+                f"and {self.opset}",
+                where=self.graph.name,
+                expected="the model's own opset, or one where the operator is the same",
+                remedy=f"pass opset={self.origin.opset}",
+            )
+        for each in inner:
+            self._check_opset(each, node)
+
+    def _wrapped(self) -> tuple[ModelProto, dict[str, Constant]]:
+        proto = ModelProto.FromString(self.origin.model)
+        self._set_versions(proto)
+        graph = proto.graph
+        graph.name = self.graph.name
+        graph.node.extend(self.out.nodes)
+        tensors = self._initializers(proto)
+        for value in self.graph.inputs:
+            graph.input.append(self._info(value, self.graph.type(value), self.origin.inputs))
+        for name, value in self.graph.outputs.items():
+            graph.output.append(self._info(name, self.graph.type(value), self.origin.outputs))
+        self._state_values(proto)
+        known = set(tensors) | {o for n in graph.node for o in n.output} | set(self.graph.inputs)
+        kept = [a for a in graph.quantization_annotation if a.tensor_name in known]
+        del graph.quantization_annotation[:]
+        graph.quantization_annotation.extend(kept)
+        return proto, tensors
+
+    def _set_versions(self, proto: ModelProto) -> None:
+        imports = [o for o in proto.opset_import if o.domain not in ("", "ai.onnx")]
+        del proto.opset_import[:]
+        proto.opset_import.extend([OperatorSetIdProto(domain="", version=self.opset), *imports])
+        own = [o for o in proto.opset_import if o.domain in ("", "ai.onnx.ml")]
+        least = helper.find_min_ir_version_for(own, ignore_unknown=True)
+        proto.ir_version = max(self.origin.ir_version, _LEAST_IR, least)
+
+    def _initializers(self, proto: ModelProto) -> dict[str, Constant]:
+        """The tensors that something reads; sparse ones that nothing changed are put back as they were."""
+        read = {v for n in self.graph.nodes for v in n.inputs if v is not None} | set(self.graph.outputs.values())
+        sparse = {id(c): data for c, data in self.origin.sparse.values()}
+        tensors = dict(self.origin.defaults)
+        for value, constant in self.graph.constants.items():
+            if value not in read:
+                continue
+            if id(constant) in sparse:
+                added = proto.graph.sparse_initializer.add()
+                added.ParseFromString(sparse[id(constant)])
+                added.values.name = self.names[value]
+            else:
+                tensors[self.names[value]] = constant
+        return tensors | self.out.initializers
+
+    def _info(self, name: str, type: ValueType, stated: Mapping[str, bytes]) -> ValueInfoProto:
+        known = stated.get(name)
+        return ValueInfoProto.FromString(known) if known else value_info(name, type)
+
+    def _state_values(self, proto: ModelProto) -> None:
+        """What the model stated of inner values that are still there."""
+        producers = self.graph.producers
+        for name, data in self.origin.values.items():
+            if self.names.get(name) == name and name in producers and name not in self.graph.outputs:
+                info = ValueInfoProto.FromString(data)
+                if _agrees(info, self.graph.type(name)):
+                    proto.graph.value_info.append(info)
+
+
+def _agrees(info: ValueInfoProto, type: ValueType) -> bool:
+    """False where a name was given to a tensor of another type since."""
+    if not isinstance(type, TensorType) or not info.type.HasField("tensor_type"):
+        return True
+    if not info.type.tensor_type.HasField("shape") or type.shape is None:
+        return True
+    dims = info.type.tensor_type.shape.dim
+    return len(dims) == type.rank and all(
+        not isinstance(k, int) or not d.HasField("dim_value") or d.dim_value == k
+        for d, k in zip(dims, type.shape, strict=True)
+    )
+
+
+def _version(proto: NodeProto, opset: int) -> int:
+    return int(defs.get_schema(proto.op_type, opset, "").since_version) if defs.has(proto.op_type, opset, "") else 0
+
+
+def _with_terms_computed(graph: Graph) -> Graph:
+    """The graph with constant terms (identity kernels, enlarged filters …) as constants; large fills stay small."""
+    constants = dict(graph.constants)
+    nodes = []
+    for node in graph.nodes:
+        type = graph.type(node.outputs[0])
+        computable = node.op in _TERMS and all(v in constants for v in node.inputs)
+        if not computable or not isinstance(type, TensorType) or not type.is_static:
+            nodes.append(node)
+            continue
+        constant = Constant(type, partial(_term, node, constants, type))
+        if node.op == "fill" and constant.nbytes > FOLDED_BYTES:
+            nodes.append(node)
+        else:
+            constants[node.outputs[0]] = constant
+    if len(nodes) == len(graph.nodes):
+        return graph
+    return Graph(graph.name, graph.inputs, graph.outputs, tuple(nodes), constants, graph.types, graph.origin)
+
+
+def _term(node: Node, constants: dict[str, Constant], type: TensorType) -> Array:
+    operands = [constants[v] for v in node.inputs if v is not None]
+    made: list[Array] = run_node(Floats(), node, [c.array for c in operands], [c.type for c in operands], [type])
+    return made[0]

@@ -1,0 +1,161 @@
+"""What an export function sees of the node it writes, and the model that grows with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, defs, helper
+
+from eqsat.errors import ExportModelError
+from eqsat.language.constant import Constant
+from eqsat.language.dims import Dim
+from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.onnx.dims_writer import DimsWriter
+from eqsat.language.types import DType, TensorType
+
+Exporter = Callable[["Target"], None]
+
+
+class Model:
+    """Nodes and initializers of the model being written, every name used once."""
+
+    def __init__(self, graph: Graph, opset: int, reserved: Iterable[str]) -> None:
+        self.graph = graph
+        self.opset = opset
+        self.nodes: list[NodeProto] = []
+        self.initializers: dict[str, Constant] = {}
+        self.dims = DimsWriter(self)
+        self._taken = set(reserved)
+        self._labels: set[str] = set()
+        self._parameters: dict[tuple[DType, tuple[int, ...], bytes], str] = {}
+
+    def fresh(self, base: str) -> str:
+        """A name for a value that nothing has yet."""
+        name, count = base, 0
+        while not name or name in self._taken:
+            count += 1
+            name = f"{base}/{count}"
+        self._taken.add(name)
+        return name
+
+    def label(self, name: str) -> str:
+        """A name for a node; the empty string stays, others are made unique."""
+        label, count = name, 0
+        while label in self._labels:
+            count += 1
+            label = f"{name}/{count}"
+        if label:
+            self._labels.add(label)
+        return label
+
+    def parameter(self, array: Any, dtype: DType) -> str:
+        """An initializer that the translation needs; equal ones are one."""
+        data = np.asarray(array).astype(dtype.numpy)
+        key = (dtype, tuple(data.shape), data.tobytes())
+        if key not in self._parameters:
+            name = self.fresh("constant")
+            self._parameters[key] = name
+            self.initializers[name] = Constant.of(data, dtype)
+        return self._parameters[key]
+
+    def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
+        """Adds a node of ONNX's own domain."""
+        kept = list(inputs)
+        while kept and not kept[-1]:
+            kept.pop()
+        self.nodes.append(helper.make_node(op_type, kept, list(outputs), name=self.label(label), **attrs))
+
+
+class Target:
+    """One node to write: its operands under their names in the model, types and attributes."""
+
+    def __init__(self, model: Model, node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self.model = model
+        self.node = node
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+
+    @property
+    def opset(self) -> int:
+        """The opset of the model."""
+        return self.model.opset
+
+    @property
+    def attrs(self) -> Attrs:
+        """The attributes of the node."""
+        return self.node.attrs
+
+    def input(self, index: int) -> str:
+        """The name of an operand; the empty string for one left out."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def type(self, index: int = 0) -> TensorType:
+        """The type of an operand."""
+        value = self.node.inputs[index]
+        found = self.model.graph.type(value or "")
+        if not isinstance(found, TensorType):
+            raise self.refusal(f"the type of its operand {index} is {found}", "a tensor")
+        return found
+
+    def result(self, index: int = 0) -> TensorType:
+        """The type of a result."""
+        found = self.model.graph.type(self.node.outputs[index])
+        if not isinstance(found, TensorType):
+            raise self.refusal(f"the type of its result is {found}", "a tensor")
+        return found
+
+    def constant(self, index: int) -> Constant | None:
+        """An operand that is a constant, or None."""
+        value = self.node.inputs[index] if index < len(self.node.inputs) else None
+        return None if value is None else self.model.graph.constants.get(value)
+
+    def knows(self, op_type: str) -> bool:
+        """True where the opset has the operator."""
+        return bool(defs.has(op_type, self.opset, ""))
+
+    def make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
+        """Adds a node whose result only this translation uses."""
+        made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
+        self._check(op_type)
+        self.model.add(op_type, inputs, [made], **attrs)
+        return made
+
+    def emit(self, op_type: str, *inputs: str, **attrs: Any) -> None:
+        """Adds the node that makes the results."""
+        self._check(op_type)
+        self.model.add(op_type, inputs, self.outputs, self.node.name, **attrs)
+
+    def ints(self, values: Iterable[int]) -> str:
+        """A vector of int64 as an initializer."""
+        return self.model.parameter(np.array(list(values), np.int64), DType.INT64)
+
+    def number(self, value: Any, dtype: DType) -> str:
+        """A scalar as an initializer."""
+        return self.model.parameter(np.asarray(value), dtype)
+
+    def shape(self, dims: Sequence[Dim]) -> str:
+        """A vector of int64 that holds dims, computed from shapes of values where they have names."""
+        return self.model.dims.vector(dims)
+
+    def refusal(self, what: str, expected: str) -> ExportModelError:
+        """The error for a node that cannot be written."""
+        return ExportModelError(f"{self.node.describe()}: {what}", where=self.model.graph.name, expected=expected)
+
+    def needs(self, opset: int, what: str = "") -> None:
+        """ExportModelError where the opset of the model is older."""
+        if self.opset < opset:
+            raise ExportModelError(
+                f"{self.node.describe()}{' with ' + what if what else ''} is not in opset {self.opset}",
+                where=self.model.graph.name,
+                expected=f"opset {opset} or newer",
+                remedy=f"pass opset={opset}",
+            )
+
+    def _check(self, op_type: str) -> None:
+        if not self.knows(op_type):
+            first = min(
+                s.since_version for s in defs.get_all_schemas_with_history() if s.name == op_type and not s.domain
+            )
+            self.needs(first)
