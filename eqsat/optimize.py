@@ -14,7 +14,7 @@ from eqsat.costs.model import CostModel, GraphCost, Objective
 from eqsat.costs.table import CostTable
 from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
-from eqsat.egraph.explain import Explainer
+from eqsat.egraph.explain import CONGRUENCE, Explainer
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import BackendError, CertificateError, UsageError
@@ -376,16 +376,16 @@ def _explain(encoding: Encoding, frozen: Snapshot, kept: Candidate) -> Explanati
         return Explanation((), 0)
     explainer = Explainer(encoding.egraph)
     for leader, position in sorted(kept.choice.items()):
-        values, node = frozen.classes[leader].values, frozen.nodes[position]
-        if not values or node.original is not None or node.op in ("input", "const", "absent"):
-            continue
-        source = min((encoding.values[v] for v in values), key=lambda n: (n not in encoding.nodes, n))
-        steps = explainer.chain(source, node.number)
-        if steps is None:
-            unexplained += 1
-            continue
-        rules = explainer.causes(steps)
-        before = encoding.egraph.nodes[source].op
-        changes.setdefault(rules, []).append(Change(values[0], before, node.op, rules))
-    grouped = [Change.together(group) for group in changes.values() if group[0].rules]
+        node = frozen.nodes[position]
+        for value in frozen.classes[leader].values:
+            source = encoding.values[value]
+            steps = explainer.chain(source, node.number)
+            if steps is None:
+                unexplained += 1
+                continue
+            # Nothing but congruence between the two: the operands changed, and are explained where they are made.
+            if rules := tuple(dict.fromkeys(s.rule for s in steps if s.rule != CONGRUENCE)):
+                change = Change(value, encoding.egraph.nodes[source].op, node.op, rules)
+                changes.setdefault((*rules, change.before, change.after), []).append(change)
+    grouped = [Change.together(group) for group in changes.values()]
     return Explanation(tuple(sorted(grouped, key=lambda c: -len(c.values))), unexplained)

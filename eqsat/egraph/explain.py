@@ -49,23 +49,6 @@ class Explainer:
             last = reached[last.source]
         return tuple(reversed(steps))
 
-    def causes(self, steps: tuple[Step, ...], depth: int = 8) -> tuple[str, ...]:
-        """The rules behind a chain in order of use, with those that made operands of congruent e-nodes equal."""
-        rules: dict[str, None] = {}
-        pending = [(step, depth) for step in reversed(steps)]
-        while pending:
-            step, left = pending.pop()
-            if step.rule != CONGRUENCE:
-                rules.setdefault(step.rule)
-                continue
-            if left == 0:
-                continue
-            nodes = self.egraph.nodes
-            for a, b in zip(nodes[step.source].operands, nodes[step.target].operands, strict=True):
-                below = self.chain(a, b) if a != b else ()
-                pending += [(s, left - 1) for s in reversed(below or ())]
-        return tuple(rules)
-
     def _link(self, step: Step) -> None:
         self._edges.setdefault(step.source, []).append(step)
         back = Step(step.rule, step.target, step.source, not step.backwards)

@@ -1,0 +1,156 @@
+"""Certificates: what is accepted and how it was checked, what is refused and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from eqsat.certify import Certificate, assignments, certify, relative_difference
+from eqsat.errors import CertificateError
+from eqsat.language.builder import Builder, Tensor
+from eqsat.language.constant import Constant
+from eqsat.language.graph import Graph
+
+Body = Callable[[Builder, Tensor], Mapping[str, Tensor]]
+
+
+def graph(body: Body, shape: Sequence[int | str] = (3, 4)) -> Graph:
+    g = Builder("g")
+    for name, tensor in body(g, g.input("x", tuple(shape))).items():
+        g.output(name, tensor)
+    return g.build()
+
+
+def check(old: Body, new: Body, shape: Sequence[int | str] = (3, 4)) -> Certificate:
+    """Certifies two graphs of equal output names, of which nothing is claimed but the inputs and outputs."""
+    before, after = graph(old, shape), graph(new, shape)
+    claims = {v: (before.outputs[n],) for n, v in after.outputs.items()} | {"x": ("x",)}
+    return certify(before, after, after, claims, sizes=assignments(before))
+
+
+WEIGHT = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+
+
+def test_an_unchanged_graph_is_identical() -> None:
+    one = graph(lambda g, x: {"y": g.apply("relu", x @ g.constant(WEIGHT))})
+    assert certify(one, one, one, {v: (v,) for v in one.types}).kind == "identical"
+
+
+def test_linear_algebra_is_checked_exactly() -> None:
+    done = check(
+        lambda g, x: {"y": (x + x) @ g.constant(WEIGHT)},
+        lambda g, x: {"y": x @ g.constant(WEIGHT) + x @ g.constant(WEIGHT)},
+    )
+    assert (done.kind, done.error) == ("exact", 0.0)
+    assert [r.nodes for r in done.regions] == [(2, 3)]
+
+
+def test_any_function_of_equal_tensors_is_checked_exactly() -> None:
+    done = check(
+        lambda g, x: {"y": g.apply("relu", g.apply("concat", x, x, axis=0))},
+        lambda g, x: {"y": g.apply("concat", g.apply("relu", x), g.apply("relu", x), axis=0)},
+    )
+    assert done.kind == "exact"
+
+
+def test_a_property_of_one_function_is_checked_in_float64() -> None:
+    two = np.float32([2])
+    done = check(
+        lambda g, x: {"y": g.apply("relu", x * g.constant(two))},
+        lambda g, x: {"y": g.apply("relu", x) * g.constant(two)},
+    )
+    assert done.kind == "float64"
+    assert done.error <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            lambda g, x: {"y": g.apply("relu", x * g.constant(np.float32([-2])))},
+            lambda g, x: {"y": g.apply("relu", x) * g.constant(np.float32([-2]))},
+        ),
+        (lambda g, x: {"y": x @ g.constant(WEIGHT)}, lambda g, x: {"y": x @ g.constant(-WEIGHT)}),
+        (
+            lambda g, x: {"y": g.apply("softmax", x, axis=1)},
+            lambda g, x: {"y": g.apply("softmax", x, axis=0)},
+        ),
+        (lambda g, x: {"y": x / x}, lambda g, x: {"y": x / x * g.constant(np.float32([1.001]))}),
+    ],
+    ids=["negative scale", "other weights", "other axis", "nearly equal"],
+)
+def test_a_false_claim_is_refused_and_named(old: Body, new: Body) -> None:
+    with pytest.raises(CertificateError, match=r"differ from the original by") as caught:
+        check(old, new)
+    assert "at most 1e-08 in float64" in str(caught.value)
+
+
+def test_what_holds_only_for_one_size_of_a_named_dim_is_refused() -> None:
+    with pytest.raises(CertificateError):
+        check(
+            lambda g, x: {"y": g.apply("reduce_sum", x, axes=(0,), keepdims=False)},
+            lambda g, x: {"y": g.apply("reduce_max", x, axes=(0,), keepdims=False)},
+            ("n", 4),
+        )
+
+
+def test_named_dims_are_checked_at_two_sizes_one_among_them() -> None:
+    done = check(lambda g, x: {"y": x + x}, lambda g, x: {"y": x * g.constant(np.float32(2))}, ("n", "m"))
+    assert [dict(s) for s in done.sizes] == [{"m": 3, "n": 5}, {"m": 1, "n": 1}]
+    assert assignments(graph(lambda g, x: {"y": x}, ("n", 2)), {"n": 7})[0] == {"n": 7}
+
+
+def test_a_region_is_widened_until_its_inputs_settle_it() -> None:
+    # relu(e) = e is false of any e, and true of an exponential.
+    old = graph(lambda g, x: {"y": g.apply("relu", g.apply("exp", x))})
+    new = graph(lambda g, x: {"y": g.apply("exp", x)})
+    exponential = old.nodes[0].outputs[0]
+    claims = {"x": ("x",), new.outputs["y"]: (exponential, old.outputs["y"])}
+    done = certify(old, new, new, claims)
+    assert done.kind == "float64"
+
+
+def test_regions_of_equal_form_are_settled_once() -> None:
+    def old(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        for _ in range(6):
+            x = g.apply("tanh", (x + x) @ g.constant(np.random.default_rng(1).random((4, 4)).astype(np.float32)))
+        return {"y": x}
+
+    def new(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        for _ in range(6):
+            w = g.constant(np.random.default_rng(1).random((4, 4)).astype(np.float32))
+            x = g.apply("tanh", x @ w + x @ w)
+        return {"y": x}
+
+    before, after = graph(old), graph(new)
+    tanhs = [[n.outputs[0] for n in g.nodes if n.op == "tanh"] for g in (before, after)]
+    claims = {b: (a,) for a, b in zip(*tanhs, strict=True)} | {"x": ("x",)}
+    assert len(certify(before, after, after, claims).regions) == 6
+
+
+def test_a_folded_constant_must_be_its_expression() -> None:
+    new = graph(lambda g, x: {"y": x + (g.constant(np.float32([1])) + g.constant(np.float32([2])))})
+    name = new.nodes[0].outputs[0]
+    for value, fails in ((3.0, False), (3.1, True)):
+        folded = Graph(
+            new.name,
+            new.inputs,
+            new.outputs,
+            new.nodes[1:],
+            {**new.constants, name: Constant.of(np.float32([value]))},
+            new.types,
+        )
+        if fails:
+            with pytest.raises(CertificateError, match=r"folded constant .* differs from its expression by 3\.3e-02"):
+                certify(new, new, folded, {v: (v,) for v in new.types})
+        else:
+            assert certify(new, new, folded, {v: (v,) for v in new.types}).folded == 1
+
+
+def test_infinities_must_be_where_the_original_has_them() -> None:
+    one = np.array([1.0, -np.inf, np.nan])
+    assert relative_difference(one, one) == 0.0
+    assert relative_difference(one, np.array([1.0, np.inf, np.nan])) == float("inf")
+    assert relative_difference(one, np.array([1.0, 0.0, np.nan])) == float("inf")

@@ -1,0 +1,225 @@
+"""The e-graph: encoding, matching, limits, types, facts, explanations, decoding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat.language.ops
+from eqsat.egraph.decode import decode, fold_derived
+from eqsat.egraph.encode import Encoding, encode
+from eqsat.egraph.engine import Engine, EngineError
+from eqsat.egraph.explain import CONGRUENCE, Explainer
+from eqsat.egraph.saturate import Limits, Saturation, Saturator
+from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.errors import ExtractionError, ShapeError, UnsoundRuleError
+from eqsat.language.builder import Builder
+from eqsat.language.graph import Graph
+from eqsat.rewrites.parser import parse_rules
+
+OPS = eqsat.language.ops
+
+
+def two_products() -> Graph:
+    """(x @ w) @ v, the weights constant."""
+    g = Builder("two")
+    x = g.input("x", (2, 4))
+    g.output("y", (x @ g.constant(np.ones((4, 3), np.float32))) @ g.constant(np.ones((3, 5), np.float32)))
+    return g.build()
+
+
+def grow(graph: Graph, rules: str, **limits: float) -> tuple[Encoding, Saturation, Snapshot]:
+    encoding = encode(graph)
+    report = Saturator(encoding.egraph, parse_rules(rules), Limits(**limits)).run()  # type: ignore[arg-type]
+    return encoding, report, snapshot(encoding)
+
+
+ASSOCIATIVE = "assoc: (x @ y) @ z <=> x @ (y @ z) if rank(y) == 2, rank(z) == 2"
+
+
+def test_equal_subexpressions_and_constants_are_one_class() -> None:
+    g = Builder("cse")
+    x = g.input("x", (3,))
+    one = g.constant(np.float32([1, 2, 3]))
+    two = g.constant(np.float32([1, 2, 3]))
+    g.output("a", x + one)
+    g.output("b", x + two)
+    encoding = encode(g.build())
+    egraph = encoding.egraph
+    assert egraph.find(encoding.roots["a"]) == egraph.find(encoding.roots["b"])
+
+
+def test_constants_that_differ_in_a_bit_are_not_one() -> None:
+    g = Builder("bits")
+    x = g.input("x", (1,))
+    g.output("a", x * g.constant(np.float32([0.0])))
+    g.output("b", x * g.constant(np.float32([-0.0])))
+    encoding = encode(g.build())
+    assert encoding.egraph.find(encoding.roots["a"]) != encoding.egraph.find(encoding.roots["b"])
+
+
+def test_a_rule_unites_both_forms_and_the_tables_of_egglog_agree() -> None:
+    encoding, report, frozen = grow(two_products(), ASSOCIATIVE)
+    assert report.stopped_by == "saturated"
+    assert report.fired == {"assoc": 1}
+    root = frozen.classes[frozen.roots["y"]]
+    assert [frozen.nodes[i].op for i in root.nodes] == ["matmul", "matmul"]
+    rows = {k: v for k, v in encoding.egraph.engine.sizes().items() if k.startswith("op_")}
+    assert sum(rows.values()) == len(frozen.nodes)
+
+
+def test_derived_constants_have_recipes_and_are_folded() -> None:
+    graph = two_products()
+    _, _, frozen = grow(graph, ASSOCIATIVE)
+    folded_class = next(k for k, c in frozen.classes.items() if c.constant and not c.values)
+    root = frozen.roots["y"]
+    choice = {k: frozen.recipes[k] for k in frozen.recipes}
+    choice |= {k: frozen.classes[k].nodes[0] for k in frozen.classes if k not in choice}
+    choice[root] = next(i for i in frozen.classes[root].nodes if folded_class in frozen.nodes[i].operands)
+    decoded = decode(frozen, choice, graph)
+    assert [n.op for n in decoded.graph.nodes] == ["matmul", "matmul"]
+    final = fold_derived(decoded.graph)
+    assert [n.op for n in final.nodes] == ["matmul"]
+    (weight,) = final.constants.values()
+    assert (weight.array == np.full((4, 5), 3, np.float32)).all()
+
+
+def test_a_choice_with_a_cycle_or_a_hole_is_refused() -> None:
+    graph = two_products()
+    _, _, frozen = grow(graph, ASSOCIATIVE)
+    with pytest.raises(ExtractionError, match="no e-node is chosen"):
+        decode(frozen, {}, graph)
+
+
+def test_a_rule_that_changes_the_shape_is_named() -> None:
+    g = Builder("bad")
+    x = g.input("x", (2, 3))
+    g.output("y", x.transpose(1, 0).reshape(2, 3))
+    with pytest.raises(UnsoundRuleError, match=r"rule drop-transpose made .* equal to"):
+        grow(g.build(), "drop-transpose: transpose(x, perm=p) => x")
+
+
+def test_a_union_that_named_dims_may_break_is_refused_not_made() -> None:
+    g = Builder("named")
+    x = g.input("x", ("n", 3))
+    g.output("y", x + g.input("b", ("m", 3)))
+    _, report, frozen = grow(g.build(), "drop: x + y => x")
+    assert not report.fired
+    assert any("not provably one type" in reason for _, reason in report.refused)
+    assert len(frozen.classes[frozen.roots["y"]].nodes) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [({"nodes": 12}, "node_limit"), ({"seconds": 0.0}, "time_limit"), ({"rounds": 1}, "round_limit")],
+)
+def test_what_stopped_saturation_is_reported(limits: dict[str, float], reason: str) -> None:
+    g = Builder("chain")
+    total = g.input("x0", (4,))
+    for i in range(1, 7):
+        total = total + g.input(f"x{i}", (4,))
+    g.output("y", total)
+    rules = "%phase expand\ncommute: x + y => y + x\nassociate: (x + y) + z => x + (y + z)"
+    _, report, frozen = grow(g.build(), rules, **limits)
+    assert report.stopped_by == reason
+    assert frozen.roots["y"] in frozen.classes
+
+
+def test_an_interruption_keeps_what_was_found() -> None:
+    encoding = encode(two_products())
+    report = Saturator(encoding.egraph, parse_rules(ASSOCIATIVE), Limits(), should_stop=lambda: True).run()
+    assert report.stopped_by == "interrupted"
+    assert snapshot(encoding).roots
+
+
+def test_siblings_merge_all_at_once_and_not_with_what_depends_on_them() -> None:
+    g = Builder("siblings")
+    x = g.input("x", (1, 4))
+    w = g.constant(np.ones((4, 4), np.float32))
+    first = [g.input(f"x{i}", (1, 4)) @ w for i in range(3)]
+    g.output("late", (x @ w) @ w)
+    for i, y in enumerate(first):
+        g.output(f"y{i}", y)
+    rule = (
+        "%phase merge\nrows: [matmul(x, w) for x in xs] => split(matmul(concat(*xs, axis=0), w), axis=0, "
+        "sizes=[dim(x, 0) for x in xs]) if rank(w) == 2, all(rank(x) == 2 for x in xs)"
+    )
+    _, report, frozen = grow(g.build(), rule, generations=1)
+    assert report.fired["rows"] == 1
+    merged = [n for n in frozen.nodes if n.op == "concat"]
+    assert [len(n.operands) for n in merged] == [4]
+
+
+def test_a_spread_matches_any_number_of_operands() -> None:
+    g = Builder("spread")
+    parts = [g.input(f"x{i}", (2, 3)) for i in range(5)]
+    g.output("y", g.apply("relu", g.apply("concat", *parts, axis=1)))
+    _, report, frozen = grow(
+        g.build(), "relu-of-concat: relu(concat(*xs, axis=k)) => concat(*[relu(x) for x in xs], axis=k)"
+    )
+    assert report.fired == {"relu-of-concat": 1}
+    ops = {frozen.nodes[i].op for i in frozen.classes[frozen.roots["y"]].nodes}
+    assert ops == {"relu", "concat"}
+
+
+def test_a_split_is_held_as_slices_and_comes_out_as_a_split() -> None:
+    g = Builder("split")
+    a, b = g.apply("split", g.input("x", (2, 6)), axis=1, sizes=(2, 4))
+    g.output("a", g.apply("relu", a))
+    g.output("b", g.apply("tanh", b))
+    graph = g.build()
+    encoding = encode(graph)
+    frozen = snapshot(encoding)
+    assert sum(n.op == "slice" for n in frozen.nodes) == 2
+    decoded = decode(frozen, {k: c.nodes[0] for k, c in frozen.classes.items()}, graph)
+    assert sorted(n.op for n in decoded.graph.nodes) == ["relu", "split", "tanh"]
+
+
+def test_finiteness_follows_constants_and_operators() -> None:
+    g = Builder("finite")
+    x = g.input("x", (2,))
+    finite = x + g.constant(np.float32([1, 2]))
+    g.output("finite", finite)
+    g.output("masked", x + g.constant(np.float32([0, -np.inf])))
+    g.output("quotient", x / finite)
+    encoding = encode(g.build())
+    facts = {name: encoding.egraph.eclass(k).finite for name, k in encoding.roots.items()}
+    assert facts == {"finite": True, "masked": False, "quotient": False}
+    lax = encode(g.build(), finite_math=True)
+    assert all(lax.egraph.eclass(k).finite for k in lax.roots.values())
+
+
+def test_a_chain_of_rules_explains_an_equality() -> None:
+    g = Builder("chain")
+    x = g.input("x", (2, 2))
+    g.output("y", g.apply("relu", g.apply("relu", g.apply("neg", g.apply("neg", x)))))
+    g.output("z", g.apply("tanh", g.apply("neg", g.apply("neg", x))) - g.apply("tanh", x))
+    encoding, _, frozen = grow(g.build(), "twice: relu(relu(x)) => relu(x)\nback: neg(neg(x)) => x")
+    explainer = Explainer(encoding.egraph)
+    root = frozen.classes[frozen.roots["y"]]
+    target = next(frozen.nodes[i].number for i in root.nodes if frozen.nodes[i].operands == (0,))
+    chain = explainer.chain(encoding.roots["y"], target)
+    assert chain is not None
+    assert [(s.rule, s.backwards) for s in chain] == [("twice", False)]
+    tanhs = [k for k, n in enumerate(encoding.egraph.nodes) if n.op == "tanh"]
+    between = explainer.chain(*tanhs)
+    assert between is not None
+    assert [s.rule for s in between] == [CONGRUENCE]
+    assert explainer.chain(0, encoding.roots["y"]) is None
+
+
+def test_growth_is_deterministic() -> None:
+    first, second = (grow(two_products(), ASSOCIATIVE)[2] for _ in range(2))
+    assert first.nodes == second.nodes
+
+
+def test_a_mistake_in_a_program_becomes_an_error_of_ours() -> None:
+    with pytest.raises(EngineError, match="egglog refused a program"):
+        Engine().match("no_such_ruleset", 10)
+
+
+def test_an_operand_that_is_no_tensor_does_not_match() -> None:
+    g = Builder("types")
+    x = g.input("x", (2,))
+    with pytest.raises(ShapeError):
+        g.apply("matmul", x, g.input("s", ()))
