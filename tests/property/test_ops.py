@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401
+from eqsat.errors import ShapeError
 from eqsat.language.dims import Sym
 from eqsat.language.floats import FloatNamespace
 from eqsat.language.graph import Attrs
@@ -91,6 +92,31 @@ def test_inferred_types_are_those_computed(name: str) -> None:
         assert [np.shape(m) for m in made] == [t.static for t in results]
         if name not in {"pow", "mod"}:
             assert [np.asarray(m).dtype for m in made] == [t.dtype.numpy for t in results]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sample_rules_complete_what_is_known(name: str) -> None:
+    """Given some operands and attributes of an instance, what is drawn keeps them and fits in most cases."""
+    fitting = 0
+    for seed in range(20):
+        declared, types, attrs = drawn(name, seed)
+        rng = random.Random(seed)
+        shapes = [t.shape if rng.random() < 0.5 else None for t in types]
+        some = {k: v for k, v in attrs.items() if rng.random() < 0.5 or k in FIXED.get(name, {})}
+        assert declared.sample is not None
+        found = declared.sample(rng, shapes, some)
+        if found is None:
+            continue
+        full = declared.complete(found[1])
+        assert {k: full[k] for k in some} == some
+        assert all(s is None or s == f for s, f in zip(shapes, found[0], strict=True))
+        completed = [TensorType.of(t.dtype, f) for t, f in zip(types, found[0], strict=True)]
+        try:
+            declared.result_types(completed, full)
+        except ShapeError:
+            continue
+        fitting += 1
+    assert fitting >= 10
 
 
 @pytest.mark.parametrize("name", NAMES)

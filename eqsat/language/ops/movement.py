@@ -244,23 +244,26 @@ def _slice_length(start: Dim, end: Dim, step: int, dim: Dim) -> Dim:
 
 
 def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
-    least = max(attrs.get("axes") or (0,)) + 1
+    counts = {len(attrs[k]) for k in ("axes", "starts", "ends") if k in attrs}
+    counts |= {len(attrs["steps"])} if attrs.get("steps") else set()
+    least = max(*(attrs.get("axes") or (0,)), *(c - 1 for c in counts), 0) + 1
     x = known[0]
     if x is None:
         x = tuple(rng.randint(1, 4) for _ in range(rng.randint(least, max(least, 3))))
-    axes = attrs.get("axes", sampling.axes(rng, x, attrs))
-    if least > len(x) or not all(isinstance(d, int) for d in x):
+    if least > len(x) or len(counts) > 1 or not all(isinstance(d, int) for d in x):
         return None
+    axes = attrs.get("axes", sampling.axes(rng, x, attrs))
+    if counts and len(axes) not in counts:
+        axes = tuple(sorted(rng.sample(range(len(x)), counts.pop())))
     dims = [evaluate(x[a], {}) for a in axes]
-    steps = attrs.get("steps") or tuple(rng.choice((1, 1, 1, 2, -1)) for _ in axes)
-    starts = attrs.get("starts") or tuple(
-        rng.randint(0, d) if s > 0 else d - 1 for d, s in zip(dims, steps, strict=True)
-    )
-    ends = attrs.get("ends") or tuple(
-        rng.randint(min(b, d), d) if s > 0 else rng.randint(-1, max(b, -1))
-        for d, b, s in zip(dims, starts, steps, strict=True)
-    )
-    return (x,), {**attrs, "axes": axes, "starts": starts, "ends": ends, "steps": steps}
+    drawn: dict[str, Any] = {"axes": axes, "steps": tuple(rng.choice((1, 1, 1, 2, -1)) for _ in axes), **attrs}
+    steps = drawn["steps"] or (1,) * len(axes)
+    if "starts" not in drawn:
+        drawn["starts"] = tuple(rng.randint(0, d) if s > 0 else d - 1 for d, s in zip(dims, steps, strict=True))
+    if "ends" not in drawn:
+        bounds = zip(dims, drawn["starts"], steps, strict=True)
+        drawn["ends"] = tuple(rng.randint(min(b, d), d) if s > 0 else rng.randint(-1, max(b, -1)) for d, b, s in bounds)
+    return (x,), drawn
 
 
 @op("slice", infer=_slice_type, sample=_slice_sample, multilinear=(0,), movement=True, onnx="Slice")
