@@ -1,0 +1,92 @@
+"""The command line: commands, and how errors end them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from eqsat.commands.arguments import Settings
+from eqsat.commands.extract import extract
+from eqsat.commands.inspect import inspect
+from eqsat.commands.measure import measure
+from eqsat.commands.optimize import optimize
+from eqsat.commands.rules import rules
+from eqsat.errors import EqsatError
+
+#: Exit codes: bad input or usage, an unexpected fault, and Ctrl-C.
+BAD_INPUT, FAULT, INTERRUPTED = 2, 1, 130
+
+
+def _show_version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        click.echo(f"eqsat {version('eqsat')}")
+        context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, callback=_show_version, expose_value=False, is_eager=True, help="Show it.")
+def commands() -> None:
+    """Optimise tensor graphs by equality saturation."""
+
+
+for _command in (optimize, inspect, measure, rules, extract):
+    commands.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and exits.
+
+    0 for success, 2 for bad input or usage, 1 for a fault of eqsat itself, 130 when Ctrl-C aborted it. Errors are one
+    message on stderr; --debug adds the traceback.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code."""
+    settings = Settings()
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_where, **_more: click.echo(f"warning: {message}", err=True)
+        try:
+            code = commands.main(args=arguments, prog_name="eqsat", standalone_mode=False, obj=settings)
+        except EqsatError as error:
+            return _fail(str(error), BAD_INPUT, settings)
+        except click.ClickException as error:
+            return _fail(_usage(error), BAD_INPUT, settings)
+        except (KeyboardInterrupt, click.Abort):
+            return _fail("interrupted; files are as they were", INTERRUPTED, settings)
+        except BrokenPipeError:
+            # Whoever read our output has gone; nothing more can be said there.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAULT
+        except Exception as error:  # noqa: BLE001 - the last place that can say what happened
+            what = f"unexpected {type(error).__name__}: {str(error).strip() or 'no message'}"
+            remedy = "" if settings.debug else "\n  this is a fault of eqsat; run it again with --debug and report it"
+            return _fail(what + remedy, FAULT, settings)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int, settings: Settings) -> int:
+    if settings.debug:
+        traceback.print_exc()
+    click.echo(f"error: {message}", err=True)
+    return code
+
+
+def _usage(error: click.ClickException) -> str:
+    """The message of click, with the way to the help of the command it is about."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f"\n  see {context.command_path} --help" if context is not None else ""
+    return error.format_message() + hint
+
+
+if __name__ == "__main__":
+    main()

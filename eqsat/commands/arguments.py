@@ -1,0 +1,105 @@
+"""Types of command-line arguments: durations, sizes of named dims, weights, lists of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass
+class Settings:
+    """What holds for a whole run of the command line."""
+
+    debug: bool = False
+
+
+def _set_debug(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Settings).debug = True
+
+
+def debug_option(command: Command) -> Command:
+    """Adds --debug, which shows the traceback of an error."""
+    option = click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_set_debug, is_eager=True, help="Show tracebacks."
+    )
+    return option(command)
+
+
+def duration(text: str) -> float:
+    """Seconds from a number with a unit; seconds where there is none.
+
+    >>> duration("30s"), duration("2m"), duration("500ms"), duration("1.5")
+    (30.0, 120.0, 0.5, 1.5)
+    """
+    match = re.fullmatch(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*(ms|s|m|h|)\s*", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration; expected a number with ms, s, m or h, such as 30s")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def size(text: str) -> tuple[str, int]:
+    """A named dim and what it is costed at.
+
+    >>> size("batch=8")
+    ('batch', 8)
+    """
+    name, separator, number = text.partition("=")
+    if not (separator and name and number.isdecimal() and int(number) > 0):
+        raise ValueError(f"{text!r} is no size; expected NAME=NUMBER with a number above 0, such as batch=8")
+    return name, int(number)
+
+
+def weight(text: str) -> tuple[str, float]:
+    """A term of the objective and its weight, 1 where none is given.
+
+    >>> weight("time"), weight("bytes=1e-12")
+    (('time', 1.0), ('bytes', 1e-12))
+    """
+    term, separator, number = text.partition("=")
+    try:
+        return term, float(number) if separator else 1.0
+    except ValueError:
+        raise ValueError(f"{text!r} is no weight; expected TERM or TERM=NUMBER, such as time=1") from None
+
+
+def names(text: str) -> list[str]:
+    """Names separated by commas.
+
+    >>> names("logits, hidden")
+    ['logits', 'hidden']
+    """
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise ValueError("no name given; expected names separated by commas")
+    return found
+
+
+class Parsed(click.ParamType[Any]):
+    """An argument read by a function that raises ValueError, under the name that help shows."""
+
+    def __init__(self, parse: Callable[[str], Any], name: str) -> None:
+        self.parse, self.name = parse, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The parsed argument; click's error where it is malformed."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = Parsed(duration, "duration")
+SIZE = Parsed(size, "name=number")
+WEIGHT = Parsed(weight, "term[=weight]")
+NAMES = Parsed(names, "name,…")

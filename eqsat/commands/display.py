@@ -1,0 +1,83 @@
+"""What a terminal shows while a command works, and how Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from eqsat.report import PHASES, WIDTH, Progress, duration, integer, percent
+
+_STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
+
+
+def console() -> Console:
+    """Standard output, as wide as a report where it is no terminal."""
+    found = Console(highlight=False, markup=False)
+    if not found.is_terminal:
+        found.width = WIDTH
+    return found
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
+    """A bar that follows an optimisation: its phase, e-nodes, best cost and gap; nothing where no one watches."""
+    bar = Bar(
+        SpinnerColumn(),
+        TextColumn("{task.description:<8}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(PHASES[0], total=len(PHASES), state="")
+        yield lambda p: bar.update(task, description=p.phase, completed=PHASES.index(p.phase), state=describe(p))
+
+
+def describe(progress: Progress) -> str:
+    """What is known at a moment, in one line.
+
+    >>> describe(Progress("extract", nodes=1840, best=1.6e-3, bound=1.5e-3))
+    '1 840 e-nodes  best 1.6 ms  gap 6.2 %'
+    """
+    parts = [f"{integer(progress.nodes)} e-nodes"] if progress.nodes else []
+    if progress.best is not None:
+        parts.append(f"best {duration(progress.best)}")
+    if progress.gap is not None:
+        parts.append(f"gap {percent(progress.gap)}")
+    if progress.detail:
+        parts.append(progress.detail)
+    return "  ".join(parts)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
+
+    Yields what tells whether the request was made.
+    """
+    stopping = threading.Event()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+        # A handler may run in the middle of a write to sys.stderr, so it writes past it.
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _STOPPING)
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield stopping.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,125 @@
+"""`eqsat inspect`: what a model consists of, as eqsat reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from eqsat.commands.arguments import SIZE, debug_option
+from eqsat.commands.display import console
+from eqsat.report import count, integer, quantity
+
+if TYPE_CHECKING:
+    from eqsat.language.graph import Graph
+
+
+@click.command()
+@click.argument("model", metavar="IN.onnx", type=click.Path(path_type=Path))
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim counts as; may be repeated.")
+@click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types it makes.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every node.")
+@debug_option
+def inspect(model: Path, sizes: tuple[tuple[str, int], ...], show_nodes: bool, as_json: bool) -> None:
+    """Show operators, shapes, FLOPs, bytes, named dims, and what is opaque and why.
+
+    Operators are counted after shapes were inferred and constants folded.
+    """
+    from eqsat.language.onnx.importer import load
+
+    found = inspection(load(model), dict(sizes))
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    out = console()
+    _print_summary(out, found)
+    if show_nodes:
+        _print_nodes(out, found)
+
+
+def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
+    from eqsat.costs.model import CostModel, Sizes
+    from eqsat.language.dims import Sym
+    from eqsat.language.graph import OPAQUE
+    from eqsat.language.types import TensorType
+
+    named: dict[str, int] = {}
+    chosen = Sizes(sizes)
+    for type in graph.types.values():
+        for dim in (type.shape or ()) if isinstance(type, TensorType) else ():
+            if isinstance(dim, Sym):
+                named |= {name: chosen[name] for name in sorted(dim.names()) if not name.startswith("?")}
+    costs = CostModel("onnxruntime-cpu", sizes=sizes).graph(graph)
+    nodes, opaque = [], []
+    operators: dict[str, dict[str, int]] = {}
+    for node, cost in costs.nodes:
+        name = node.name or next((o for o in node.outputs if o), "")
+        op = str(node.attrs["op_type"]) if node.op == OPAQUE else node.op
+        types = [str(graph.type(o)) for o in node.outputs if o]
+        nodes.append({"name": name, "op": op, "types": types, "flops": cost.flops, "bytes": cost.bytes})
+        entry = operators.setdefault(op, {"count": 0, "flops": 0, "bytes": 0})
+        for key, value in (("count", 1), ("flops", cost.flops), ("bytes", cost.bytes)):
+            entry[key] += value
+        if node.op == OPAQUE:
+            opaque.append({"name": name, "op": op, "reason": str(node.attrs["reason"])})
+    return {
+        "name": graph.name,
+        "opset": graph.origin.opset,
+        "inputs": {v: str(graph.type(v)) for v in graph.inputs},
+        "outputs": {name: str(graph.type(value)) for name, value in graph.outputs.items()},
+        "constants": {"count": len(graph.constants), "bytes": sum(c.nbytes for c in graph.constants.values())},
+        "named_dims": named,
+        "flops": costs.total.flops,
+        "bytes": costs.total.bytes,
+        "operators": dict(sorted(operators.items(), key=lambda item: (-item[1]["flops"], item[0]))),
+        "opaque": opaque,
+        "warnings": list(graph.origin.warnings),
+        "nodes": nodes,
+    }
+
+
+def _print_summary(out: Console, found: Mapping[str, Any]) -> None:
+    constants = found["constants"]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("model", f"{found['name']}, opset {found['opset']}")
+    facts.add_row("nodes", integer(len(found["nodes"])))
+    facts.add_row("constants", f"{integer(constants['count'])}, {quantity(constants['bytes'], 'B')}")
+    for kind in ("inputs", "outputs"):
+        for i, (name, type) in enumerate(found[kind].items()):
+            facts.add_row(kind if i == 0 else "", f"{name}: {type}")
+    dims = ", ".join(f"{name} (counted as {size})" for name, size in found["named_dims"].items())
+    facts.add_row("named dims", dims or "none")
+    facts.add_row("work", f"{quantity(found['flops'], 'FLOP')}, {quantity(found['bytes'], 'B')} moved")
+    facts.add_row("opaque", count(len(found["opaque"]), "node") if found["opaque"] else "none")
+    out.print(facts)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("operator")
+    for title in ("count", "FLOPs", "bytes"):
+        table.add_column(title, justify="right")
+    for op, entry in found["operators"].items():
+        table.add_row(op, integer(entry["count"]), quantity(entry["flops"], ""), quantity(entry["bytes"], "B"))
+    out.print()
+    out.print(table)
+    for node in found["opaque"]:
+        out.print(f"opaque {node['name']} ({node['op']}): {node['reason']}")
+    for warning in found["warnings"]:
+        out.print(f"warning: {warning}")
+
+
+def _print_nodes(out: Console, found: Mapping[str, Any]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("node", "operator", "makes"):
+        table.add_column(title, overflow="fold")
+    for title in ("FLOPs", "bytes"):
+        table.add_column(title, justify="right")
+    for node in found["nodes"]:
+        work = quantity(node["flops"], ""), quantity(node["bytes"], "B")
+        table.add_row(node["name"], node["op"], ", ".join(node["types"]), *work)
+    out.print()
+    out.print(table)

@@ -1,0 +1,118 @@
+"""`eqsat measure`: fills the table of measured costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from eqsat.commands.arguments import DURATION, SIZE, debug_option
+from eqsat.commands.display import console, interruptible
+from eqsat.errors import UsageError
+from eqsat.report import count
+
+if TYPE_CHECKING:
+    from eqsat.costs.key import OpKey
+    from eqsat.language.graph import Graph
+
+
+@click.command()
+@click.argument("models", metavar="[MODEL.onnx]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--device", default="onnxruntime-cpu", show_default=True, help="What to measure on.")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is measured at; may be repeated.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime.")
+@click.option("--time-limit", type=DURATION, help="Begin no operator after this time.")
+@debug_option
+def measure(
+    models: tuple[Path, ...],
+    device: str,
+    sizes: tuple[tuple[str, int], ...],
+    threads: int,
+    time_limit: float | None,
+) -> None:
+    """Measure the operators of models, and those that rules find in their place, one at a time.
+
+    Without a model, those of the networks that come with the onnx package. What was measured before is not measured
+    again, so a run that was stopped goes on where it was. The table is a file in the user's cache, or the one that
+    EQSAT_COST_TABLE names.
+    """
+    from eqsat.costs.device import Device
+    from eqsat.costs.measure import DEVICE, fill
+    from eqsat.costs.table import CostTable
+
+    if Device.of(device).name != DEVICE:
+        raise UsageError(f"{device} is not measured here", expected=DEVICE, remedy="its costs are estimates")
+    if time_limit is not None and not time_limit > 0:
+        raise UsageError(f"--time-limit {time_limit}", expected="a time above 0")
+    with CostTable() as table, interruptible() as should_stop, _bar(Console(stderr=True)) as bar:
+        task = bar.add_task("reading", total=None)
+        keys: dict[OpKey, None] = {}
+        for model in models or _light_models():
+            bar.update(task, description=model.name)
+            keys |= dict.fromkeys(_keys(model, dict(sizes)))
+            if should_stop():
+                break
+
+        def follow(done: int, total: int, key: OpKey) -> None:
+            if should_stop():
+                raise KeyboardInterrupt
+            bar.update(task, completed=done, total=total, description=key.op)
+
+        filled = fill(keys, table, follow, time_limit, threads=threads)
+    out = console()
+    out.print(f"{count(filled.measured, 'operator')} measured, {filled.known} known before, {filled.left} left")
+    for key, reason in filled.failed:
+        out.print(f"not measured: {key.text}: {reason}", soft_wrap=True)
+    out.print(f"table: {table.path}", soft_wrap=True)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _light_models() -> list[Path]:
+    """The networks in the onnx package."""
+    import onnx
+
+    return sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
+
+
+def _keys(model: Path, sizes: Mapping[str, int]) -> Iterator[OpKey]:
+    """The operators of a model, then those of every graph its e-graph holds."""
+    from eqsat.costs.model import keys_of
+    from eqsat.language.onnx.importer import load
+
+    graph = load(model)
+    yield from keys_of(graph, sizes)
+    yield from _alternatives(graph, sizes)
+
+
+def _alternatives(graph: Graph, sizes: Mapping[str, int]) -> list[OpKey]:
+    from eqsat.costs.key import OpKey
+    from eqsat.costs.model import Application, CostModel, Sizes, is_free
+    from eqsat.egraph.encode import encode
+    from eqsat.egraph.saturate import Limits, Saturator
+    from eqsat.egraph.snapshot import snapshot
+    from eqsat.extract.tensors import tensor_problem
+    from eqsat.language.graph import OPAQUE
+    from eqsat.rewrites.loader import load_rules
+
+    found: list[OpKey] = []
+
+    def note(applied: Application) -> float:
+        """Hears of every operator that is priced; the price itself does not matter."""
+        if applied.op not in (OPAQUE, "identity") and not is_free(applied.op, applied.operands, applied.const_operands):
+            key = OpKey.of(applied.op, applied.attrs, applied.operands, applied.const_operands, Sizes(sizes))
+            if key.is_measurable:
+                found.append(key)
+        return 0.0
+
+    encoding = encode(graph)
+    Saturator(encoding.egraph, load_rules(), Limits()).run()
+    tensor_problem(snapshot(encoding), CostModel(objective=note, sizes=sizes))
+    return found

@@ -1,0 +1,76 @@
+"""`eqsat rules`: evidence for rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.display import console
+from eqsat.commands.targets import check_target
+from eqsat.errors import UnsoundRuleError
+from eqsat.report import count
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.evidence import Evidence
+
+
+@click.group()
+def rules() -> None:
+    """Check rules."""
+
+
+@rules.command()
+@click.argument(
+    "files", metavar="[FILE.rules]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
+@debug_option
+def verify(files: tuple[Path, ...], again: bool) -> None:
+    """Check rules with Z3, in float64 and modulo a prime.
+
+    Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With
+    files, their rules; nothing is written. Fails unless every rule is proved.
+    """
+    found = _verify_files(files) if files else _verify_shipped(again)
+    wrong = [e for e in found if e.verdict != "proved"]
+    out = console()
+    for evidence in wrong:
+        text = f"{evidence.verdict} {evidence.name}: {evidence.detail}"
+        out.print(text, soft_wrap=True)
+    out.print(f"{count(len(found), 'rule')} checked, {len(found) - len(wrong)} proved")
+    if wrong:
+        names = ", ".join(e.name for e in wrong)
+        raise UnsoundRuleError(f"{count(len(wrong), 'rule')} not proved: {names}", expected="rules that are proved")
+
+
+def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
+    from eqsat.rewrites.check import check
+    from eqsat.rewrites.parser import parse_rules
+
+    given = [rule for path in files for rule in parse_rules(path.read_text(encoding="utf-8"), str(path))]
+    return [check(rule) for rule in track(given, "checking", console=Console(stderr=True), transient=True)]
+
+
+def _verify_shipped(again: bool) -> list[Evidence]:
+    from eqsat.rewrites.check import check
+    from eqsat.rewrites.evidence import SHIPPED, is_current, read_evidence, write_evidence
+    from eqsat.rewrites.loader import shipped_rules
+
+    check_target(SHIPPED, ())
+    shipped = shipped_rules()
+    records = read_evidence()
+    todo = [r for r in shipped if again or not is_current(r, records.get(r.name))]
+    found: list[Evidence] = []
+    try:
+        for rule in track(todo, "checking", console=Console(stderr=True), transient=True):
+            found.append(check(rule))
+    finally:
+        # What was found out before an interruption need not be found out again.
+        records |= {e.name: e for e in found}
+        write_evidence([records[r.name] for r in shipped if r.name in records])
+    return found
