@@ -184,6 +184,29 @@ def test_terms_have_the_shape_inferred(name: str) -> None:
     assert [np.shape(terms.finish(m, t)) for m, t in zip(made, results, strict=True)] == [t.static for t in results]
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_by_booleans_is_softmax_of_what_is_kept(causal: bool) -> None:
+    """The mask of truth values means the same to floats and to terms, an empty row included."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 2, 3, 2)) for _ in range(3))
+    mask = np.array([[True, True, False], [False, False, False], [False, True, True]])
+    kept = mask & np.tri(3, dtype=bool) if causal else mask
+    weights = np.where(kept, np.exp(q @ k.swapaxes(-1, -2) * 0.5), 0.0)
+    wanted = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30) @ v
+    attend = OPS["attention"].reference
+    np.testing.assert_allclose(attend(FloatNamespace(), q, k, v, mask, scale=0.5, causal=causal), wanted, atol=1e-12)
+    terms = Terms()
+    symbols = [terms.variable(n, q.shape) for n in "qkv"]
+    types = [TensorType.of("float32", q.shape)] * 3
+    xp = terms.namespace(list(types), types[:1])
+    known = attend(xp, *symbols, mask.astype(object), scale=0.5, causal=causal)
+    plain = attend(xp, *symbols, mask, scale=0.5, causal=causal)
+    assert {terms.settle(a, b, 1000) for a, b in zip(np.ravel(known), np.ravel(plain), strict=True)} == {"proved"}
+    assert {terms.settle(a, xp.number(0.0, a)[()], 1000) for a in np.ravel(known[0, 0, 1])} == {"proved"}
+    symbolic = attend(xp, *symbols, terms.variable("m", mask.shape, boolean=True), scale=0.5, causal=causal)
+    assert symbolic.shape == q.shape
+
+
 @pytest.mark.parametrize("name", sorted(n for n, s in OPS.items() if s.multilinear))
 def test_multilinear_operators_are_linear_in_each_operand(name: str) -> None:
     for seed in range(3):

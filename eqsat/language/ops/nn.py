@@ -302,7 +302,7 @@ def attention(
     share = q.shape[1] // max(k.shape[1], 1)
     k, v = (np.repeat(t, share, axis=1) for t in (k, v))
     factor = scale if scale is not None else 1.0 / math.sqrt(q.shape[3])
-    scores = xp.multiply(xp.matmul(q, np.swapaxes(k, -1, -2)), xp.number(factor, q))
+    scores = _scaled_scores(xp, q, k, factor)
     kept: Any = np.tri(q.shape[2], k.shape[2], dtype=bool) if causal else None
     if mask is not None and _is_boolean(mask):
         kept = mask if kept is None else np.logical_and(kept, mask)
@@ -311,16 +311,31 @@ def attention(
     return xp.matmul(_kept_softmax(xp, scores, kept), v)
 
 
+def _scaled_scores(xp: Any, q: Any, k: Any, factor: float) -> Any:
+    """The scaled products of q and k; floats scale both by the root, as ONNX does, so that halves round alike."""
+    if xp.exact or factor < 0:
+        return xp.multiply(xp.matmul(q, np.swapaxes(k, -1, -2)), xp.number(factor, q))
+    root = xp.number(math.sqrt(factor), q)
+    return xp.matmul(xp.multiply(q, root), np.swapaxes(xp.multiply(k, root), -1, -2))
+
+
 def _is_boolean(mask: Any) -> bool:
-    return bool(DType.of(mask.dtype) is DType.BOOL) if mask.dtype != object else False
+    if mask.dtype != object:
+        return DType.of(mask.dtype) is DType.BOOL
+    first: Any = mask.flat[0] if mask.size else None
+    return isinstance(first, bool | np.bool_) or (hasattr(first, "sort") and first.sort().name() == "Bool")
 
 
 def _kept_softmax(xp: Any, scores: Any, kept: Any) -> Any:
-    """Softmax over the last axis of the elements kept, 0 elsewhere."""
+    """Softmax over the last axis of the elements kept, 0 elsewhere; all 0 where none is kept."""
     if kept is None:
         return softmax.reference(xp, scores, axis=-1)
     kept = np.broadcast_to(kept, scores.shape)
+    zero = xp.number(0.0, scores)
     if not xp.exact:
-        return softmax.reference(xp, np.where(kept, scores, np.asarray(-np.inf, scores.dtype)), axis=-1)
-    weights = xp.where(kept, xp.apply("exp", scores), xp.number(0.0, scores))
+        some = np.any(kept, axis=-1, keepdims=True)
+        lowered = np.where(kept | ~some, scores, np.asarray(-np.inf, scores.dtype))
+        return np.where(some, softmax.reference(xp, lowered, axis=-1), zero)
+    # Where none is kept, 0 times whatever the inverse of 0 is.
+    weights = xp.where(kept, xp.apply("exp", scores), zero)
     return xp.divide(weights, xp.sum(weights, axis=(-1,), keepdims=True))
