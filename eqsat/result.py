@@ -90,13 +90,19 @@ class Result:
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.
 
-        Writing is atomic. ExportModelError for a target that cannot be written or an operator the opset lacks.
+        ExportModelError for a target that cannot be written or an operator the opset lacks.
         """
-        from eqsat.language.onnx.exporter import save, to_model
+        from eqsat.language.onnx.exporter import to_model
 
         if path is not None:
-            save(self.graph, Path(path), opset)
+            self.save(path, opset)
         return to_model(self.graph, opset)
+
+    def save(self, path: str | Path, opset: int | None = None) -> None:
+        """Writes the result as an ONNX file, atomically and without a copy of the weights in memory."""
+        from eqsat.language.onnx.exporter import save
+
+        save(self.graph, Path(path), opset)
 
     def explain(self) -> Explanation:
         """Which rules led from each changed value to what computes it now."""

@@ -103,9 +103,9 @@ def certify(
     """
     check = _Check(old, new, claims, sizes, seed, positions(old), positions(new))
     pending: list[Pair] = []
-    for node in new.nodes:
-        for value in node.outputs:
-            pending += [(value, t) for t in claims.get(value, ()) if not _same_node(check, value, t)]
+    for value in (*new.constants, *(o for n in new.nodes for o in n.outputs)):
+        same = _equal_constants if value in new.constants else _same_node
+        pending += [(value, t) for t in claims.get(value, ()) if not same(check, value, t)]
     pending += [
         (value, old.outputs[name])
         for name, value in new.outputs.items()
@@ -147,10 +147,16 @@ def _equal(check: _Check, a: str | None, b: str | None) -> bool:
     """Whether two values are claimed equal, or are one constant or one input."""
     if a is None or b is None:
         return a is b
-    one, two = check.new.constants.get(a), check.old.constants.get(b)
-    if one is not None and two is not None:
-        return one is two or (one.type == two.type and one.digest == two.digest)
+    if _equal_constants(check, a, b):
+        return True
     return b in check.claims.get(a, ()) or (a == b and a in check.new.inputs and b in check.old.inputs)
+
+
+def _equal_constants(check: _Check, a: str, b: str) -> bool:
+    one, two = check.new.constants.get(a), check.old.constants.get(b)
+    if one is None or two is None:
+        return False
+    return one is two or (one.type == two.type and one.digest == two.digest)
 
 
 def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:

@@ -103,7 +103,7 @@ class _Decoder:
         name = self._value_name(leader, node)
         self.names[leader] = name
         self.types[name] = found.type
-        if found.values and not found.constant:
+        if found.values:
             self.shared[name] = found.values
         if node.op == CONST:
             self.constants[name] = self.snapshot.constants[node.attrs["index"]]

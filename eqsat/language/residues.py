@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,6 @@ class ResidueNamespace:
 
     def __init__(self, prime: int = PRIME) -> None:
         self.prime = prime
-        self._inverses: Any = None
 
     def add(self, a: Any, b: Any) -> Any:
         """Sum."""
@@ -174,20 +175,7 @@ class ResidueNamespace:
         return rest.astype(np.int64)
 
     def _inverse(self, x: Any) -> Any:
-        if self._inverses is None:
-            table = np.zeros(self.prime, np.int64)
-            table[1] = 1
-            powers = np.arange(self.prime, dtype=np.int64)
-            exponent, result, base = self.prime - 2, np.ones(self.prime, np.int64), powers
-            while exponent:
-                if exponent & 1:
-                    result = result * base % self.prime
-                base = base * base % self.prime
-                exponent >>= 1
-            table[1:] = result[1:]
-            table[0] = _seed("inverse of zero") % self.prime
-            self._inverses = table
-        return self._inverses[np.asarray(x) % self.prime]
+        return _inverses(self.prime)[np.asarray(x) % self.prime]
 
     def _rank(self, x: Any) -> Any:
         return _mix(np.asarray(x) % self.prime, _seed("order"))
@@ -211,6 +199,23 @@ class ResidueNamespace:
                 total = binary(total, np.take(x, index, axis=one))
             x = np.expand_dims(total, one) if keepdims else total
         return x
+
+
+@cache
+def _inverses(prime: int) -> Any:
+    """The inverse of every residue: that of g^i is g^(p-1-i) for a primitive root g; that of 0 is a random number."""
+    factors = [q for q in range(2, math.isqrt(prime) + 1) if (prime - 1) % q == 0]
+    factors += [(prime - 1) // q for q in factors]
+    root = next(g for g in range(2, prime) if all(pow(g, (prime - 1) // q, prime) != 1 for q in factors if q > 1))
+    powers = np.ones(1, np.int64)
+    while powers.size < prime - 1:
+        powers = np.concatenate([powers, powers * pow(root, powers.size, prime) % prime])
+    powers = powers[: prime - 1]
+    table = np.empty(prime, np.int64)
+    table[0] = _seed("inverse of zero") % prime
+    table[powers] = np.concatenate([powers[:1], powers[:0:-1]])
+    table.flags.writeable = False
+    return table
 
 
 def _seed(text: str) -> int:

@@ -1,0 +1,113 @@
+"""The figures of eqsat: `python -m benchmarks [MODEL …]` prints a table and writes JSON beside it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.models import MODELS
+
+RESULTS = Path(__file__).parent / "results"
+#: Batch 16 of the large convolutional networks takes minutes a run; they are there by name.
+DEFAULT = [n for n in MODELS if not n.endswith("_batch16")]
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--json", "target", type=click.Path(path_type=Path), default=RESULTS / "models.json")
+@click.option("--latency/--no-latency", default=True, help="Time original and result on ONNX Runtime.")
+@click.option("--accuracy/--no-accuracy", default=True, help="Compare outputs with float64.")
+@click.option("--fill/--no-fill", default=False, help="Measure the operators of each model first.")
+def main(models: tuple[str, ...], target: Path, latency: bool, accuracy: bool, fill: bool) -> None:
+    """Optimises models, each in a process of its own, and tabulates what came of it."""
+    unknown = [m for m in models if m not in MODELS]
+    if unknown:
+        raise click.UsageError(f"no model {unknown[0]!r}; one of {', '.join(MODELS)}")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="eqsat-bench-") as folder:
+        for name in track(models or DEFAULT, description="models"):
+            rows.append(_row(name, Path(folder), latency=latency, accuracy=accuracy, fill=fill))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(_document(rows), indent=1) + "\n")
+    Console(width=200).print(_table(rows))
+
+
+def _row(name: str, folder: Path, **options: bool) -> dict[str, Any]:
+    steps = ["build", *(["fill"] if options["fill"] else []), "optimise"]
+    steps += [s for s in ("latency", "accuracy") if options[s]]
+    row: dict[str, Any] = {"model": name}
+    for step in steps:
+        command = [sys.executable, "-m", "benchmarks.step", step, name, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            row["failed"] = (
+                f"{step}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
+            )
+            break
+        row |= json.loads(done.stdout.splitlines()[-1])
+    for path in folder.iterdir():
+        path.unlink()
+    return row
+
+
+def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from eqsat.costs.environment import cpu_model
+
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu_model(),
+        "python": platform.python_version(),
+        "versions": {p: version(p) for p in ("eqsat", "egglog", "onnx", "onnxruntime", "numpy", "highspy")},
+        "models": rows,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    columns = {
+        "model": "model",
+        "nodes": "nodes",
+        "optimise s": "seconds",
+        "peak/file": "peak_over_file",
+        "e-nodes": "enodes",
+        "fired": "fired",
+        "stopped by": "stopped_by",
+        "extraction": "extraction",
+        "extract s": "extract_seconds",
+        "kept": "kept",
+        "new/old": "ratio",
+        "95 % bound": "ratio_bound",
+        "error": "error",
+        "error/own": "error_over_own",
+    }
+    table = Table(title="eqsat on ONNX Runtime, one thread")
+    for heading in columns:
+        table.add_column(heading, justify="left" if heading in ("model", "stopped by", "kept") else "right")
+    for row in rows:
+        if "failed" in row:
+            table.add_row(row["model"], row["failed"])
+        else:
+            table.add_row(*(_shown(row.get(key)) for key in columns.values()))
+    return table
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""One step for one model in a process of its own, so that memory and imports are its own; prints a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.models import load
+
+
+def build(name: str, folder: Path) -> dict[str, Any]:
+    """Writes the model to a file."""
+    import onnx
+
+    model = load(name)
+    path = folder / "model.onnx"
+    external = model.ByteSize() > 1 << 31
+    onnx.save(model, path, save_as_external_data=external, location="model.data")
+    size = sum(p.stat().st_size for p in folder.iterdir())
+    return {"file_mb": size / 1e6, "model_nodes": len(model.graph.node)}
+
+
+def fill(name: str, folder: Path) -> dict[str, Any]:
+    """Measures the model's operators into the default cost table."""
+    from eqsat.costs.measure import fill as fill_table
+    from eqsat.costs.model import keys_of
+    from eqsat.costs.table import CostTable
+    from eqsat.language.onnx.importer import load as read
+
+    start = time.perf_counter()
+    keys = keys_of(read(folder / "model.onnx"))
+    fill_table(keys, CostTable())
+    return {"filled": len(keys), "fill_seconds": time.perf_counter() - start}
+
+
+def optimise(name: str, folder: Path) -> dict[str, Any]:
+    """The whole of reading, optimising, certifying and writing, without measuring; imports are counted in."""
+    start = time.perf_counter()
+    import eqsat
+
+    result = eqsat.optimize(folder / "model.onnx", measure=False)
+    result.save(folder / "unmeasured.onnx")
+    seconds = time.perf_counter() - start
+    report = result.report
+    size = sum(p.stat().st_size for p in folder.glob("model.*"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "seconds": seconds,
+        "phases": dict(report.seconds),
+        "peak_mb": peak / 1e6,
+        "peak_over_file": peak / size,
+        "nodes": f"{report.nodes_before} → {report.nodes_after}",
+        "enodes": report.enodes,
+        "eclasses": report.eclasses,
+        "fired": sum(report.rules_fired.values()),
+        "rules_fired": dict(report.rules_fired),
+        "stopped_by": report.stopped_by,
+        "extraction": report.extraction,
+        "extract_seconds": report.seconds["extract"],
+        "gap": report.gap,
+        "cost_ratio": report.cost_after / report.cost_before if report.cost_before else 1.0,
+        "estimated_share": report.estimated_share,
+        "certificate": {k: report.certificate[k] for k in ("kind", "error", "text")},
+        "opaque": len(report.opaque),
+    }
+
+
+def latency(name: str, folder: Path) -> dict[str, Any]:
+    """Original and measured result in one interleaved run of its own."""
+    import eqsat
+    from eqsat.finalists import example_inputs
+    from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.measure import interleaved
+    from eqsat.runtime.session import session
+
+    result = eqsat.optimize(folder / "model.onnx")
+    result.save(folder / "result.onnx")
+    feeds = example_inputs(read(folder / "model.onnx"), {}, 1)
+    sessions = {n: session(folder / f"{n}.onnx", threads=1) for n in ("model", "result")}
+    calls = {n: (lambda s=s: s.run(None, feeds)) for n, s in sessions.items()}
+    timings = interleaved(calls, 60, 1, time_limit=30.0)
+    ratios = np.array(timings.samples["result"]) / np.array(timings.samples["model"])
+    return {
+        "kept": result.report.kept,
+        "old_ms": timings.median("model") * 1e3,
+        "new_ms": timings.median("result") * 1e3,
+        "ratio": float(np.median(ratios)),
+        "ratio_bound": timings.ratio_bound("result", "model"),
+        "rounds": timings.rounds,
+    }
+
+
+def accuracy(name: str, folder: Path) -> dict[str, Any]:
+    """‖out − ref‖ / ‖ref‖ of result and original on ONNX Runtime, the reference being the original in float64."""
+    from eqsat.certify import relative_difference
+    from eqsat.finalists import example_inputs
+    from eqsat.language.floats import Floats
+    from eqsat.language.interpret import run
+    from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.session import session
+
+    graph = read(folder / "model.onnx")
+    feeds = example_inputs(graph, {}, 2)
+    wide = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in feeds.items()}
+    exact = run(graph, wide, Floats(wide=True))
+    errors: dict[str, list[float]] = {}
+    for file in ("model", "unmeasured"):
+        made = session(folder / f"{file}.onnx", threads=1)
+        names = [o.name for o in made.get_outputs()]
+        outputs = dict(zip(names, made.run(names, feeds), strict=True))
+        errors[file] = [relative_difference(np.asarray(exact[n]), _wide(outputs[n])) for n in graph.outputs]
+    worst = max(
+        (new / old if old else (1.0 if new == old else float("inf")))
+        for new, old in zip(errors["unmeasured"], errors["model"], strict=True)
+    )
+    return {"error": max(errors["unmeasured"]), "own_error": max(errors["model"]), "error_over_own": worst}
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+STEPS = {f.__name__: f for f in (build, fill, optimise, latency, accuracy)}
+
+if __name__ == "__main__":
+    print(json.dumps(STEPS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))
