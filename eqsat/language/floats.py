@@ -119,7 +119,11 @@ class FloatNamespace:
 
     def einsum(self, equation: str, *operands: Any) -> Any:
         """Sum of products by NumPy's index notation."""
-        return np.einsum(equation, *operands, optimize=True)
+        dtype = np.result_type(*operands)
+        if dtype.isbuiltin == 1:
+            return np.einsum(equation, *operands, optimize=True)
+        # NumPy's einsum knows its own element types only.
+        return np.einsum(equation, *(np.asarray(x, np.float32) for x in operands), optimize=True).astype(dtype)
 
     def cast(self, x: Any, dtype: DType) -> Any:
         """Conversion of the element type."""

@@ -1,4 +1,4 @@
-"""Graphs on the operators' own references, in NumPy."""
+"""Graphs on the operators' own references, in NumPy; opaque nodes on ONNX's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import run
 from eqsat.runtime.inputs import checked_inputs
+from eqsat.runtime.opaque import OpaqueNodes
 
 
 class ReferenceBackend:
@@ -33,6 +34,7 @@ class ReferenceProgram:
     def __init__(self, graph: Graph, *, wide: bool = False) -> None:
         self.graph = graph
         self._interpretation = Floats(wide=wide)
+        self._opaque = OpaqueNodes(graph)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit the graph."""
@@ -44,5 +46,5 @@ class ReferenceProgram:
         return lambda: self._run(checked)
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        made = run(self.graph, inputs, self._interpretation)
+        made = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
         return {name: np.asarray(value) if np.isscalar(value) else value for name, value in made.items()}

@@ -147,10 +147,10 @@ def ort_value(array: Any, dtype: DType) -> Any:
     data = np.ascontiguousarray(array).reshape(np.shape(array))
     if dtype not in _FOREIGN:
         return OrtValue.ortvalue_from_numpy(data)
-    from onnx import TensorProto
+    from eqsat.language.onnx.tensors import number_of
 
     bits = data.view(f"uint{8 * dtype.itemsize}")
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.DataType.Value(dtype.value.upper()))
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number_of(dtype))
 
 
 def _foreign(graph: Graph, value: str) -> bool:

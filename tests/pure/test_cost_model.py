@@ -60,7 +60,7 @@ def test_the_gpu_is_bound_by_its_stated_limits():
     large = cost(model, "matmul", tensor(8192, 8192, dtype="bfloat16"), tensor(8192, 8192, dtype="bfloat16"))
     assert large.seconds == pytest.approx(2 * 8192**3 / 788e12 + 2.5e-6, rel=0.01)
     copied = cost(model, "add", tensor(2**28), tensor(2**28))
-    assert copied.seconds == pytest.approx(3 * 2**30 / 4.3e12 + 2.5e-6)
+    assert copied.seconds == pytest.approx(3 * 2**30 / 4.3e12 + 2.5e-6, rel=0.01)
 
 
 def test_unknown_devices_are_refused():
