@@ -177,7 +177,7 @@ def _measurement(report: Report) -> str:
 
 
 def _changes(report: Report) -> Table | Text:
-    if not report.changes:
+    if report.kept == "original":
         return Text(f"nothing changed: {report.kept_because or 'no cheaper graph was found'}")
     known = {key for change in report.changes for key, value in change.items() if value is not None}
     columns = [(key, *column) for key, column in _OPTIONAL.items() if key in known]
@@ -197,7 +197,7 @@ def _notes(report: Report) -> list[Text]:
     names = [f"{o['name']} ({o['reason']})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
-    if report.changes and report.kept_because:
+    if report.kept != "original":
         notes.append(Text(f"result: {report.kept}, {report.kept_because}"))
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
 

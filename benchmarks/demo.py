@@ -1,0 +1,65 @@
+"""Optimises two real models and runs both versions of each, old and new, on ONNX Runtime: `make demo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from benchmarks.models import load
+from eqsat import cli
+from eqsat.finalists import example_inputs
+from eqsat.language.onnx.importer import load as read
+from eqsat.report import duration
+from eqsat.runtime.measure import interleaved
+from eqsat.runtime.session import session
+
+FOLDER = Path("demo")
+MODELS = {
+    "sru_text_classifier": "an SRU text classifier: one shared weight over 20 time steps, built here without a network",
+    "light_squeezenet": "SqueezeNet, from the onnx package",
+}
+ROUNDS, SECONDS = 60, 10.0
+
+
+def main() -> int:
+    FOLDER.mkdir(exist_ok=True)
+    summary = []
+    for name, what in MODELS.items():
+        old, new = FOLDER / f"{name}.onnx", FOLDER / f"{name}.opt.onnx"
+        print(f"\n== {what}\n$ eqsat optimize {old} -o {new}", flush=True)
+        onnx.save(load(name), old)
+        code = cli.run(["optimize", str(old), "-o", str(new), "--json", str(FOLDER / f"{name}.json")])
+        if code:
+            return code
+        summary.append(compare(name, old, new))
+    print("\n== both versions in one interleaved run on ONNX Runtime, one thread, level “all”")
+    print("\n".join(summary))
+    return 0
+
+
+def compare(name: str, old: Path, new: Path) -> str:
+    """Times both files in turn on the same inputs, and says how far their outputs are apart."""
+    graph = read(old)
+    feeds = example_inputs(graph, {}, seed=1)
+    sessions = {"old": session(old, threads=1), "new": session(new, threads=1)}
+    results = {version: each.run(list(graph.outputs), feeds) for version, each in sessions.items()}
+    error = max(_relative(a, b) for a, b in zip(results["new"], results["old"], strict=True))
+    calls = {version: lambda each=each: each.run(None, feeds) for version, each in sessions.items()}
+    timings = interleaved(calls, ROUNDS, time_limit=SECONDS)
+    before, after = timings.median("old"), timings.median("new")
+    return (
+        f"{name:<20} {duration(before):>8} -> {duration(after):>8}   new/old {after / before:.2f}, "
+        f"at most {timings.ratio_bound('new', 'old'):.2f} (95 %)   outputs differ by {error:.0e}"
+    )
+
+
+def _relative(a: np.ndarray, b: np.ndarray) -> float:
+    scale = float(np.linalg.norm(b.astype(np.float64)))
+    return float(np.linalg.norm(a.astype(np.float64) - b.astype(np.float64))) / (scale or 1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
