@@ -1,0 +1,210 @@
+"""The command line beside `optimize`: inspecting, measuring, rules, extraction, and how errors end a run."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import eqsat.commands.inspect
+from eqsat import cli
+from eqsat.costs.table import CostTable
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        code = cli.run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def model(folder):
+    """A model with a named dim, a weight and a node of an unknown domain."""
+    w = onnx.numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
+        helper.make_node("Frob", ["h"], ["f"], name="frob", domain="com.example"),
+        helper.make_node("Relu", ["f"], ["y"], name="relu"),
+    ]
+    graph = helper.make_graph(nodes, "small", [x], [y], [w])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    path = folder / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_version_and_help(run):
+    assert run("--version")[:2] == (0, "eqsat 0.1.0\n")
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("optimize", "inspect", "measure", "rules", "extract"):
+        assert command in out
+        assert run(command, "--help")[0] == 0
+
+
+def test_a_command_that_does_not_exist(run):
+    code, _, err = run("improve")
+    assert (code, err) == (2, "error: No such command 'improve'.\n  see eqsat --help\n")
+
+
+def test_inspect_prints_what_a_model_consists_of(run, model):
+    code, out, _ = run("inspect", model, "--nodes", "--size", "batch=2")
+    text = "\n".join(line.rstrip() for line in out.splitlines()) + "\n"
+    assert code == 0
+    assert text == (GOLDEN / "inspect.txt").read_text(encoding="utf-8")
+
+
+def test_inspect_as_json(run, model):
+    code, out, _ = run("inspect", model, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["inputs"] == {"x": "float32[batch, 8]"}
+    assert found["outputs"] == {"y": "float32[batch, 4]"}
+    assert found["named_dims"] == {"batch": 16}
+    assert found["operators"]["matmul"] == {"count": 1, "flops": 2 * 16 * 8 * 4, "bytes": 4 * (16 * 8 + 8 * 4 + 16 * 4)}
+    assert found["opaque"] == [
+        {"name": "frob", "op": "Frob", "reason": "operator of domain 'com.example'"},
+        {"name": "relu", "op": "Relu", "reason": "the type of 'f' is unknown"},
+    ]
+    assert [n["name"] for n in found["nodes"]] == ["product", "frob", "relu"]
+
+
+def test_measure_fills_a_table_and_goes_on_where_it_was(run, model, folder):
+    code, out, _ = run("measure", model)
+    assert code == 0
+    assert "0 known before, 0 left" in out
+    with CostTable(folder / "costs.sqlite3") as table:
+        (count,) = table.environments().values()
+    assert count >= 1
+    assert f"{count} operator" in out
+    assert f"0 operators measured, {count} known before" in run("measure", model)[1]
+
+
+def test_measure_keeps_what_it_has_when_interrupted(run, model, folder, monkeypatch):
+    from eqsat.costs import table as tables
+
+    put = tables.CostTable.put
+
+    def put_and_interrupt(self, *entry):
+        put(self, *entry)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(tables.CostTable, "put", put_and_interrupt)
+    relu = helper.make_node("Relu", ["x"], ["a"])
+    tanh = helper.make_node("Tanh", ["a"], ["y"])
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 4]) for n in ("x", "y")]
+    onnx.save(helper.make_model(helper.make_graph([relu, tanh], "two", value[:1], value[1:])), "two.onnx")
+    code, _, err = run("measure", "two.onnx")
+    assert code == 130
+    assert "error: interrupted" in err
+    with CostTable(folder / "costs.sqlite3") as table:
+        assert list(table.environments().values()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["measure", "--time-limit", "0s"], "--time-limit 0.0"),
+        (["measure", "--device", "nvidia-h200"], "nvidia-h200 is not measured here"),
+        (["measure", "--device", "abacus"], "no device 'abacus'"),
+        (["measure", "missing.onnx"], "missing.onnx: the file cannot be read"),
+        (["inspect", "missing.onnx"], "missing.onnx: the file cannot be read"),
+        (["inspect"], "Missing argument 'IN.onnx'"),
+        (["extract", "missing.json"], "missing.json: cannot be read"),
+        (["extract", "graph.json", "--time-limit", "-1s"], "time_limit=-1.0"),
+        (["extract", "graph.json", "--extractor", "best"], "no extractor 'best'"),
+        (["rules", "verify", "missing.rules"], "Invalid value for '[FILE.rules]...'"),
+        (["rules", "verify", "bad.rules"], "bad.rules:1"),
+    ],
+)
+def test_bad_input_is_one_clear_error(run, arguments, message):
+    Path("graph.json").write_text(json.dumps(EGRAPH))
+    Path("bad.rules").write_text("wrong: relu(x => x\n")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.rpartition("error: ")[2].startswith(message)
+    assert "Traceback" not in err
+
+
+EGRAPH = {
+    "nodes": {
+        "root": {"op": "f", "children": ["dear"], "eclass": "r", "cost": 1},
+        "dear": {"op": "g", "children": [], "eclass": "a", "cost": 5},
+        "cheap": {"op": "h", "children": [], "eclass": "a", "cost": 2},
+    },
+    "root_eclasses": ["r"],
+}
+
+
+def test_extract_from_a_file(run):
+    Path("graph.json").write_text(json.dumps(EGRAPH))
+    code, out, _ = run("extract", "graph.json")
+    assert (code, out.startswith("optimal: cost 3, bound 3, gap 0 %, 2 e-nodes of 3, ")) == (0, True)
+    found = json.loads(run("extract", "graph.json", "--json")[1])
+    assert (sorted(found["chosen"]), found["cost"]) == (["cheap", "root"], 3.0)
+
+
+def test_rules_are_verified(run):
+    Path("mine.rules").write_text("both-negated: (-x) * (-y) => x * y if floating(x)\n")
+    code, out, _ = run("rules", "verify", "mine.rules")
+    assert (code, out) == (0, "1 rule checked, 1 proved\n")
+
+
+def test_a_false_rule_is_refuted_with_a_counterexample(run):
+    Path("mine.rules").write_text("wrong: relu(-x) => -relu(x) if floating(x)\n")
+    code, out, err = run("rules", "verify", "mine.rules")
+    assert code == 2
+    assert out.startswith("refuted wrong: ")
+    assert "error: 1 rule not proved: wrong" in err
+
+
+def test_debug_shows_the_traceback_of_bad_input(run):
+    code, _, err = run("inspect", "missing.onnx", "--debug")
+    assert code == 2
+    assert "Traceback (most recent call last)" in err
+    assert "error: missing.onnx: the file cannot be read" in err
+
+
+def test_a_fault_of_eqsat_is_short_and_says_how_to_see_more(run, model, monkeypatch):
+    def broken(graph, sizes):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(eqsat.commands.inspect, "inspection", broken)
+    code, _, err = run("inspect", model)
+    assert (code, err.splitlines()[0]) == (1, "error: unexpected ZeroDivisionError: division by zero")
+    assert "--debug" in err
+    assert "Traceback" not in err
+    assert "Traceback" in run("inspect", model, "--debug")[2]
+
+
+def test_warnings_are_one_line_without_their_place_in_the_code(run, model, folder, monkeypatch):
+    monkeypatch.setenv("EQSAT_COST_TABLE", str(folder / "costs.sqlite3"))
+    import warnings
+
+    read = eqsat.commands.inspect.inspection
+
+    def warn(graph, sizes):
+        warnings.warn("the weights hold NaN", stacklevel=1)
+        return read(graph, sizes)
+
+    monkeypatch.setattr(eqsat.commands.inspect, "inspection", warn)
+    assert run("inspect", model)[2] == "warning: the weights hold NaN\n"

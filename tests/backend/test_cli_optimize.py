@@ -1,0 +1,230 @@
+"""`eqsat optimize` on real files: what it writes, what it refuses, and how it is interrupted."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import eqsat.commands.optimize
+from benchmarks.models.sru import sru_text_classifier
+from eqsat import cli
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with model.onnx, small, and no table of costs but one in memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EQSAT_COST_TABLE", ":memory:")
+    onnx.save(sru_text_classifier(steps=3, hidden=16), "model.onnx")
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs the command line: its exit code, what it prints, and its error."""
+
+    def call(*arguments):
+        code = cli.run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def outputs(path, feeds):
+    return ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)
+
+
+def files():
+    return {p.name for p in Path().iterdir()}
+
+
+def test_the_result_computes_what_the_input_does_and_the_report_says_what_happened(run):
+    before = Path("model.onnx").read_bytes()
+    code, out, err = run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure", "--json", "report.json")
+    assert (code, [line for line in err.splitlines() if line.startswith("error")]) == (0, [])
+    x = np.random.default_rng(0).standard_normal((3, 1, 16)).astype(np.float32)
+    onnx.checker.check_model("out.onnx")
+    for new, old in zip(outputs("out.onnx", {"x": x}), outputs("model.onnx", {"x": x}), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    report = json.loads(Path("report.json").read_text())
+    assert report["nodes_after"] < report["nodes_before"]
+    assert report["rules_fired"]
+    assert report["cost_after"] < report["cost_before"]
+    assert report["lower_bound"] <= report["cost_after"]
+    assert report["certificate"]["kind"] in ("exact", "mixed", "float64")
+    assert {"read", "saturate", "extract", "certify", "write"} <= report["seconds"].keys()
+    assert "wrote out.onnx" in out
+    assert "saturate" in out
+    assert "\x1b" not in out
+    assert Path("model.onnx").read_bytes() == before
+    assert files() == {"model.onnx", "out.onnx", "report.json"}
+
+
+def test_a_measured_run_is_never_slower_by_its_own_figures(run):
+    code, *_ = run("optimize", "model.onnx", "-o", "out.onnx", "--json", "report.json")
+    report = json.loads(Path("report.json").read_text())
+    assert code == 0
+    assert report["measured_before"] > 0
+    assert report["kept"] == "original" or report["measured_bound"] < 1
+
+
+def test_the_same_input_and_seed_give_the_same_bytes(run):
+    for name in ("one.onnx", "two.onnx"):
+        assert run("optimize", "model.onnx", "-o", name, "--no-measure")[0] == 0
+    assert Path("one.onnx").read_bytes() == Path("two.onnx").read_bytes()
+
+
+def test_options_reach_the_pipeline(run):
+    options = ["--extractor", "greedy", "--node-limit", "50", "--opset", "18", "--outputs", "logits"]
+    options += ["--objective", "time=1", "--objective", "launches=1e-6", "--size", "batch=4", "--seed", "3"]
+    options += ["--device", "nvidia-h200", "--time-limit", "20s", "--finite-math", "--threads", "1"]
+    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--json", "report.json", *options)
+    report = json.loads(Path("report.json").read_text())
+    assert code == 0
+    assert report["extraction"] == "heuristic"
+    assert report["stopped_by"] == "node_limit"
+    assert report["device"] == "nvidia-h200"
+    assert report["objective"] == {"time": 1.0, "launches": 1e-6}
+    assert any("not measured" in w for w in report["warnings"])
+    assert onnx.load("out.onnx").opset_import[0].version == 18
+
+
+def test_an_existing_target_is_replaced(run):
+    Path("out.onnx").write_text("old")
+    assert run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure")[0] == 0
+    onnx.checker.check_model("out.onnx")
+
+
+REFUSED = [
+    (["missing.onnx", "-o", "out.onnx"], "missing.onnx: the file cannot be read"),
+    (["empty.onnx", "-o", "out.onnx"], "empty.onnx: the file is empty"),
+    (["text.onnx", "-o", "out.onnx"], "text.onnx: not an ONNX model"),
+    (["model.onnx", "-o", "model.onnx"], "model.onnx: the target is the input"),
+    (["model.onnx", "-o", "symbolic.onnx"], "symbolic.onnx: the target is the input model.onnx"),
+    (["model.onnx", "-o", "hard.onnx"], "hard.onnx: the target is the input model.onnx"),
+    (["model.onnx", "-o", "folder/../model.onnx"], "the target is the input"),
+    (["model.onnx", "-o", "folder"], "folder: the target is a folder"),
+    (["model.onnx", "-o", "/dev/null"], "/dev/null: the target is no regular file"),
+    (["model.onnx", "-o", "nowhere/out.onnx"], "nowhere/out.onnx: the folder of the target does not exist"),
+    (["model.onnx", "-o", "/proc/out.onnx"], "/proc/out.onnx: the target cannot be written"),
+    (["model.onnx", "-o", "out.onnx", "--json", "nowhere/r.json"], "nowhere/r.json: the folder of the target"),
+    (["model.onnx", "-o", "out.onnx", "--json", "model.onnx"], "model.onnx: the target is the input"),
+    (["model.onnx", "-o", "out.onnx", "--json", "out.onnx"], "out.onnx: the model and its report go to one file"),
+    (["model.onnx", "-o", "out.onnx", "--time-limit", "0"], "time_limit = 0.0"),
+    (["model.onnx", "-o", "out.onnx", "--time-limit", "-1s"], "time_limit = -1.0"),
+    (["model.onnx", "-o", "out.onnx", "--time-limit", "soon"], "'soon' is no duration"),
+    (["model.onnx", "-o", "out.onnx", "--node-limit", "0"], "node_limit = 0"),
+    (["model.onnx", "-o", "out.onnx", "--node-limit", "many"], "'many' is not a valid integer"),
+    (["model.onnx", "-o", "out.onnx", "--threads", "-1"], "threads = -1"),
+    (["model.onnx", "-o", "out.onnx", "--size", "batch=0"], "'batch=0' is no size"),
+    (["model.onnx", "-o", "out.onnx", "--opset", "3"], "--opset 3"),
+    (["model.onnx", "-o", "out.onnx", "--outputs", "nothing"], "no output 'nothing'"),
+    (["model.onnx", "-o", "out.onnx", "--device", "abacus"], "no device 'abacus'"),
+    (["model.onnx", "-o", "out.onnx", "--extractor", "best"], "no extractor 'best'"),
+    (["model.onnx", "-o", "out.onnx", "--objective", "beauty"], "objective has no term 'beauty'"),
+    (["model.onnx", "-o", "out.onnx", "--objective", "time=much"], "'time=much' is no weight"),
+    (["model.onnx", "-o", "out.onnx", "--rules", "missing.rules"], "missing.rules: cannot be read"),
+    (["model.onnx"], "Missing option '-o'"),
+    (["model.onnx", "-o", "out.onnx", "--fast"], "No such option"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=lambda a: " ".join(a) if isinstance(a, list) else "")
+def test_bad_input_is_one_clear_error_and_nothing_is_written(run, arguments, message):
+    Path("empty.onnx").touch()
+    Path("text.onnx").write_text("this is no protocol buffer")
+    Path("folder").mkdir()
+    Path("symbolic.onnx").symlink_to("model.onnx")
+    Path("hard.onnx").hardlink_to("model.onnx")
+    before = {p.name: p.read_bytes() for p in Path().iterdir() if p.is_file()}
+    code, out, err = run("optimize", *arguments)
+    assert code == 2
+    assert message in err.rpartition("error: ")[2].splitlines()[0]
+    assert "Traceback" not in err
+    assert out == ""
+    assert {p.name: p.read_bytes() for p in Path().iterdir() if p.is_file()} == before
+
+
+def test_a_data_file_of_the_input_is_no_target_by_any_name(run):
+    model = onnx.load("model.onnx")
+    onnx.save(model, "big.onnx", save_as_external_data=True, location="out.onnx.data", size_threshold=0)
+    data = Path("out.onnx.data").read_bytes()
+    Path("link.data").symlink_to("out.onnx.data")
+    for target in ("out.onnx.data", "link.data"):
+        code, _, err = run("optimize", "big.onnx", "-o", target)
+        assert code == 2
+        assert "the target is the input" in err
+    code, _, err = run("optimize", "big.onnx", "-o", "out.onnx")
+    assert code == 2
+    assert "out.onnx: its data file out.onnx.data is one the input reads" in err
+    assert Path("out.onnx.data").read_bytes() == data
+    assert not Path("out.onnx").exists()
+    assert run("optimize", "big.onnx", "-o", "other.onnx", "--no-measure")[0] == 0
+    onnx.checker.check_model("other.onnx")
+
+
+def interrupting(monkeypatch, phase, times):
+    """Sends SIGINT to this process, so often, when a run reaches a phase."""
+    left = [times]
+
+    @contextlib.contextmanager
+    def bar(console):
+        def follow(progress):
+            while progress.phase == phase and left[0]:
+                left[0] -= 1
+                os.kill(os.getpid(), signal.SIGINT)
+
+        yield follow
+
+    monkeypatch.setattr(eqsat.commands.optimize, "progress_bar", bar)
+
+
+@pytest.mark.parametrize("phase", ["read", "saturate", "extract", "certify", "write"])
+def test_ctrl_c_writes_the_best_so_far(run, monkeypatch, phase):
+    interrupting(monkeypatch, phase, times=1)
+    previous = signal.getsignal(signal.SIGINT)
+    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure", "--json", "report.json")
+    assert code == 0
+    x = np.ones((3, 1, 16), np.float32)
+    for new, old in zip(outputs("out.onnx", {"x": x}), outputs("model.onnx", {"x": x}), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
+    if phase != "write":
+        assert json.loads(Path("report.json").read_text())["stopped_by"] == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is previous
+
+
+@pytest.mark.parametrize("phase", ["saturate", "write"])
+def test_a_second_ctrl_c_aborts_and_leaves_no_file(run, monkeypatch, phase):
+    interrupting(monkeypatch, phase, times=2)
+    code, _, err = run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure")
+    assert code == 130
+    assert "error: interrupted" in err
+    assert files() == {"model.onnx"}
+
+
+def test_a_full_disk_leaves_the_old_target_whole(folder):
+    Path("out.onnx").write_text("what was here before")
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+    command = [sys.executable, "-m", "eqsat.cli", "optimize", "model.onnx", "-o", "out.onnx", "--no-measure"]
+    root = str(Path(cli.__file__).parents[1])
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, preexec_fn=small_files
+    )
+    assert done.returncode == 2, done.stderr
+    assert "out.onnx" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert Path("out.onnx").read_text() == "what was here before"
+    assert files() == {"model.onnx", "out.onnx"}
