@@ -23,6 +23,8 @@ from eqsat.language.types import OpaqueType, TensorType, ValueType
 INPUT, CONST, ABSENT, OPAQUE, PROJECTION = "input", "const", "absent", "opaque", "projection"
 #: Constants of at most this many elements are evaluated while the e-graph grows, so that conditions can ask for them.
 SMALL = 4096
+#: A rule may make no tensor of more elements than this.
+LARGEST = 1 << 40
 
 _TUPLE = OpaqueType("several tensors")
 _NOTHING = OpaqueType("left out")
@@ -112,6 +114,7 @@ class EGraph:
         if types is None:
             given = [self.type(k) for k in children]
             types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
+            _check_size(types, op)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
         self._leader.append(number)
@@ -343,6 +346,13 @@ class TensorView:
 def constructor_name(op: str, arity: int) -> str:
     """How egglog calls an operator of this many operands."""
     return f"op_{op}_{arity}"
+
+
+def _check_size(types: Sequence[ValueType], op: str) -> None:
+    """Rules that grow what they match could otherwise make tensors that no machine holds."""
+    for type in types:
+        if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
+            raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")
 
 
 def _tensor(type: ValueType, reader: str) -> TensorType:
