@@ -158,20 +158,33 @@ def _attention(target: Target) -> None:
         target.needs(23, "a width known by name only")
     factor = scale if scale is not None else 1.0 / float(np.sqrt(int(str(width))))
     scores = target.make("Mul", scores, target.number(factor, dtype))
-    if causal:
-        lengths = query.dims[2], key.dims[2]
-        if not all(isinstance(n, int) for n in lengths):
-            target.needs(23, "a causal mask of a length known by name only")
-        rows, columns = (int(str(n)) for n in lengths)
-        blocked = np.where(np.tri(rows, columns, dtype=bool), 0.0, -np.inf)
-        scores = target.make("Add", scores, target.model.parameter(blocked, dtype))
-    mask = target.input(3)
-    if mask and target.type(3).dtype is DType.BOOL:
-        mask = target.make("Where", mask, target.number(0.0, dtype), target.number(-np.inf, dtype))
-    if mask:
-        scores = target.make("Add", scores, mask)
+    kept = _kept(target) if causal or _has_boolean_mask(target) else ""
+    if target.input(3) and not _has_boolean_mask(target):
+        scores = target.make("Add", scores, target.input(3))
+    if kept:
+        scores = target.make("Where", kept, scores, target.number(-np.inf, dtype))
     shares = target.make("Softmax", scores, axis=3)
+    if kept:
+        # A query that may look at nothing has shares of NaN, and ONNX's Attention says they are 0.
+        shares = target.make("Where", kept, shares, target.number(0.0, dtype))
     return target.emit("MatMul", shares, target.input(2))
+
+
+def _has_boolean_mask(target: Target) -> bool:
+    return bool(target.input(3)) and target.type(3).dtype is DType.BOOL
+
+
+def _kept(target: Target) -> str:
+    """Booleans that say which keys a query may look at."""
+    mask = target.input(3) if _has_boolean_mask(target) else ""
+    if not target.attrs["causal"]:
+        return mask
+    lengths = target.type(0).dims[2], target.type(1).dims[2]
+    if not all(isinstance(n, int) for n in lengths):
+        target.needs(23, "a causal mask of a length known by name only")
+    rows, columns = (int(str(n)) for n in lengths)
+    causal = target.model.parameter(np.tri(rows, columns, dtype=bool), DType.BOOL)
+    return target.make("And", causal, mask) if mask else causal
 
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(

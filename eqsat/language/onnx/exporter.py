@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, defs, helper
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, checker, defs, helper, shape_inference
 
 from eqsat.errors import ExportModelError
 from eqsat.language.constant import Array, Constant
@@ -27,6 +27,10 @@ from eqsat.language.types import TensorType, ValueType
 DEFAULT_OPSET = 21
 #: Before this version of the format every initializer had to be an input too.
 _LEAST_IR = 4
+#: The version that brought local functions.
+_FUNCTIONS_IR = 8
+#: Tensors up to this size take part in checking a model.
+_TRIAL_BYTES = 1 << 12
 #: Constants that rules name are computed before they are written.
 _TERMS = ("fill", "eye", "identity_kernel", "pool_kernel", "enlarge", "iota")
 
@@ -169,7 +173,29 @@ class _Export:
         kept = [a for a in graph.quantization_annotation if a.tensor_name in known]
         del graph.quantization_annotation[:]
         graph.quantization_annotation.extend(kept)
+        if self.opset != self.origin.opset:
+            self._check_valid(proto, tensors)
         return proto, tensors
+
+    def _check_valid(self, model: ModelProto, tensors: Mapping[str, Constant]) -> None:
+        """ExportModelError where the opset chosen does not allow some element type or attribute."""
+        trial = ModelProto()
+        trial.CopyFrom(model)
+        for name, constant in tensors.items():
+            if constant.nbytes <= _TRIAL_BYTES:
+                trial.graph.initializer.append(tensor_of(name, constant))
+            elif name not in self.graph.inputs:
+                # Its values do not matter here, its type does.
+                trial.graph.input.append(value_info(name, constant.type))
+        try:
+            checker.check_model(trial, full_check=True)
+        except (checker.ValidationError, shape_inference.InferenceError) as fault:
+            raise ExportModelError(
+                f"opset {self.opset} cannot express the graph: {str(fault).strip().splitlines()[0]}",
+                where=self.graph.name,
+                expected="operators and element types of that opset",
+                remedy="pass a newer opset",
+            ) from fault
 
     def _set_versions(self, proto: ModelProto) -> None:
         imports = [o for o in proto.opset_import if o.domain not in ("", "ai.onnx")]
@@ -177,7 +203,9 @@ class _Export:
         proto.opset_import.extend([OperatorSetIdProto(domain="", version=self.opset), *imports])
         own = [o for o in proto.opset_import if o.domain in ("", "ai.onnx.ml")]
         least = helper.find_min_ir_version_for(own, ignore_unknown=True)
-        proto.ir_version = max(self.origin.ir_version, _LEAST_IR, least)
+        # A model written for an older opset is meant for older runtimes, which refuse newer versions of the format.
+        own_version = self.origin.ir_version if self.opset >= self.origin.opset else 0
+        proto.ir_version = max(own_version, _FUNCTIONS_IR if proto.functions else _LEAST_IR, least)
 
     def _initializers(self, proto: ModelProto) -> dict[str, Constant]:
         """The tensors that something reads; sparse ones that nothing changed are put back as they were."""

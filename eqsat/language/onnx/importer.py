@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ from onnx import ModelProto, NodeProto, TypeProto
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.constant import Constant
+from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder, fresh_beside
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.onnx import functions, structure
+from eqsat.language.onnx import functions, opaque, structure
+from eqsat.language.onnx.branches import taken_branch
 from eqsat.language.onnx.import_table import IMPORTS
 from eqsat.language.onnx.importing import Call, Unsupported
-from eqsat.language.onnx.opaque import result_types
 from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_within, value_type
+from eqsat.language.onnx.protos import captured, names_within, subgraphs, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
 from eqsat.language.onnx.tensors import constant_of, dense_of
 from eqsat.language.types import UNKNOWN, DType, TensorType
@@ -48,6 +49,7 @@ class _Import:
         self.warnings: list[str] = []
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
+        self._whole_model: Mapping[str, TypeProto] | None = None
 
     def graph(self) -> Graph:
         """The whole translation."""
@@ -110,6 +112,11 @@ class _Import:
     def _node(self, index: int, node: NodeProto) -> None:
         place = f"{self.where}: {structure.describe(index, node)}"
         self._check_domain(node, place)
+        branch = self._taken_branch(node)
+        if branch is not None:
+            for inner in branch:
+                self._node(index, inner)
+            return
         try:
             reason = self._reason(node)
             if reason is None:
@@ -128,6 +135,14 @@ class _Import:
             ) from fault
         if reason is not None:
             self._keep_opaque(node, reason)
+
+    def _taken_branch(self, node: NodeProto) -> list[NodeProto] | None:
+        if node.op_type != "If" or node.domain not in ("", "ai.onnx") or not node.input:
+            return None
+        condition = self.folder.dims(node.input[0])
+        if condition is None or condition.size != 1 or isinstance(condition.ravel()[0], Sym):
+            return None
+        return taken_branch(node, bool(condition.ravel()[0]), self._fresh_name)
 
     def _reason(self, node: NodeProto) -> str | None:
         """Why a node cannot be translated, as far as can be said before trying."""
@@ -157,11 +172,21 @@ class _Import:
             captures=len(outer),
         )
         inputs = tuple(v or None for v in (*node.input, *outer))
-        types = result_types(node, self.model, self.opset, self.folder)
+        types = opaque.result_types(node, self.model, self.opset, self.folder)
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
-        for name, type in types.items():
-            if name in node.output:
-                self.folder.declare(name, type)
+        for name in node.output:
+            if name in types:
+                self.folder.declare(name, types[name])
+            elif name in self._stated_by_onnx(node):
+                self._declare(name, self._stated_by_onnx(node)[name])
+
+    def _stated_by_onnx(self, node: NodeProto) -> Mapping[str, TypeProto]:
+        """What onnx's inference over the whole model says, asked once, for nodes that hold graphs."""
+        if not any(True for _ in subgraphs(node)):
+            return {}
+        if self._whole_model is None:
+            self._whole_model = opaque.whole_model_types(self.model)
+        return self._whole_model
 
     def _check_domain(self, node: NodeProto, place: str) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain

@@ -58,3 +58,12 @@ def _numbered(names: dict[str, Sym]) -> Callable[[Sym], str]:
 
 def _holds_graphs(node: NodeProto) -> bool:
     return any(a.HasField("g") or a.graphs for a in node.attribute)
+
+
+def whole_model_types(model: ModelProto) -> Mapping[str, TypeProto]:
+    """The types of inner values by onnx's inference over a whole model, control flow included; best effort."""
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=False)
+    except (shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    return {v.name: v.type for v in inferred.graph.value_info if v.type.WhichOneof("value")}

@@ -73,8 +73,7 @@ class ExternalData:
                 expected="data inside the file",
                 remedy="fetch the file again: it may be truncated",
             )
-        stamp = path.stat().st_mtime_ns
-        return Constant(type, lambda: _read(path, offset, needed, type, (size, stamp)))
+        return Constant(type, lambda: _read(path, offset, needed, type))
 
     def _file(self, location: str, where: str) -> Path:
         if self.folder is None:
@@ -127,16 +126,8 @@ def _stored_bytes(type: TensorType) -> int:
     return -(-count * packed // 8) if packed else count * type.dtype.itemsize
 
 
-def _read(path: Path, offset: int, length: int, type: TensorType, stamp: tuple[int, int]) -> Array:
+def _read(path: Path, offset: int, length: int, type: TensorType) -> Array:
     try:
-        now = path.stat()
-        if (now.st_size, now.st_mtime_ns) != stamp:
-            raise ImportModelError(
-                "the file changed after the model was read",
-                where=str(path),
-                expected="data that stay as they are",
-                remedy="load the model again",
-            )
         if type.dtype in _PACKED or length < _MAPPED_BYTES:
             with path.open("rb") as file:
                 file.seek(offset)
