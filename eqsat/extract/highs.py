@@ -57,7 +57,8 @@ class Solver:
         self._highspy = highspy
         self._highs = highspy.Highs()
         self._stop = False
-        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", seed % 2**31)):
+        options = {"output_flag": False, "threads": 1, "random_seed": seed % 2**31, "mip_allow_restart": False}
+        for name, value in options.items():
             self._highs.setOptionValue(name, value)
         self._columns = len(model.upper)
         self._binary = model.binary
@@ -106,15 +107,21 @@ class Solver:
         clock: Clock,
         *,
         relative_gap: float,
+        nodes: int | None = None,
         start: dict[int, float] | None = None,
         watch: Callable[[float], None] | None = None,
     ) -> Outcome:
-        """Solves the integer program from a warm start; `watch` is called with the bound while it runs."""
+        """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
+
+        `watch` is called with the bound while it runs.
+        """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
         self._highs.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kind)
         self._highs.setOptionValue("mip_rel_gap", relative_gap)
         self._highs.setOptionValue("mip_abs_gap", 0.0)
+        if nodes is not None:
+            self._highs.setOptionValue("mip_max_nodes", nodes)
         self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
         if start is not None:
             columns = np.array(sorted(start), dtype=np.int32)

@@ -13,6 +13,7 @@ from eqsat.extract.bounds import dual_ascent, ruled_out
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.model import Model, Row, Values
+from eqsat.extract.neighbourhood import confine, windows
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, closure, total, unfounded
@@ -23,6 +24,15 @@ SLACK = 1e-9
 
 LAZY_ROUNDS = 12
 """Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
+
+LARGE = 400
+"""Options left in a program, above which neighbourhoods are searched before the whole."""
+
+WINDOW_GAP = 1e-3
+"""Relative gap within which a neighbourhood counts as solved."""
+
+WINDOW_NODES = 30
+"""Most branch-and-bound nodes for one neighbourhood: a limit that, unlike time, gives the same result every time."""
 
 STALLED_ROUNDS = 5
 """Rounds of cuts that hardly move the bound of the relaxation, before the integer solve."""
@@ -78,12 +88,14 @@ class Search:
         relative_gap: float,
         seed: int,
         broken: set[int],
+        deep: bool = True,
     ) -> None:
         self.program = program
         self.clock = clock
         self.relative_gap = relative_gap
         self.seed = seed
         self.broken = broken
+        self.deep = deep
         self.choice = choice
         self.cost = total(program, choice)
         self.floor = 0.0
@@ -156,7 +168,7 @@ class Search:
             part = dataclasses.replace(small, roots=roots)
             start = closure(part, known, roots)
             broken = self.reduction.broken
-            search = Search(part, start, self.clock, self.relative_gap, self.seed, broken)
+            search = Search(part, start, self.clock, self.relative_gap, self.seed, broken, self.deep)
             search._report = self._report
             self.parts.append(search)
         for search in self.parts:
@@ -199,6 +211,8 @@ class Search:
         solver = Solver(model, costs, seed=self.seed)
         if not self._relaxation(reduction, model, solver, scale):
             return
+        if self.deep and len(costs) > LARGE:
+            self._neighbourhoods(reduction)
         for attempt in itertools.count(1):
             cuts, finished = self._attempt(reduction, model, solver, scale)
             if finished and not cuts:
@@ -234,6 +248,39 @@ class Search:
             solver.add(cuts)
         return False
 
+    def _neighbourhoods(self, reduction: Presolved) -> None:
+        """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone."""
+        enough = self.clock.left() / 2
+        small = reduction.program
+        improved = True
+        while improved and not self.clock.stop():
+            improved = False
+            known = reduction.shrink(self.choice)
+            if known is None or unfounded(small, known):
+                return
+            for free in windows(small, known):
+                if self.clock.stop() or self.clock.left() < enough or self.done():
+                    return
+                better = self._window(small, known, free, reduction.broken)
+                if better is not None:
+                    known, improved = better, True
+                    self.offer(reduction.expand(known))
+                    self._report()
+
+    def _window(self, small: Program, known: Choice, free: set[int], broken: set[int]) -> Choice | None:
+        """A better choice that differs from `known` in the goals `free` only."""
+        near, kept = confine(small, known, free)
+        number = {option: index for index, option in enumerate(kept)}
+        start = {goal: number[option] for goal, option in known.items()}
+        gap = max(self.relative_gap, WINDOW_GAP)
+        search = Search(near, start, self.clock, gap, self.seed, broken, deep=False)
+        before = search.cost
+        search.run()
+        best = search.best()
+        if search.cost >= before * (1 - SLACK):
+            return None
+        return {goal: kept[option] for goal, option in best.items()}
+
     def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
@@ -243,14 +290,20 @@ class Search:
 
         known = reduction.shrink(self.choice)
         start = None if known is None else model.point(known)
-        outcome = solver.solve(self.clock, relative_gap=self.relative_gap, start=start, watch=watch)
+        outcome = solver.solve(
+            self.clock,
+            relative_gap=self.relative_gap,
+            nodes=None if self.deep else WINDOW_NODES,
+            start=start,
+            watch=watch,
+        )
         self.lift(outcome.bound / scale + reduction.paid)
         if not len(outcome.values):
             return [], False
         choice = selected(model.program, outcome.values)
         self._improve(reduction, choice)
         self._report()
-        return model.cut_choice(closure(model.program, choice, model.program.roots)), outcome.finished
+        return _repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
 
     def _improve(self, reduction: Presolved, choice: Choice) -> None:
         """Offers a choice if it is acyclic, and greedy choices that prefer its options."""
@@ -270,6 +323,17 @@ def selected(program: Program, values: Values) -> Choice:
         for goal, members in enumerate(program.by_goal)
         if members
     }
+
+
+def _repairs(model: Model, choice: Choice) -> list[Row]:
+    """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
+    cuts = model.cut_choice(choice)
+    if not cuts:
+        return []
+    used = set(choice.values())
+    least = max(model.program.costs) / 100
+    costs = [0.0 if o in used else cost + least for o, cost in enumerate(model.program.costs)]
+    return cuts + model.cover(dual_ascent(model.program, costs, rounds=30).supports)
 
 
 def pieces(program: Program) -> list[list[int]]:

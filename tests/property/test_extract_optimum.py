@@ -149,7 +149,7 @@ def test_dual_ascent_bounds_every_choice_and_what_it_rules_out_is_dearer(problem
 
 @settings(COMMON, max_examples=100)
 @given(problems(classes=4, states=2, size=10), st.data())
-def test_cuts_and_the_class_program_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObject) -> None:
+def test_cuts_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObject) -> None:
     program = problem.program
     model = Model(program)
     loop = data.draw(st.sets(st.integers(0, program.goals - 1), min_size=1))

@@ -13,7 +13,11 @@ import pytest
 
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
-from eqsat.extract.greedy import dag_greedy, tree_greedy
+from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
+from eqsat.extract.highs import Clock
+from eqsat.extract.ilp import Search
+from eqsat.extract.presolve import presolve
+from eqsat.extract.program import unfounded
 
 
 def random_problem(seed: int, classes: int, width: int, back: float = 0.0) -> Problem:
@@ -95,7 +99,7 @@ def test_zero_cost_everywhere() -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_scale_of_the_costs_does_not_matter(scale: float) -> None:
-    problem = random_problem(3, 60, 3, back=0.3)
+    problem = random_problem(3, 36, 3, back=0.3)
     scaled = Problem([dataclasses.replace(n, cost=n.cost * scale) for n in problem.nodes], problem.roots)
     one, other = solve(problem), solve(scaled)
     other.check(scaled)
@@ -103,9 +107,9 @@ def test_scale_of_the_costs_does_not_matter(scale: float) -> None:
     assert math.isclose(other.cost, one.cost * scale, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_bigger_cyclic_problems_are_solved_and_no_worse_than_greedy(seed: int) -> None:
-    problem = random_problem(seed, 150, 4, back=0.3)
+    problem = random_problem(seed, 60, 3, back=0.3)
     solution = solve(problem, time_limit=60)
     solution.check(problem)
     assert solution.status == "optimal"
@@ -113,14 +117,14 @@ def test_bigger_cyclic_problems_are_solved_and_no_worse_than_greedy(seed: int) -
 
 
 def test_the_same_problem_and_seed_give_the_same_choice() -> None:
-    problem = random_problem(11, 150, 4, back=0.3)
+    problem = random_problem(11, 50, 3, back=0.3)
     again = Problem(problem.nodes, problem.roots)
     one, other = solve(problem, seed=3), solve(again, seed=3)
     assert (one.chosen, one.conversions, one.cost) == (other.chosen, other.conversions, other.cost)
 
 
 def test_greedies_are_acyclic_on_large_cyclic_graphs() -> None:
-    problem = random_problem(1, 5000, 4, back=0.4)
+    problem = random_problem(1, 3000, 4, back=0.4)
     for solution in (tree_greedy(problem), dag_greedy(problem)):
         solution.check(problem)
         assert solution.status == "heuristic"
@@ -180,7 +184,7 @@ def test_ctrl_c_returns_the_best_found() -> None:
 
 def test_progress_reports_falling_costs_and_rising_bounds() -> None:
     seen: list[tuple[float, float]] = []
-    solution = solve(random_problem(2, 150, 4, back=0.3), progress=lambda *now: seen.append(now))
+    solution = solve(random_problem(2, 60, 3, back=0.3), progress=lambda *now: seen.append(now))
     costs, bounds = [cost for cost, _ in seen], [bound for _, bound in seen]
     assert costs == sorted(costs, reverse=True)
     assert bounds == sorted(bounds)
@@ -256,3 +260,30 @@ def test_check_finds_what_is_wrong(change: dict[str, object], message: str) -> N
     with pytest.raises(ExtractionError) as caught:
         dataclasses.replace(solution, **change).check(NEEDS)
     assert message in str(caught.value)
+
+
+def layered(layers: int) -> Problem:
+    """Chains of operators in two states, where neighbours want to agree and every third wants to differ."""
+    draw = random.Random(7)
+    nodes, conversions = [Node(0, (), 0.0, 0)], [Conversion(0, 0, 1, 3.0)]
+    for eclass in range(1, 3 * layers + 1):
+        for operands in ((eclass - 1,), (eclass - 1, max(0, eclass - 3))):
+            for state in range(2):
+                cost = draw.uniform(4.0, 12.0)
+                nodes.append(Node(eclass, tuple((c, state) for c in operands), cost, state))
+        conversions += [Conversion(eclass, 0, 1, draw.uniform(1, 4)), Conversion(eclass, 1, 0, draw.uniform(1, 4))]
+    return Problem(nodes, [(3 * layers, 0)], conversions, states=2)
+
+
+def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
+    problem = layered(40)
+    begin = best_greedy(problem.program)
+    search = Search(problem.program, begin, Clock(math.inf), 0.0, 0, set())
+    before, reduction = search.cost, presolve(problem.program)
+    search._neighbourhoods(reduction)
+    assert search.cost < before
+    assert not unfounded(problem.program, search.best())
+    exact = solve(problem, time_limit=60)
+    exact.check(problem)
+    assert exact.status == "optimal"
+    assert exact.cost <= search.cost * (1 + 1e-9)
