@@ -201,6 +201,10 @@ def _from_fields(tensor: TensorProto, type: TensorType, where: str) -> Constant:
             expected=f"{count} elements",
             remedy="export the model again",
         )
+    if type.dtype is DType.STRING:
+        # Strings need not be UTF-8; what is not comes back as it was.
+        texts = [s.decode("utf-8", "surrogateescape") for s in tensor.string_data]
+        return Constant.of(np.array(texts, object).reshape(type.static), type.dtype)
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError) as fault:
@@ -263,7 +267,7 @@ def header_of(name: str, constant: Constant) -> TensorProto:
     proto = TensorProto(name=name, dims=constant.type.static, data_type=number_of(constant.type.dtype))
     if constant.type.dtype is DType.STRING:
         proto.string_data.extend(
-            s if isinstance(s, bytes) else str(s).encode() for s in np.asarray(constant.array, object).ravel()
+            s if isinstance(s, bytes) else str(s).encode("utf-8", "surrogateescape") for s in np.asarray(constant.array, object).ravel()
         )
     return proto
 
