@@ -27,7 +27,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For growing and choosing.")
 @click.option("--outputs", type=NAMES, help="Keep only these outputs.")
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is costed at; may be repeated.")
-@click.option("--rules", type=_FILE, help="File of rules to use in place of the library's.")
+@click.option("--rules", type=_FILE, multiple=True, help="File of rules to use besides the library's.")
 @click.option("--finite-math", is_flag=True, help="Assume that no infinity or NaN occurs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the checks, the search and the timing.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime.")
@@ -45,7 +45,7 @@ def optimize(
     time_limit: float,
     outputs: list[str] | None,
     sizes: tuple[tuple[str, int], ...],
-    rules: Path | None,
+    rules: tuple[Path, ...],
     finite_math: bool,
     seed: int,
     threads: int,
@@ -72,7 +72,7 @@ def optimize(
             extractor=extractor,
             node_limit=node_limit,
             time_limit=time_limit,
-            rules=rules,
+            rules=rules or None,
             finite_math=finite_math,
             outputs=outputs,
             sizes=dict(sizes),
@@ -94,12 +94,12 @@ def optimize(
     out.print(f"wrote {target}", soft_wrap=True)
 
 
-def _check_files(model: Path, target: Path, report_file: Path | None, rules: Path | None) -> None:
+def _check_files(model: Path, target: Path, report_file: Path | None, rules: tuple[Path, ...]) -> None:
     """Everything about files that can be known to fail before the work starts."""
     # Only a file that exists can be one that the model keeps its tensors in.
     written = [target, *([report_file] if report_file is not None else [])]
     data = data_files(model) if any(p.exists() for p in [*written, data_beside(target)]) else ()
-    sources = [model, *data, *([rules] if rules is not None else [])]
+    sources = [model, *data, *rules]
     for path in written:
         check_target(path, sources)
     clash = next((s for s in data if is_same_file(data_beside(target), s)), None)
