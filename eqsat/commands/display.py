@@ -48,8 +48,8 @@ def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
 def describe(progress: Progress) -> str:
     """What is known at a moment, in one line.
 
-    >>> describe(Progress("extract", nodes=1840, best=1.6e-3, bound=1.5e-3))
-    '1 840 e-nodes  best 1.6 ms  gap 6.2 %'
+    >>> describe(Progress("extract", nodes=1840, best=1.6e-3, bound=1.2e-3))
+    '1 840 e-nodes  best 1.6 ms  gap 25 %'
     """
     parts = [f"{integer(progress.nodes)} e-nodes"] if progress.nodes else []
     if progress.best is not None:
