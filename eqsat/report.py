@@ -14,10 +14,10 @@ from rich.console import Console, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-Phase: TypeAlias = Literal["read", "saturate", "extract", "certify", "measure", "write"]
+Phase: TypeAlias = Literal["read", "saturate", "extract", "measure", "certify", "write"]
 
 #: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "saturate", "extract", "certify", "measure", "write")
+PHASES: tuple[Phase, ...] = ("read", "saturate", "extract", "measure", "certify", "write")
 
 #: Columns of a report where no terminal says otherwise.
 WIDTH = 110

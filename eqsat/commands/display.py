@@ -42,7 +42,28 @@ def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
     )
     with bar:
         task = bar.add_task(PHASES[0], total=len(PHASES), state="")
-        yield lambda p: bar.update(task, description=p.phase, completed=PHASES.index(p.phase), state=describe(p))
+        known = Progress(PHASES[0])
+        begun: set[str] = set()
+
+        def follow(progress: Progress) -> None:
+            nonlocal known
+            known = _joined(known, progress)
+            begun.add(known.phase)
+            bar.update(task, description=known.phase, completed=len(begun) - 1, state=describe(known))
+
+        yield follow
+
+
+def _joined(known: Progress, news: Progress) -> Progress:
+    """The news, with what they leave out as it was known before."""
+    fresh = news.best is not None
+    return Progress(
+        news.phase,
+        nodes=news.nodes or known.nodes,
+        best=news.best if fresh else known.best,
+        bound=news.bound if fresh else known.bound,
+        detail=news.detail,
+    )
 
 
 def describe(progress: Progress) -> str:
