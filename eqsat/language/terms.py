@@ -33,7 +33,7 @@ class Algebra:
         return z3
 
     def real(self, value: Any) -> Any:
-        """A term: numbers become exact rationals, and the floats nearest √2 and √½ these numbers themselves."""
+        """A term: numbers become exact rationals, and the floats next to √2 and √½ these themselves."""
         z3 = self.z3
         if isinstance(value, z3.ExprRef):
             return z3.If(value, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(value) else value
@@ -41,9 +41,9 @@ class Algebra:
             return z3.RealVal(int(value))
         if not math.isfinite(value):
             return z3.Real("nan" if math.isnan(value) else "-inf" if value < 0 else "inf")
-        if abs(value) in _ROOT_TWO:
-            exact = z3.Real("sqrt2") * _rational(z3, _ROOT_TWO[abs(value)])
-            return exact if value > 0 else -exact
+        multiple = _root_two(value)
+        if multiple is not None:
+            return z3.Real("sqrt2") * _rational(z3, multiple if value > 0 else -multiple)
         return _rational(z3, Fraction(value))
 
     def normal(self, term: Any) -> Any:
@@ -154,7 +154,7 @@ class Algebra:
         made = z3.simplify(made)
         return True if z3.is_true(made) else False if z3.is_false(made) else made
 
-    def settle(self, a: Any, b: Any, milliseconds: int) -> str:
+    def settle(self, a: Any, b: Any, steps: int) -> str:
         """Whether two terms are equal for all values of their variables."""
         z3 = self.z3
         terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
@@ -170,7 +170,8 @@ class Algebra:
         if z3.is_false(goal):
             return "proved"
         solver = z3.Solver()
-        solver.set("timeout", milliseconds)
+        # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
+        solver.set("rlimit", steps)
         solver.add(goal, *self._facts(goal))
         return "proved" if solver.check() == z3.unsat else "unknown"
 
@@ -356,13 +357,13 @@ class Terms:
             result[index] = make(f"{name}{list(index)}")
         return result
 
-    def settle(self, a: Any, b: Any, milliseconds: int) -> str:
+    def settle(self, a: Any, b: Any, steps: int) -> str:
         """Whether two elements are equal for all values of the variables: "proved", "differs" or "unknown".
 
-        Normal forms decide most; else the solver has so long, knowing what a maximum is. A model it finds is a
+        Normal forms decide most; else the solver takes so many steps, knowing what a maximum is. A model it finds is a
         difference only where no function is left uninterpreted, so it counts as unknown.
         """
-        return self._terms._algebra.settle(a, b, milliseconds)
+        return self._terms._algebra.settle(a, b, steps)
 
     def namespace(self, operands: list[TensorType | None], results: list[TensorType]) -> Any:
         """Symbolic arithmetic for nodes that read or make floats or truth values, plain arithmetic for the rest."""
@@ -401,9 +402,7 @@ def _fraction(term: Any) -> Fraction:
     return Fraction(term.numerator_as_long(), term.denominator_as_long())
 
 
-#: The floats that stand for √2 and √½, as multiples of √2.
-_ROOT_TWO = {
-    narrow(value): multiple
-    for value, multiple in ((math.sqrt(2.0), Fraction(1)), (math.sqrt(0.5), Fraction(1, 2)))
-    for narrow in (float, lambda v: float(np.float32(v)))
-}
+def _root_two(value: float) -> Fraction | None:
+    """The multiple of √2 that a float within single precision of √2 or √½ stands for."""
+    square = value * value
+    return Fraction(1) if abs(square / 2 - 1) < 1e-7 else Fraction(1, 2) if abs(square * 2 - 1) < 1e-7 else None

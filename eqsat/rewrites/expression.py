@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from eqsat.errors import RuleError, ShapeError
+from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language import ops as _ops  # noqa: F401  (importing it registers the operators)
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings, Expression
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
+from eqsat.rewrites import cuts as _cuts  # noqa: F401  (importing it registers its functions)
 from eqsat.rewrites.functions import FUNCTIONS
 
 _NODES = (
@@ -66,6 +67,10 @@ _BUILTINS = {
 }
 
 
+class Undefined(ShapeError):  # noqa: N818  (a state of affairs, not a fault)
+    """An expression that has no value under some bindings: the rule does not fire there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """The type of an operator's result inside an expression, as in ``shape(matmul(x, w))``."""
@@ -114,14 +119,16 @@ def compiled(expression: Expression) -> Compiled:
 
 
 def evaluate(expression: Expression, bindings: Bindings) -> Any:
-    """The value under these bindings; ShapeError where it is not defined, as for a dim known by name only."""
+    """The value under these bindings; Undefined where there is none, as for a dim known by name only."""
     code = compiled(expression)
     tensors, attrs = bindings.tensors, bindings.attrs
     arguments = [tensors[n] if n in tensors else attrs[n] for n in code.names]
     try:
         return code.function(*arguments)
+    except GraphError as error:
+        raise Undefined(error.what) from error
     except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
-        raise ShapeError(f"{expression.text}: {error}") from error
+        raise Undefined(f"{expression.text}: {error}") from error
 
 
 def is_bound(expression: Expression, bindings: Bindings) -> bool:

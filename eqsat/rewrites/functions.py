@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -257,6 +256,20 @@ def spans(x: Operand, y: Operand) -> bool | Fail:
     return broadcast_shapes(x.type.dims, y.type.dims) == x.type.dims or Fail("broadcasting changes the shape")
 
 
+@function
+def along_only(x: Operand, axis: int, rank: int, count: Dim) -> bool | Fail:
+    """True where x, broadcast to `rank` dims, varies along one axis at most, and has all `count` elements there."""
+    place = axis - (rank - x.type.rank)
+    fits = place >= 0 and x.type.dims[place] == count and all(d == 1 for d in without(x.type.dims, place))
+    return fits or Fail(f"varies along more than axis {axis}, or not along all of it")
+
+
+@function
+def keeps_last(x: Operand, dims: Shape) -> bool | Fail:
+    """True where a reshape of x to these dims provably keeps the last axis."""
+    return bool(x.type.dims and dims and x.type.dims[-1] == dims[-1]) or Fail("the reshape changes the last axis")
+
+
 # --- permutations --------------------------------------------------------------------------------------------------
 
 
@@ -300,25 +313,51 @@ def trailing(perm: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 @function
+def unit_perm(dims: Sequence[Dim], shape: Sequence[Dim], perm: Sequence[int]) -> tuple[int, ...]:
+    """The transpose to do before a reshape that only adds or drops axes of one element, in place of one after it."""
+    source = [i for i, d in enumerate(dims) if d != 1]
+    target = [i for i, d in enumerate(shape) if d != 1]
+    if [dims[i] for i in source] != [shape[i] for i in target]:
+        raise ShapeError("the reshape does more than add and drop axes of one element")
+    moved = [source[target.index(i)] for i in perm if i in target]
+    return (*moved, *(i for i in range(len(dims)) if i not in source))
+
+
+@function
 def view_keeps_order(dims: Sequence[Dim], perm: Sequence[int]) -> bool | Fail:
     """True where a transpose moves only axes of one element, so that it is a mere reshape."""
     kept = [p for p in perm if dims[p] != 1 or not isinstance(dims[p], int)]
     return kept == sorted(kept) or Fail("the transpose moves elements")
 
 
-# --- slices --------------------------------------------------------------------------------------------------------
+@function
+def zeros(count: int) -> tuple[int, ...]:
+    """So many zeros."""
+    return (0,) * count
 
 
 @function
-def bounds(x: Operand, axis: int, record: Any) -> tuple[Any, Any, int]:
-    """Start, end and step of a slice's record along an axis, whether it cuts there or not."""
-    if axis not in record["axes"]:
-        return 0, x.type.dims[axis], 1
-    at = record["axes"].index(axis)
-    return record["starts"][at], record["ends"][at], record["steps"][at]
+def added(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
+    """The sums of two sequences of one length, element by element."""
+    return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
 @function
-def root(number: float) -> float:
-    """The square root."""
-    return math.sqrt(number)
+def total(dims: Iterable[Dim]) -> Dim:
+    """The sum of dims."""
+    result: Dim = 0
+    for one in dims:
+        result = result + one
+    return result
+
+
+@function
+def place(sequence: Sequence[Any], item: Any) -> int:
+    """Where an element stands in a sequence."""
+    return sequence.index(item)
+
+
+@function
+def first(x: Operand) -> int:
+    """The first element of an integer constant."""
+    return int(np.asarray(value(x)).ravel()[0])

@@ -15,15 +15,17 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, OpSpec, spec
 from eqsat.language.types import Shape, TensorType
-from eqsat.rewrites.expression import bound_name, compiled, evaluate
+from eqsat.rewrites.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.rule import Rule, pattern_fields
-from eqsat.rewrites.term import left_terms
+from eqsat.rewrites.term import left_terms, right_terms
 
 _POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
 #: Functions of conditions that look at a tensor's elements, or ask whether they are known.
 _OF_CONSTANTS = frozenset(
     {"constant", "value", "is_all", "is_uniform", "number", "integer", "is_positive", "is_eye", "is_range"}
 )
+#: Values for attributes that sample rules leave open.
+_UNDRAWN = {"to": ("float32", "float64")}
 
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)
@@ -101,9 +103,19 @@ class Sampler:
                 bindings = self._attempt()
             except (Reject, GraphError):
                 continue
-            if bindings is not None and self.rule.refused(bindings) is None:
+            if bindings is not None and self.rule.refused(bindings) is None and self._defined(bindings):
                 return bindings
         return None
+
+    def _defined(self, bindings: Bindings) -> bool:
+        """Whether the right side's attributes have values; whether it types is for the check to say."""
+        try:
+            right_terms(self.rule, bindings)
+        except Undefined:
+            return False
+        except GraphError:
+            return True
+        return True
 
     def _attempt(self) -> Bindings | None:
         scope = _Scope()
@@ -131,7 +143,8 @@ class Sampler:
         drawn = declared.sample(self._rng, shapes, known)
         if drawn is None:
             raise Reject
-        attrs = declared.complete(drawn[1])
+        rest = {n: self._rng.choice(v) for n, v in _UNDRAWN.items() if declared.attrs.get(n) is REQUIRED}
+        attrs = declared.complete({**rest, **drawn[1]})
         self._bind_operands(app, declared, drawn[0], operands, scope, attrs)
         self._bind_attributes(app, attrs, scope)
         types = [t for t in operands if t is not None]
@@ -156,18 +169,37 @@ class Sampler:
 
     def _operand_types(self, app: App, scope: _Scope) -> list[TensorType | None]:
         found: list[TensorType | None] = []
-        for operand in app.operands:
+        for place, operand in enumerate(app.operands):
             if isinstance(operand, Var):
                 bound = scope.get(scope.tensors, operand.name)
+                if bound is None and place not in spec(app.op).dtypes:
+                    bound = self._like(operand.name, scope)
                 found.append(bound.type if bound is not None else None)
             elif isinstance(operand, App):
                 found.append(self._application(operand, scope))
             elif isinstance(operand.item, Var) and not operand.over:
-                group = scope.groups.get(operand.item.name)
+                group = scope.groups.get(operand.item.name) or self._group_like(operand.item.name, scope)
                 found += [o.type for o in group] if group else [None] * self._rng.choice((1, 2, 2, 2, 3, 3, 4))
             else:
                 found += self._loop(operand.item, operand.over, scope)
         return found
+
+    def _like(self, name: str, scope: _Scope) -> Drawn | None:
+        """Now and then a fresh variable has the type of one drawn before, for rules that need equal shapes."""
+        known = [t.type for t in scope.tensors.values() if t.type.dtype.is_float]
+        known += [g[0].type for g in scope.groups.values() if g and isinstance(g[0], Drawn)]
+        if not known or self._rng.random() > 0.25:
+            return None
+        made = Drawn(f"{scope.loop[name]}{scope.index}" if name in scope.loop else name, self._rng.choice(known))
+        scope.set(scope.tensors, name, made)
+        return made
+
+    def _group_like(self, name: str, scope: _Scope) -> list[Drawn]:
+        """Often a fresh sequence has the types of one drawn before."""
+        known = [g for g in scope.groups.values() if g and isinstance(g[0], Drawn)]
+        if known and self._rng.random() < 0.5:
+            scope.groups[name] = [Drawn(f"{name}{i}", d.type) for i, d in enumerate(self._rng.choice(known))]
+        return scope.groups.get(name, [])
 
     def _loop(self, item: Pattern, over: tuple[tuple[str, str], ...], scope: _Scope) -> list[TensorType]:
         """Draws the elements one by one; later ones often begin with the shapes and attributes of the first."""
@@ -227,11 +259,9 @@ class Sampler:
             if operands[place] is not None:
                 continue
             name = names[0] if spread else names[place]
-            dtype = declared.dtypes.get(place, "float32")
+            dtype = declared.dtypes.get(place, "float64")
             made = Drawn(name, TensorType.of(dtype, shape))
             operands[place] = made.type
-            if app.op in ("gather", "gather_elements") and place == 1 and isinstance(shapes[0][attrs["axis"]], int):
-                made.limit = shapes[0][attrs["axis"]]
             if spread:
                 group = scope.groups.setdefault(name, [])
                 made.name = f"{name}{len(group)}"
@@ -244,6 +274,10 @@ class Sampler:
                     scope.set(scope.tensors, name, made)
                 elif bound.type != made.type:
                     raise Reject
+        indices = scope.get(scope.tensors, names[1]) if app.op in ("gather", "gather_elements") else None
+        size = shapes[0][attrs["axis"]] if indices is not None else None
+        if isinstance(indices, Drawn) and isinstance(size, int):
+            indices.limit = min(size, indices.limit or size)
 
     def _bind_attributes(self, app: App, attrs: Attrs, scope: _Scope) -> None:
         if app.record is not None:

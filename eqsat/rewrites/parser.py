@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from eqsat.errors import RuleError
 from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS, REQUIRED
-from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, Rule
+from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _PHASE = re.compile(r"%phase\s+(\w+)\s*$")
@@ -206,8 +206,10 @@ class _Block:
                 fields[keyword.arg] = Expression(ast.unparse(keyword.value), keyword.value)
             elif isinstance(keyword.value, ast.Name) and record is None:
                 record = keyword.value.id
+            elif SPLICE not in fields:
+                fields[SPLICE] = Expression(ast.unparse(keyword.value), keyword.value)
             else:
-                raise self.fault(f"{op} has a record that is no name, or two", keyword.value, "one record, **a")
+                raise self.fault(f"{op} has two records", keyword.value, "one record, **a")
         return App(op, operands, fields, record)
 
     def spread(self, tree: ast.Starred) -> Spread:

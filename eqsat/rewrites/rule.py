@@ -14,6 +14,8 @@ from eqsat.rewrites.expression import bound_name, compiled, evaluate, is_bound
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
 PHASES = ("simplify", "expand", "merge", "fuse", "associate")
+#: The field of a right-side App that holds an expression whose value is a record, ``slice(x, **after(x, s, t))``.
+SPLICE = "**"
 #: Where errors say they are, until the parser puts file, line and column.
 LEFT, RIGHT = "left side", "right side"
 
@@ -125,10 +127,13 @@ class Rule:
         return None
 
     def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
-        """The attributes of a right-side App: its record, then its fields; ShapeError where one is not defined."""
+        """The attributes of a right-side App: its record, then its fields; Undefined where one has no value."""
         found: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
         for name, expression in app.fields.items():
-            found[name] = evaluate(expression, bindings)
+            if name == SPLICE:
+                found.update(evaluate(expression, bindings))
+            else:
+                found[name] = evaluate(expression, bindings)
         return found
 
     def window(self, spread: Spread, bindings: Bindings) -> range:
@@ -223,6 +228,8 @@ class _Names:
 
     def _application(self, app: App, loop: Mapping[str, str]) -> None:
         declared = _declared(app)
+        if SPLICE in app.fields:
+            raise RuleError(f"{app.op} has a record that is no name", expected="one record, **a")
         if app.op == "split":
             raise RuleError("split on a left side", expected="slice: the e-graph holds slices")
         if any(isinstance(o, Spread) for o in app.operands) and len(app.operands) > 1:
@@ -264,7 +271,7 @@ def _declared(app: App) -> OpSpec:
     except GraphError as error:
         raise RuleError(error.what, expected=error.expected, remedy=error.remedy) from None
     for name in app.fields:
-        if name not in declared.attrs:
+        if name not in declared.attrs and name != SPLICE:
             raise RuleError(
                 f"{app.op} has no attribute {name!r}", expected="one of " + (", ".join(declared.attrs) or "none")
             )
@@ -309,7 +316,8 @@ def _check_right(
         if pattern.record is not None and pattern.record not in known:
             raise RuleError(f"right side uses unbound record {pattern.record!r}", expected=f"one of {_quoted(known)}")
         for name, default in declared.attrs.items():
-            if default is REQUIRED and name not in pattern.fields and pattern.record is None:
+            stated = name in pattern.fields or SPLICE in pattern.fields or pattern.record is not None
+            if default is REQUIRED and not stated:
                 raise RuleError(f"{pattern.op} needs attribute {name!r}", expected=f"{pattern.op}({name}=…)")
         for expression in pattern.fields.values():
             _check_names(expression, known, f"an attribute of {pattern.op}")
