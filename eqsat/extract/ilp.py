@@ -25,8 +25,8 @@ SLACK = 1e-9
 LAZY_ROUNDS = 12
 """Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
 
-LARGE = 400
-"""Options left in a program, above which neighbourhoods are searched before the whole."""
+LARGE = 1500
+"""Options left in a program, above which neighbourhoods are searched first: several windows have to fit into it."""
 
 WINDOW_GAP = 1e-3
 """Relative gap within which a neighbourhood counts as solved."""

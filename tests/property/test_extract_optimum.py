@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
-from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
+from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, ilp, solve
 from eqsat.extract.bounds import dual_ascent, ruled_out
-from eqsat.extract.greedy import dag_greedy, tree_greedy
+from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
+from eqsat.extract.highs import Clock
+from eqsat.extract.ilp import Search
 from eqsat.extract.model import Model
 from eqsat.extract.presolve import presolve
 from eqsat.extract.program import Choice, Program, closure, total, unfounded
@@ -158,3 +160,29 @@ def test_cuts_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObjec
         values = dict.fromkeys(choice.values(), 1.0) | {model.goal(goal): 1.0 for goal in choice}
         for columns, coefficients, upper in model.rows + rows:
             assert sum(values.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
+
+
+def integer_optimum(problem: Problem) -> float:
+    """By the integer program alone, with nothing reduced or bounded beforehand."""
+    search = Search(problem.program, best_greedy(problem.program), Clock(math.inf), 0.0, 0, set())
+    search._integer(presolve(problem.program, passes=0))
+    assert search.done()
+    assert not unfounded(problem.program, search.best())
+    return search.cost
+
+
+@settings(COMMON, max_examples=150)
+@given(problems(classes=5, states=2, size=14))
+def test_integer_program_finds_the_optimum_without_reductions(problem: Problem) -> None:
+    assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=150)
+@given(problems(classes=7, size=18))
+def test_order_variables_find_the_optimum_where_cuts_are_withheld(problem: Problem) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ilp, "LAZY_ROUNDS", 1)
+        patch.setattr(Model, "break_pairs", lambda self: [])
+        patch.setattr(Model, "cover", lambda self, supports, values=None: [])
+        patch.setattr(Model, "cut_point", lambda self, values: [])
+        assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
