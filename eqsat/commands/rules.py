@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,28 +50,30 @@ def verify(files: tuple[Path, ...], again: bool) -> None:
 
 
 def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
-    from eqsat.rewrites.check import check
     from eqsat.rewrites.parser import parse_rules
+    from eqsat.rewrites.verify import verify as check_all
 
     given = [rule for path in files for rule in parse_rules(path.read_text(encoding="utf-8"), str(path))]
-    return [check(rule) for rule in track(given, "checking", console=Console(stderr=True), transient=True)]
+    return list(_followed(check_all(given), len(given)))
 
 
 def _verify_shipped(again: bool) -> list[Evidence]:
-    from eqsat.rewrites.check import check
-    from eqsat.rewrites.evidence import SHIPPED, is_current, read_evidence, write_evidence
+    from eqsat.rewrites.evidence import SHIPPED, read_evidence, write_evidence
     from eqsat.rewrites.loader import shipped_rules
+    from eqsat.rewrites.verify import verify as check_all
 
     check_target(SHIPPED, ())
-    shipped = shipped_rules()
-    records = read_evidence()
-    todo = [r for r in shipped if again or not is_current(r, records.get(r.name))]
-    found: list[Evidence] = []
+    shipped, known = shipped_rules(), read_evidence()
+    found: dict[str, Evidence] = {}
     try:
-        for rule in track(todo, "checking", console=Console(stderr=True), transient=True):
-            found.append(check(rule))
+        for evidence in _followed(check_all(shipped, None if again else known), len(shipped)):
+            found[evidence.name] = evidence
     finally:
         # What was found out before an interruption need not be found out again.
-        records |= {e.name: e for e in found}
+        records = known | found
         write_evidence([records[r.name] for r in shipped if r.name in records])
-    return found
+    return list(found.values())
+
+
+def _followed(evidence: Iterable[Evidence], total: int) -> Iterable[Evidence]:
+    return track(evidence, "checking", total, console=Console(stderr=True), transient=True)
