@@ -58,12 +58,13 @@ class Report:
     """What an optimisation did, what it gained, and how the result was checked. All times are in seconds.
 
     `cost_before`, `cost_after` and `lower_bound` are in units of the objective (seconds for time); `gap` is the share
-    of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is the
-    part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes, e-classes,
-    seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate` has at
-    least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run of
-    `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names the
-    finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was not.
+    of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is
+    the part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes,
+    e-classes, seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate`
+    has at least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run
+    of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
+    the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
+    not.
     """
 
     name: str
