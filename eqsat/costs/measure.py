@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -27,8 +28,13 @@ OPERATOR_SECONDS = 0.025
 #: What a graph of copies should take: long against a session's own overhead, short against the budget.
 _GRAPH_SECONDS = 2e-4
 _MOST_COPIES = 64
-#: Constants of all copies together, and of an operator that is not measured at all.
+#: Constants of all copies together: at least, so that they come from far memory as in a model, unless the copies then
+#: take longer than this; and at most.
+_COLD_BYTES = 24 << 20
+_COLD_SECONDS = 4e-3
 _COPIED_BYTES = 96 << 20
+#: Constants of an operator that is measured without copies, and of one that is not measured at all.
+_ALONE_BYTES = 64 << 20
 _LARGEST_BYTES = 400 << 20
 
 Progress = Callable[[int, int, OpKey], None]
@@ -86,13 +92,15 @@ def measure(key: OpKey, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, 
 
     Two graphs, of K and of 2K independent copies, run in turn; the time is (T(2K) - T(K)) / K, in each round. Inputs
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
-    farther. CPU time of the calling thread for one thread, else elapsed time. CostError where the operator cannot be
-    run alone.
+    farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, what
+    a session costs is nothing. CPU time of the calling thread for one thread, else elapsed time. CostError where the
+    operator cannot be run alone.
     """
     results = result_types(key)
-    copies = _copies(key, results)
+    constants = _constant_bytes(key)
+    lengths = [1] if constants > _ALONE_BYTES else [n * _copies(key, results, constants) for n in (1, 2)]
     try:
-        programs = {n: _Program(specimen(key, c, seed), threads) for n, c in (("once", copies), ("twice", 2 * copies))}
+        programs = {str(n): _Program(specimen(key, n, seed), threads) for n in lengths}
     except BackendError as error:
         raise CostError(error.what, where=key.text, expected="an operator that ONNX Runtime implements") from error
     timings = interleaved(
@@ -101,13 +109,30 @@ def measure(key: OpKey, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, 
         clock="thread" if threads == 1 else "wall",
         time_limit=seconds,
     )
-    once, twice = (np.asarray(timings.samples[n]) for n in ("once", "twice"))
-    times = np.maximum((twice - once) / copies - programs["once"].extra, 0.0)
+    first, last = (np.asarray(timings.samples[str(n)]) for n in (lengths[0], lengths[-1]))
+    whole = last if len(lengths) == 1 else (last - first) / lengths[0]
+    times = np.maximum(whole - programs[str(lengths[0])].extra, 0.0)
     low, middle, high = np.quantile(times, (0.1, 0.5, 0.9))
     return Entry(float(middle), float(low), float(high), timings.rounds)
 
 
-def _copies(key: OpKey, results: tuple[TensorType, ...]) -> int:
+def _constant_bytes(key: OpKey) -> int:
+    """Bytes of the constants that each copy needs; CostError where they are too many."""
+    total = sum(
+        int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
+        for t, const in zip(key.operands, key.const_operands, strict=True)
+        if t is not None and const
+    )
+    if total > _LARGEST_BYTES:
+        raise CostError(
+            f"{total >> 20} MB of constants are too many to measure with",
+            where=key.text,
+            expected=f"at most {_LARGEST_BYTES >> 20} MB",
+        )
+    return 0 if OPS[key.op].movement else total
+
+
+def _copies(key: OpKey, results: tuple[TensorType, ...], constants: int) -> int:
     """How many copies take about as long as a graph should, within the memory there is for their constants."""
     device = Device.of(DEVICE)
     work = work_of(key.op, key.attrs, key.operands, results, key.const_operands)
@@ -120,20 +145,10 @@ def _copies(key: OpKey, results: tuple[TensorType, ...]) -> int:
         elements=work.elements,
     )
     wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
-    constants = sum(
-        int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
-        for t, const in zip(key.operands, key.const_operands, strict=True)
-        if t is not None and const
-    )
-    if constants > _LARGEST_BYTES:
-        raise CostError(
-            f"{constants >> 20} MB of constants are too many to measure with",
-            where=key.text,
-            expected=f"at most {_LARGEST_BYTES >> 20} MB",
-        )
-    if OPS[key.op].movement or not constants:
+    if not constants:
         return wanted
-    return max(1, min(wanted, _COPIED_BYTES // (3 * constants)))
+    cold = min(math.ceil(_COLD_BYTES / (3 * constants)), round(_COLD_SECONDS / estimate))
+    return max(1, min(max(wanted, cold), _MOST_COPIES, _COPIED_BYTES // (3 * constants)))
 
 
 class _Program:

@@ -100,7 +100,7 @@ def _flops(
 def _variant(
     op: str, attrs: Mapping[str, Any], operands: Sequence[TensorType | None], const_operands: Sequence[bool]
 ) -> str:
-    """Cases of an operator that run at another speed than the rest of it."""
+    """The operator or case of it whose speed this is; gemm runs at that of matmul."""
     if op == "conv" and attrs.get("group", 1) > 1:
         filters = operands[1]
         per_group = filters.dims[1] if filters is not None and filters.shape else 1
@@ -108,8 +108,8 @@ def _variant(
             return "conv/depthwise"
         # Blocked layouts hold this many channels together; narrower groups fall back to another kernel.
         return "conv/narrow" if isinstance(per_group, int) and per_group < BLOCK_CHANNELS else "conv"
-    if op in ("matmul", "gemm") and not const_operands[1]:
-        return f"{op}/dynamic"
+    if op in ("matmul", "gemm"):
+        return "matmul" if const_operands[1] else "matmul/dynamic"
     if op == "pow" and const_operands[1] and _elements(operands[1]) == 1:
         return "pow/constant"
     return op
