@@ -74,7 +74,7 @@ def measure_finalists(
         calls[name] = program.bind(feeds)
     if follow is not None:
         follow("timing")
-    return Measured(interleaved(calls, ROUNDS, seed, time_limit=SECONDS))
+    return Measured(interleaved(calls, ROUNDS, seed, clock="thread" if threads == 1 else "wall", time_limit=SECONDS))
 
 
 def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:

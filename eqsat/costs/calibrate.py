@@ -1,32 +1,36 @@
-"""The figures of this machine's device, fitted to operators measured here."""
+"""The figures of this machine's device, fitted to operators measured here.
+
+`python -m eqsat.costs.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from eqsat.costs.device import Device
+from eqsat.costs.device import Device, write_device
 from eqsat.costs.environment import cpu_model
 from eqsat.costs.key import OpKey
 from eqsat.costs.measure import DEVICE, measure
 from eqsat.costs.specimen import result_types
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError
+from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
 from eqsat.runtime.measure import interleaved
 
-_SECONDS = 0.1
 _PLANE = (256, 768)
 _CHAIN = 100
 
 
-def calibrate(threads: int = 1, progress: Callable[[str], None] = lambda text: None) -> Device:
-    """Measures ONNX Runtime on this machine and returns its device, source included; takes some ten seconds.
+def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
+    """Measures ONNX Runtime on this machine and returns its device, source included; takes some twenty seconds.
 
     Peak arithmetic is that of a large matrix product, by element type where ONNX Runtime has one; bandwidths those of
     sums of two vectors within and beyond the second-level cache; the weights' that of a vector times a matrix. The
@@ -35,10 +39,9 @@ def calibrate(threads: int = 1, progress: Callable[[str], None] = lambda text: N
     """
 
     def seconds(key: OpKey) -> float:
-        progress(key.text)
-        return measure(key, threads=threads, seconds=_SECONDS).seconds
+        return measure(key, threads=threads, seconds=seconds_each).seconds
 
-    launch, view = (_rounded(x) for x in _overheads(threads))
+    launch, view = (_rounded(x) for x in _overheads(threads, 5 * seconds_each))
     near_key, far_key = (_key("add", (n,), (n,)) for n in (1 << 16, 1 << 20))
     gemv = _key("matmul", (1, 1024), (1024, 1024), const={1})
     device = Device(
@@ -208,13 +211,13 @@ def _remainder(whole: float, part: float) -> float:
     return math.sqrt(max(whole * whole - part * part, 0.0))
 
 
-def _overheads(threads: int) -> tuple[float, float]:
+def _overheads(threads: int, time_limit: float) -> tuple[float, float]:
     """What a kernel takes that does nothing, and a node that moves nothing: in chains of one-element tensors."""
-    sums, mixed = (_per_node(kind, threads) for kind in (("add",), ("add", "reshape")))
+    sums, mixed = (_per_node(kind, threads, time_limit) for kind in (("add",), ("add", "reshape")))
     return sums, max(2 * mixed - sums, 0.0)
 
 
-def _per_node(kinds: tuple[str, ...], threads: int) -> float:
+def _per_node(kinds: tuple[str, ...], threads: int, time_limit: float) -> float:
     from eqsat.runtime.session import SessionBackend
 
     backend = SessionBackend()
@@ -223,7 +226,7 @@ def _per_node(kinds: tuple[str, ...], threads: int) -> float:
         name: backend.compile(_chain(kinds, length), threads=threads).bind(inputs)
         for name, length in (("once", _CHAIN), ("twice", 2 * _CHAIN))
     }
-    timings = interleaved(programs, clock="thread" if threads == 1 else "wall", time_limit=5 * _SECONDS)
+    timings = interleaved(programs, clock="thread" if threads == 1 else "wall", time_limit=time_limit)
     return (timings.median("twice") - timings.median("once")) / _CHAIN
 
 
@@ -243,3 +246,7 @@ def _chain(kinds: tuple[str, ...], length: int) -> Graph:
             nodes.append(Node(kind, (value, "y"), (made,)))
         value = made
     return Graph("chain", ("x", "y"), {value: value}, tuple(nodes), {}, types)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(write_device(calibrate()))

@@ -29,11 +29,11 @@ class ReferenceBackend:
 
 
 class ReferenceProgram:
-    """A graph run node by node; `wide` computes every float in float64."""
+    """A graph run node by node."""
 
-    def __init__(self, graph: Graph, *, wide: bool = False) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._interpretation = Floats(wide=wide)
+        self._interpretation = Floats()
         self._opaque = OpaqueNodes(graph)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from eqsat.costs.calibrate import calibrate
+from eqsat.costs.device import read_device, write_device
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.measure import Filled, fill, measure
+from eqsat.costs.model import CostModel
 from eqsat.costs.specimen import specimen
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError, UsageError
@@ -124,3 +127,20 @@ def test_the_time_limit_leaves_the_rest():
     assert (done.measured, done.left) == (0, len(KEYS))
     with pytest.raises(UsageError, match="time_limit = 0"):
         fill(KEYS, CostTable(":memory:"), time_limit=0)
+
+
+def test_a_calibrated_device_is_written_read_and_costed_with():
+    device = calibrate(seconds_each=1e-4)
+    assert read_device(write_device(device)) == device
+    figures = [device.bandwidth, device.near_bandwidth, device.weight_bandwidth, *device.flops.values()]
+    assert all(1e6 < f < 1e15 for f in figures)
+    assert all(0 < share <= 1 for share in device.efficiency.values())
+    assert all(0 < rate < 1e-5 for rate in device.rates.values())
+    assert {"conv", "conv/depthwise", "matmul", "matmul/dynamic"} <= set(device.efficiency)
+    assert "onnxruntime" in device.source
+    table = CostTable(":memory:")
+    fill(KEYS[:1], table, seconds=1e-3)
+    (entry,) = table.entries(Environment.current()).values()
+    key = KEYS[0]
+    known = CostModel(device, table).node(key.op, key.attrs, key.operands, key.operands, key.const_operands)
+    assert (known.seconds, known.estimated) == (entry.seconds, False)
