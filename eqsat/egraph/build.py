@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.match import Rewrite
+from eqsat.egraph.query import Rewrite
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Pattern, Spread, Var
 from eqsat.language.spec import spec

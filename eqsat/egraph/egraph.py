@@ -89,7 +89,7 @@ class EGraph:
         self._memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
         self._values: dict[int, Any] = {}
         self._constant_ids: dict[bytes | int, int] = {}
-        self._unions: list[tuple[int, int]] = []
+        self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...]]]] | None = None
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -199,6 +199,14 @@ class EGraph:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
         return sorted(((*key, number) for key, number in self._memo.items()), key=lambda found: found[3])
 
+    def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...]]]:
+        """Attributes and operands of the e-nodes with this operator that a class had when it was last rebuilt."""
+        if self._members is None:
+            self._members = {}
+            for (name, attr_id, operands), number in self._memo.items():
+                self._members.setdefault((self.find(number), name), []).append((attr_id, operands))
+        return self._members.get((leader, op), [])
+
     def attr_id(self, attrs: Attrs) -> int:
         """The number that stands for a set of attributes."""
         number = self._attr_ids.setdefault(attrs, len(self._attrs))
@@ -279,7 +287,7 @@ class EGraph:
             key = (op, attr_id, tuple(find(k) for k in operands))
             known = memo.get(key)
             memo[key] = number if known is None else min(known, number)
-        self._memo = memo
+        self._memo, self._members = memo, None
 
     def _check_types(self, a: ValueType, b: ValueType, rule: str) -> None:
         if a == b:

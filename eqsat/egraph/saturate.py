@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.egraph.build import Builder
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.match import Binder, Match, Query, Rewrite, compile_queries
+from eqsat.egraph.match import Binder, Match
+from eqsat.egraph.query import Query, Rewrite, compile_queries
 from eqsat.egraph.siblings import groups
 from eqsat.errors import ShapeError
 from eqsat.language.pattern import Siblings
@@ -69,6 +70,7 @@ class Saturator:
         self._queries: dict[str, list[tuple[Query, Binder]]] = {p: [] for p in PHASES}
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
+        self._spreads: dict[str, set[tuple[int, ...]]] = {}
         self._start = time.perf_counter()
         for phase in PHASES:
             egraph.engine.ruleset(phase)
@@ -112,8 +114,8 @@ class Saturator:
         found = self.egraph.rebuild([(q.relation, len(q.tensors)) for q, _ in self._queries[phase]])
         changed = False
         for query, binder in self._queries[phase]:
-            rows = found.get(query.relation)
-            if rows:
+            rows = found.get(query.relation, [])
+            if rows or query.relation in self._spreads:
                 changed |= self._apply_rows(query, binder, rows)
         self.egraph.rebuild()
         nodes, classes = self.egraph.size()
@@ -122,30 +124,43 @@ class Saturator:
             self.progress(phase, nodes)
         return changed
 
-    def _apply_rows(self, query: Query, binder: Binder, rows: list[tuple[int, ...]]) -> bool:
-        matches = []
-        for row in rows:
-            key = (query.relation, row)
-            if key in self._seen:
-                continue
-            self._seen.add(key)
-            match = binder.bind(row)
-            if match is not None:
-                matches.append(match)
+    def _apply_rows(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> bool:
         changed = False
-        if isinstance(query.rule.left, Siblings) and matches:
-            found = self._siblings.setdefault(query.relation, [])
-            found += matches  # a sibling that appears late joins the ones found before
-            matches = [
-                group
-                for group in groups(self.egraph, query.rule.left, found, self.limits.generations)
-                if (query.relation, group.roots) not in self._seen
-            ]
-            self._seen |= {(query.relation, group.roots) for group in matches}
-        for match in matches:
+        for match in self._matches(query, binder, rows):
             self._check()
             changed |= self._apply(match)
         return changed
+
+    def _matches(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> list[Match]:
+        """The matches of rows that were not seen before; siblings in groups."""
+        if query.sites:
+            rows = self._kept_rows(query, rows)
+        matches = []
+        for row in rows:
+            if not query.sites and self._is_seen(query, row):
+                continue
+            matches += [m for m in binder.bind(row) if not query.sites or not self._is_seen(query, _identity(m))]
+        if isinstance(query.rule.left, Siblings) and matches:
+            found = self._siblings.setdefault(query.relation, [])
+            found += matches  # a sibling that appears late joins the ones found before
+            joined = groups(self.egraph, query.rule.left, found, self.limits.generations)
+            return [group for group in joined if not self._is_seen(query, group.roots)]
+        return matches
+
+    def _kept_rows(self, query: Query, rows: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """All rows so far: what fits a spread's pattern may join an operand's class after egglog has found the row."""
+        kept, find, width = self._spreads.setdefault(query.relation, set()), self.egraph.find, len(query.tensors)
+        kept |= set(rows)
+        current = {(*(find(k) for k in row[:width]), *row[width:]) for row in kept}
+        self._spreads[query.relation] = current
+        return sorted(current)
+
+    def _is_seen(self, query: Query, key: object) -> bool:
+        """Whether this key of a query was asked for before."""
+        entry = (query.relation, key)
+        known = entry in self._seen
+        self._seen.add(entry)
+        return known
 
     def _apply(self, match: Match) -> bool:
         rule, egraph = match.rule, self.egraph
@@ -176,3 +191,8 @@ class Saturator:
             raise _Stopped("time_limit")
         if self.should_stop is not None and self.should_stop():
             raise _Stopped("interrupted")
+
+
+def _identity(match: Match) -> tuple[object, ...]:
+    """What tells matches of one row apart."""
+    return match.roots, tuple(sorted(match.classes.items())), tuple(sorted(match.bindings.attrs.items()))
