@@ -9,7 +9,7 @@ from eqsat.errors import BackendError, GraphError
 from eqsat.language.dims import Sym, evaluate
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.types import TensorType, ValueType
 
 OpaqueRunner = Callable[[Node, list[Any]], list[Any]]
 
@@ -86,6 +86,8 @@ def run(
         ):
             if value:
                 env[value] = array
+                # Dims that depend on data are known once the value that has them is.
+                _bind(known, graph.type(value), array)
         for value in last.get(index, ()):
             env.pop(value, None)
     for value in (*graph.outputs.values(), *keep):
@@ -131,13 +133,17 @@ def bound_sizes(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of named dims as the shapes of the inputs give them."""
     sizes: dict[str, int] = {}
     for name in graph.inputs:
-        declared = graph.type(name)
-        if not isinstance(declared, TensorType) or declared.shape is None or not hasattr(inputs[name], "shape"):
-            continue
-        for dim, size in zip(declared.shape, inputs[name].shape, strict=False):
-            if isinstance(dim, Sym) and dim == Sym.named(next(iter(dim.names()))):
-                sizes.setdefault(next(iter(dim.names())), int(size))
+        _bind(sizes, graph.type(name), inputs[name])
     return sizes
+
+
+def _bind(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
+    """Adds the sizes of dims that are a plain name, as the shape of a value of this type gives them."""
+    if not isinstance(declared, TensorType) or declared.is_static or not hasattr(value, "shape"):
+        return
+    for dim, size in zip(declared.shape or (), value.shape, strict=False):
+        if isinstance(dim, Sym) and dim == Sym.named(name := next(iter(dim.names()), "")):
+            sizes.setdefault(name, int(size))
 
 
 def _last_uses(graph: Graph, keep: frozenset[str]) -> dict[int, list[str]]:
