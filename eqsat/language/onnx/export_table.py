@@ -85,8 +85,8 @@ def _pow(target: Target) -> None:
 
 
 def _mod(target: Target) -> None:
-    # ONNX allows floats only with fmod=1: the floored form is written by parts.
-    if target.attrs["fmod"] or not target.type(0).dtype.is_float:
+    # Before opset 28 ONNX allows floats only with fmod=1: the floored form is written by parts, for finite divisors.
+    if target.attrs["fmod"] or not target.type(0).dtype.is_float or target.opset >= 28:
         return target.emit("Mod", *target.inputs, **({"fmod": 1} if target.attrs["fmod"] else {}))
     quotient = target.make("Floor", target.make("Div", *target.inputs))
     return target.emit("Sub", target.input(0), target.make("Mul", quotient, target.input(1)))
