@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
@@ -25,6 +25,12 @@ from eqsat.language.types import UNKNOWN, DType, OpaqueType, TensorType, ValueTy
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
 FOLDED_BYTES = 1 << 16
 GROWTH = 4
+
+#: Dims from this on do not fit the integers of ONNX once they are multiplied or added.
+_LARGEST_DIM = 1 << 62
+
+#: Windows over wider borders are not folded: what they pass through is larger than what they make.
+_WIDEST_PAD = 1 << 10
 
 _SHAPES = ("shape", "size")
 _REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
@@ -101,6 +107,7 @@ class Folder:
         node = replace(node, attrs=declared.complete(node.attrs))
         operands = [None if v is None else self._tensor(v) for v in node.inputs]
         results = declared.result_types(operands, node.attrs)
+        _check_sizes(results)
         if self._fold(node, operands, results):
             return
         same = _unchanged(node, operands, results)
@@ -178,7 +185,7 @@ class Folder:
             return False
         if not all(t.is_static and t.dtype is not DType.STRING for t in (*results, *(t for t in operands if t))):
             return False
-        if _holds_symbols(node.attrs.values()):
+        if holds_symbols(node.attrs.values()) or any(abs(p) > _WIDEST_PAD for p in node.attrs.get("pads", ())):
             return False
         return _bytes(results) <= max(FOLDED_BYTES, GROWTH * _bytes([t for t in operands if t]))
 
@@ -187,8 +194,15 @@ class Folder:
             self.add_constant(value, Constant.of(array, type.dtype))
 
 
-def _holds_symbols(values: Iterable[object]) -> bool:
-    return any(isinstance(v, Sym) or (isinstance(v, tuple) and _holds_symbols(v)) for v in values)
+def _check_sizes(types: Iterable[TensorType]) -> None:
+    for type in types:
+        if any(isinstance(d, int) and d >= _LARGEST_DIM for d in type.shape or ()):
+            raise ShapeError(f"a tensor {type} is larger than any memory", expected="dims below 2**62")
+
+
+def holds_symbols(values: Iterable[object]) -> bool:
+    """True where a named dim occurs among attribute values."""
+    return any(isinstance(v, Sym) or (isinstance(v, tuple) and holds_symbols(v)) for v in values)
 
 
 def _bytes(types: Sequence[TensorType]) -> int:

@@ -231,6 +231,32 @@ def test_folding_may_grow_fourfold() -> None:
     assert ops(infer_and_fold(graph(node, constants={"a": wide}))) == ["expand"]
 
 
+def test_a_branch_known_ahead_takes_the_place_of_its_if() -> None:
+    found = text(
+        """(float[2] x) => (float[a] y, float[b] z) <bool c = {1}, bool d = {0}> {
+            y = If(c)<then_branch = t() => (float[2] o) { h = Neg(x) \n o = Relu(h) },
+                      else_branch = e() => (float[2] p) { p = Abs(x) }>
+            z = If(d)<then_branch = t() => (float[2] o) { o = Relu(x) },
+                      else_branch = e() => (float[2] p) { h = Exp(x) \n p = Add(h, y) }>
+        }"""
+    )
+    assert ops(found) == ["neg", "relu", "exp", "add"]
+    assert list(found.outputs) == ["y", "z"]
+
+
+def test_what_both_branches_make_is_known() -> None:
+    found = text(
+        """(bool c, float[2, 3] x) => (float[a, b] y) {
+            h = If(c)<then_branch = t() => (float[2, 3] o) { o = Relu(x) },
+                      else_branch = e() => (float[4, 3] p) { p = Concat<axis = 0>(x, x) }>
+            y = Neg(h)
+        }"""
+    )
+    assert ops(found) == [OPAQUE, "neg"]
+    rows, columns = shape(found) or ()
+    assert isinstance(rows, Sym) and columns == 3
+
+
 def test_random_operators_never_fold() -> None:
     found = text("() => (float[2] y) { y = RandomNormal<shape = [2]>() }")
     assert [n.op for n in found.nodes] == [OPAQUE]

@@ -218,6 +218,14 @@ class TestExternalData:
         graph = load(self.write(tmp_path, "w.bin", offset=8, length=16))
         assert graph.constants["w"].array.tolist() == [2, 3, 4, 5]
 
+    def test_beyond_two_gigabytes(self, tmp_path: Path) -> None:
+        offset = 3 << 30
+        with (tmp_path / "w.bin").open("wb") as file:
+            file.seek(offset)
+            file.write(np.arange(1 << 15, dtype=np.float32).tobytes())
+        graph = load(self.write(tmp_path, "w.bin", dims=1 << 15, offset=offset))
+        assert graph.constants["w"].array[[1, -1]].tolist() == [1, (1 << 15) - 1]
+
     def test_missing(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "w.bin")
         assert message(path) == (

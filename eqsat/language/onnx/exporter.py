@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, chec
 from eqsat.errors import ExportModelError
 from eqsat.language.constant import Array, Constant
 from eqsat.language.floats import Floats
-from eqsat.language.fold import FOLDED_BYTES
+from eqsat.language.fold import FOLDED_BYTES, holds_symbols
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
@@ -261,7 +261,7 @@ def _with_terms_computed(graph: Graph) -> Graph:
     for node in graph.nodes:
         type = graph.type(node.outputs[0])
         computable = node.op in _TERMS and all(v in constants for v in node.inputs)
-        if not computable or not isinstance(type, TensorType) or not type.is_static:
+        if not computable or not isinstance(type, TensorType) or holds_symbols(node.attrs.values()):
             nodes.append(node)
             continue
         constant = Constant(type, partial(_term, node, constants, type))

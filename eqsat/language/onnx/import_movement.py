@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
+from eqsat.errors import ShapeError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
 from eqsat.language.onnx.importing import Call, Importer, Unsupported, integer
@@ -77,6 +78,8 @@ def _unsqueeze(call: Call) -> None:
     given = call.integers(1) if call.opset >= 13 else call.attrs.get("axes", ())
     rank = len(shape) + len(given)
     axes = {normal_axis(a, rank) for a in given}
+    if len(axes) != len(given):
+        raise ShapeError(f"axes {list(given)} name one axis twice", expected="different axes")
     rest = iter(shape)
     call.emit("reshape", call.value(0), shape=tuple(1 if i in axes else next(rest) for i in range(rank)))
 

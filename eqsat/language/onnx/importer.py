@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from onnx import ModelProto, NodeProto, TypeProto
 
@@ -19,7 +18,7 @@ from eqsat.language.onnx.branches import taken_branch
 from eqsat.language.onnx.import_table import IMPORTS
 from eqsat.language.onnx.importing import Call, Unsupported
 from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_within, subgraphs, value_type
+from eqsat.language.onnx.protos import captured, names_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
 from eqsat.language.onnx.tensors import constant_of, dense_of
 from eqsat.language.types import UNKNOWN, DType, TensorType
@@ -49,11 +48,11 @@ class _Import:
         self.warnings: list[str] = []
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
-        self._whole_model: Mapping[str, TypeProto] | None = None
 
     def graph(self) -> Graph:
         """The whole translation."""
         proto = self.model.graph
+        structure.check_names(proto, self.where)
         reads = [structure.operands(n) for n in proto.node]
         structure.check(proto, reads, self.where)
         order = structure.order(proto, reads, self.where)
@@ -174,19 +173,9 @@ class _Import:
         inputs = tuple(v or None for v in (*node.input, *outer))
         types = opaque.result_types(node, self.model, self.opset, self.folder)
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
-        for name in node.output:
-            if name in types:
-                self.folder.declare(name, types[name])
-            elif name in self._stated_by_onnx(node):
-                self._declare(name, self._stated_by_onnx(node)[name])
-
-    def _stated_by_onnx(self, node: NodeProto) -> Mapping[str, TypeProto]:
-        """What onnx's inference over the whole model says, asked once, for nodes that hold graphs."""
-        if not any(True for _ in subgraphs(node)):
-            return {}
-        if self._whole_model is None:
-            self._whole_model = opaque.whole_model_types(self.model)
-        return self._whole_model
+        for name, type in (types or opaque.branch_types(node, self.folder.fresh)).items():
+            if name in node.output and name and type is not UNKNOWN:
+                self.folder.declare(name, type)
 
     def _check_domain(self, node: NodeProto, place: str) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -223,13 +212,9 @@ class _Import:
     def _origin(self, defaults: dict[str, Constant]) -> OnnxOrigin:
         graph = self.model.graph
         rest = ModelProto()
-        for field, value in self.model.ListFields():
-            if field.name == "graph":
-                continue
-            _set(rest, field, value)
-        for field, value in graph.ListFields():
-            if field.name not in _TRANSLATED:
-                _set(rest.graph, field, value)
+        rest.CopyFrom(self.model)
+        for field in _TRANSLATED:
+            rest.graph.ClearField(field)
         path = self.source.path
         files = tuple(self.source.external.files.values())
         return OnnxOrigin(
@@ -249,17 +234,6 @@ class _Import:
 
 
 _TRANSLATED = ("node", "initializer", "sparse_initializer", "input", "output", "value_info")
-
-
-def _set(message: Any, field: Any, value: Any) -> None:
-    """Copies a field of one message into another."""
-    target = getattr(message, field.name)
-    if isinstance(value, str | bytes | int | float):
-        setattr(message, field.name, value)
-    elif hasattr(target, "extend"):
-        target.extend(value)
-    else:
-        target.CopyFrom(value)
 
 
 def _names(model: ModelProto) -> Iterator[str]:

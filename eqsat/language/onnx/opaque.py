@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, defs, shape_inference
+from onnx import ModelProto, NodeProto, TensorProto, TypeProto, checker, defs, shape_inference
 
 from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder
 from eqsat.language.onnx.protos import type_proto, value_type
 from eqsat.language.onnx.tensors import tensor_of
 from eqsat.language.symbolic import is_shape_like
-from eqsat.language.types import ValueType
+from eqsat.language.types import UNKNOWN, TensorType, ValueType
+
+#: Larger numbers in attributes are no sizes.
+_LARGEST = 1 << 24
 
 
 def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder) -> Mapping[str, ValueType]:
@@ -30,12 +33,14 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
             constant = folder.constants.get(folder.resolve(value))
             if constant is not None and is_shape_like(constant.type):
                 data[value] = tensor_of(value, constant)
+    if not _is_sane(node, types):
+        return {}
     schema = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
     try:
         found = shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
         )
-    except (shape_inference.InferenceError, ValueError, RuntimeError, KeyError):
+    except (shape_inference.InferenceError, checker.ValidationError, ValueError, RuntimeError, KeyError):
         # An operator that onnx cannot type stays untyped: nothing here depends on it.
         return {}
     return {
@@ -60,10 +65,40 @@ def _holds_graphs(node: NodeProto) -> bool:
     return any(a.HasField("g") or a.graphs for a in node.attribute)
 
 
-def whole_model_types(model: ModelProto) -> Mapping[str, TypeProto]:
-    """The types of inner values by onnx's inference over a whole model, control flow included; best effort."""
-    try:
-        inferred = shape_inference.infer_shapes(model, data_prop=False)
-    except (shape_inference.InferenceError, ValueError, RuntimeError):
+def _is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+    """False for attributes that onnx's inference, written in C++, reads out of bounds with.
+
+    Seen in onnx 1.23: an axis beyond the rank crashes the process. So axes must lie within the rank of the first
+    operand, and other numbers within what a tensor can have.
+    """
+    first = types.get(node.input[0]) if node.input else None
+    rank = len(first.tensor_type.shape.dim) if first is not None else 0
+    for attribute in node.attribute:
+        numbers = [attribute.i, *attribute.ints]
+        bound = max(rank, 1) if "ax" in attribute.name else _LARGEST
+        if not all(-bound <= n < bound for n in numbers):
+            return False
+    return True
+
+
+def branch_types(node: NodeProto, fresh: Callable[[], Sym]) -> Mapping[str, ValueType]:
+    """The types of what `If` and `Loop` make, as their inner graphs state them; of `Loop` the element types alone."""
+    graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
+    if node.op_type == "If" and {"then_branch", "else_branch"} <= set(graphs):
+        pairs = zip(graphs["then_branch"].output, graphs["else_branch"].output, strict=False)
+        stated = [_common(value_type(a.type, fresh), value_type(b.type, fresh), fresh) for a, b in pairs]
+    elif node.op_type == "Loop" and "body" in graphs:
+        inner = [value_type(v.type, fresh) for v in graphs["body"].output[1:]]
+        stated = [t.with_shape(None) if isinstance(t, TensorType) else UNKNOWN for t in inner]
+    else:
         return {}
-    return {v.name: v.type for v in inferred.graph.value_info if v.type.WhichOneof("value")}
+    return dict(zip(node.output, stated, strict=False))
+
+
+def _common(a: ValueType, b: ValueType, fresh: Callable[[], Sym]) -> ValueType:
+    """The type of a value that has either of two types."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
+        return UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return a.with_shape(None)
+    return a.with_shape(tuple(x if x == y else fresh() for x, y in zip(a.shape, b.shape, strict=True)))

@@ -51,7 +51,7 @@ def read(source: str | Path | ModelProto) -> Source:
 
 
 def _from_proto(model: ModelProto) -> Source:
-    where = model.graph.name or "model"
+    where = str(model.graph.name or "model")
     try:
         data = model.SerializeToString()
     except (EncodeError, ValueError) as fault:
@@ -112,6 +112,8 @@ def _check(model: ModelProto, where: str) -> None:
         raise ImportModelError(
             "the model has no graph", where=where, expected="an ONNX model with a graph", remedy="export it again"
         )
+    if not all(isinstance(o.domain, str) for o in model.opset_import):
+        raise ImportModelError("the name of an opset is not UTF-8", where=where, expected="UTF-8")
     version = opsets_of(model).get("")
     if version is None:
         if any(n.domain in ("", "ai.onnx") for n in model.graph.node):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from onnx import GraphProto, NodeProto
 
 from eqsat.errors import ImportModelError
-from eqsat.language.onnx.protos import captured
+from eqsat.language.onnx.protos import captured, subgraphs
 
 
 def describe(index: int, node: NodeProto) -> str:
@@ -19,6 +19,30 @@ def describe(index: int, node: NodeProto) -> str:
 def operands(node: NodeProto) -> list[str]:
     """Every value a node reads, captured ones included; left-out operands are empty."""
     return [*node.input, *captured(node)] if any(a.HasField("g") or a.graphs for a in node.attribute) else [*node.input]
+
+
+def check_names(graph: GraphProto, where: str) -> None:
+    """ImportModelError where a name is not UTF-8, which protobuf hands on as bytes."""
+    for i, node in enumerate(graph.node):
+        texts = (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+        _check_texts(texts, f"{where}: node {i}")
+        for inner in subgraphs(node):
+            check_names(inner, f"{where}: node {i}")
+    values = (*graph.input, *graph.output, *graph.value_info)
+    _check_texts((v.name for v in values), where)
+    _check_texts((t.name for t in graph.initializer), where)
+    _check_texts((s.values.name for s in graph.sparse_initializer), where)
+    _check_texts((d.dim_param for v in values for d in v.type.tensor_type.shape.dim), where)
+    _check_texts((e.value for t in graph.initializer for e in t.external_data), where)
+    _check_texts((graph.name,), where)
+
+
+def _check_texts(texts: Iterable[object], where: str) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise ImportModelError(
+                f"a name is not UTF-8: {text!r}", where=where, expected="UTF-8", remedy="export the model again"
+            )
 
 
 def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None:

@@ -267,7 +267,8 @@ def header_of(name: str, constant: Constant) -> TensorProto:
     proto = TensorProto(name=name, dims=constant.type.static, data_type=number_of(constant.type.dtype))
     if constant.type.dtype is DType.STRING:
         proto.string_data.extend(
-            s if isinstance(s, bytes) else str(s).encode("utf-8", "surrogateescape") for s in np.asarray(constant.array, object).ravel()
+            s if isinstance(s, bytes) else str(s).encode("utf-8", "surrogateescape")
+            for s in np.asarray(constant.array, object).ravel()
         )
     return proto
 
