@@ -3,195 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.algebra import Algebra, fraction, rational
 from eqsat.language.floats import FloatNamespace
 from eqsat.language.types import DType, TensorType
-
-
-class Algebra:
-    """Normal forms of real terms: what is equal by the laws of fields, maxima and exponentials gets one term.
-
-    A maximum is a function of the set of its operands without what they share and at unit scale, so that
-    max(x + c, y + c) = max(x, y) + c and max(2x, 2y) = 2·max(x, y) hold term by term; exp(x + y) is exp(x)·exp(y).
-    """
-
-    def __init__(self) -> None:
-        self._sets: dict[int, tuple[Any, tuple[Any, ...]]] = {}
-
-    @cached_property
-    def z3(self) -> Any:
-        """The solver's package, imported where a first term is made."""
-        import z3
-
-        return z3
-
-    def real(self, value: Any) -> Any:
-        """A term: numbers become exact rationals, and the floats next to √2 and √½ these themselves."""
-        z3 = self.z3
-        if isinstance(value, z3.ExprRef):
-            return z3.If(value, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(value) else value
-        if isinstance(value, bool | np.bool_):
-            return z3.RealVal(int(value))
-        if not math.isfinite(value):
-            return z3.Real("nan" if math.isnan(value) else "-inf" if value < 0 else "inf")
-        multiple = _root_two(value)
-        if multiple is not None:
-            return z3.Real("sqrt2") * _rational(z3, multiple if value > 0 else -multiple)
-        return _rational(z3, Fraction(value))
-
-    def normal(self, term: Any) -> Any:
-        """The term as a sum of monomials in one order."""
-        return self.z3.simplify(term, som=True, sort_sums=True)
-
-    def monomials(self, term: Any) -> dict[int, tuple[Fraction, Any]]:
-        """Coefficient and product of each monomial, keyed by the product's identity; the constant's product is 1."""
-        z3 = self.z3
-        found: dict[int, tuple[Fraction, Any]] = {}
-        term = self.normal(term)
-        for part in term.children() if z3.is_add(term) else [term]:
-            coefficient, factors = Fraction(1), [part]
-            if z3.is_mul(part):
-                factors = part.children()
-            if z3.is_rational_value(factors[0]):
-                coefficient, factors = _fraction(factors[0]), factors[1:]
-            product = self.normal(reduce(lambda a, b: a * b, factors)) if factors else z3.RealVal(1)
-            found[product.get_id()] = (coefficient, product)
-        return found
-
-    def total(self, parts: Iterable[tuple[Fraction, Any]]) -> Any:
-        """The sum of monomials, in normal form."""
-        z3 = self.z3
-        return self.normal(reduce(lambda a, b: a + b, (_rational(z3, c) * p for c, p in parts), z3.RealVal(0)))
-
-    def function(self, name: str, *operands: Any) -> Any:
-        """An uninterpreted function of terms in normal form."""
-        real = self.z3.RealSort()
-        return self.z3.Function(name, *(real for _ in operands), real)(*(self.normal(o) for o in operands))
-
-    def inverse(self, term: Any) -> Any:
-        """1 / term: of a product, the product of inverses; of a sum, that of the sum at unit scale."""
-        z3 = self.z3
-        parts = list(self.monomials(term).values())
-        if len(parts) > 1:
-            scale = max(abs(c) for c, _ in parts)
-            return self.function("inverse", self.total((c / scale, p) for c, p in parts)) / _rational(z3, scale)
-        coefficient, product = parts[0]
-        if coefficient == 0:
-            return z3.Real("1/0")
-        result = _rational(z3, 1 / coefficient)
-        for factor in product.children() if z3.is_mul(product) else [product]:
-            result = result * self._inverse_atom(factor)
-        return result
-
-    def _inverse_atom(self, atom: Any) -> Any:
-        z3 = self.z3
-        if z3.is_rational_value(atom):
-            return _rational(z3, 1 / _fraction(atom))
-        if atom.eq(z3.Real("sqrt2")):
-            return atom / 2
-        if z3.is_app(atom) and atom.decl().name() == "inverse":
-            return atom.arg(0)
-        return self.function("inverse", atom)
-
-    def exponential(self, term: Any) -> Any:
-        """The product of the exponentials of the monomials."""
-        z3 = self.z3
-        result = z3.RealVal(1)
-        for coefficient, product in self.monomials(term).values():
-            if coefficient:
-                result = result * self.function("exp", _rational(z3, coefficient) * product)
-        return result
-
-    def maximum(self, *operands: Any) -> Any:
-        """The largest of terms."""
-        z3 = self.z3
-        members: dict[int, Any] = {}
-        for operand in operands:
-            operand = self.normal(operand)
-            for member in self._sets.get(operand.get_id(), (None, (operand,)))[1]:
-                if not member.eq(z3.Real("-inf")):
-                    members[member.get_id()] = member
-        if len(members) <= 1:
-            return next(iter(members.values()), z3.Real("-inf"))
-        forms = [self.monomials(m) for m in members.values()]
-        shared = {k: v for k, v in forms[0].items() if all(k in f and f[k][0] == v[0] for f in forms)}
-        rests = [{k: v for k, v in f.items() if k not in shared} for f in forms]
-        scale = max(abs(c) for rest in rests for c, _ in rest.values())
-        unit = sorted((self.total((c / scale, p) for c, p in r.values()) for r in rests), key=lambda t: t.get_id())
-        if all(z3.is_rational_value(u) for u in unit):
-            largest = _rational(z3, max(_fraction(u) for u in unit))
-        else:
-            largest = self.function(f"max{len(unit)}", *unit)
-        result = self.normal(self.total(shared.values()) + _rational(z3, scale) * largest)
-        self._sets[result.get_id()] = (result, tuple(members.values()))
-        return result
-
-    def choice(self, condition: Any, a: Any, b: Any) -> Any:
-        """`a` where the condition is true, else `b`."""
-        z3 = self.z3
-        if not isinstance(condition, z3.ExprRef):
-            return a if condition else b
-        if _is_bool(z3, a) and _is_bool(z3, b):
-            return z3.simplify(z3.If(condition, a, b))
-        a, b = self.normal(self.real(a)), self.normal(self.real(b))
-        return a if a.eq(b) else z3.If(condition, a, b)
-
-    def compare(self, a: Any, b: Any, how: str) -> Any:
-        """A truth value: a = b, a < b or a <= b."""
-        z3 = self.z3
-        if _is_bool(z3, a) and _is_bool(z3, b):
-            return z3.simplify(a == b) if isinstance(a, z3.ExprRef) or isinstance(b, z3.ExprRef) else a == b
-        difference = self.normal(self.real(a) - self.real(b))
-        zero = z3.RealVal(0)
-        made = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
-        made = z3.simplify(made)
-        return True if z3.is_true(made) else False if z3.is_false(made) else made
-
-    def settle(self, a: Any, b: Any, steps: int) -> str:
-        """Whether two terms are equal for all values of their variables."""
-        z3 = self.z3
-        terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
-        if not terms:
-            return "proved" if a == b else "differs"
-        if _is_bool(z3, a):
-            goal = z3.simplify(a != b)
-        else:
-            difference = self.normal(self.real(a) - self.real(b))
-            if z3.is_rational_value(difference):
-                return "proved" if _fraction(difference) == 0 else "differs"
-            goal = difference != 0
-        if z3.is_false(goal):
-            return "proved"
-        solver = z3.Solver()
-        # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
-        solver.set("rlimit", steps)
-        solver.add(goal, *self._facts(goal))
-        return "proved" if solver.check() == z3.unsat else "unknown"
-
-    def _facts(self, goal: Any) -> list[Any]:
-        """What holds of the maxima and inverses inside a goal."""
-        z3 = self.z3
-        facts, seen, pending = [], set(), [goal]
-        while pending:
-            term = pending.pop()
-            if term.get_id() in seen:
-                continue
-            seen.add(term.get_id())
-            pending += term.children()
-            name = term.decl().name() if z3.is_app(term) else ""
-            if name.startswith("max") and term.num_args():
-                facts.append(z3.Or(*(term == c for c in term.children())))
-                facts += [term >= c for c in term.children()]
-            elif name == "sqrt2":
-                facts.append(z3.And(term > 0, term * term == 2))
-        return facts
 
 
 class TermNamespace:
@@ -235,7 +56,7 @@ class TermNamespace:
 
     def _power(self, a: Any, b: Any) -> Any:
         z3, b = self._algebra.z3, self._algebra.normal(b)
-        exponent = _fraction(b) if z3.is_rational_value(b) else None
+        exponent = fraction(b) if z3.is_rational_value(b) else None
         if exponent == Fraction(1, 2):
             return self._apply("sqrt", a)
         if exponent is None or exponent.denominator != 1 or abs(exponent) > 8:
@@ -288,11 +109,11 @@ class TermNamespace:
         if name == "sigmoid":
             return algebra.inverse(z3.RealVal(1) + algebra.exponential(-x))
         x = algebra.normal(x)
-        if name == "sqrt" and z3.is_rational_value(x) and _fraction(x) >= 0:
-            number = _fraction(x)
+        if name == "sqrt" and z3.is_rational_value(x) and fraction(x) >= 0:
+            number = fraction(x)
             root = Fraction(math.isqrt(number.numerator), math.isqrt(number.denominator))
             if root * root == number:
-                return _rational(z3, root)
+                return rational(z3, root)
         return algebra.function(name, x)
 
     def number(self, value: float, like: Any) -> Any:
@@ -313,7 +134,7 @@ class TermNamespace:
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = tuple(a % x.ndim for a in axes)
         kept = [a for a in range(x.ndim) if a not in axes]
-        moved = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), -1)
+        moved = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), math.prod(x.shape[a] for a in axes))
         result = np.empty(moved.shape[:-1], object)
         for index in np.ndindex(result.shape):
             result[index] = self._algebra.maximum(*moved[index])
@@ -388,21 +209,3 @@ def _objects(x: Any) -> Any:
     result = np.empty((), object)
     result[()] = x
     return result
-
-
-def _is_bool(z3: Any, x: Any) -> bool:
-    return isinstance(x, bool | np.bool_) or (isinstance(x, z3.ExprRef) and z3.is_bool(x))
-
-
-def _rational(z3: Any, value: Fraction) -> Any:
-    return z3.Q(value.numerator, value.denominator)
-
-
-def _fraction(term: Any) -> Fraction:
-    return Fraction(term.numerator_as_long(), term.denominator_as_long())
-
-
-def _root_two(value: float) -> Fraction | None:
-    """The multiple of √2 that a float within single precision of √2 or √½ stands for."""
-    square = value * value
-    return Fraction(1) if abs(square / 2 - 1) < 1e-7 else Fraction(1, 2) if abs(square * 2 - 1) < 1e-7 else None

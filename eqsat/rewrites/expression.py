@@ -15,7 +15,9 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings, Expression
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
-from eqsat.rewrites import cuts as _cuts  # noqa: F401  (importing it registers its functions)
+from eqsat.rewrites import axes as _axes  # noqa: F401  (importing them registers their functions)
+from eqsat.rewrites import cuts as _cuts  # noqa: F401
+from eqsat.rewrites import windows as _windows  # noqa: F401
 from eqsat.rewrites.functions import FUNCTIONS
 
 _NODES = (

@@ -260,7 +260,11 @@ def spans(x: Operand, y: Operand) -> bool | Fail:
 def along_only(x: Operand, axis: int, rank: int, count: Dim) -> bool | Fail:
     """True where x, broadcast to `rank` dims, varies along one axis at most, and has all `count` elements there."""
     place = axis - (rank - x.type.rank)
-    fits = place >= 0 and x.type.dims[place] == count and all(d == 1 for d in without(x.type.dims, place))
+    fits = (
+        0 <= place < x.type.rank <= rank
+        and x.type.dims[place] == count
+        and all(d == 1 for d in without(x.type.dims, place))
+    )
     return fits or Fail(f"varies along more than axis {axis}, or not along all of it")
 
 
@@ -361,3 +365,15 @@ def place(sequence: Sequence[Any], item: Any) -> int:
 def first(x: Operand) -> int:
     """The first element of an integer constant."""
     return int(np.asarray(value(x)).ravel()[0])
+
+
+@function
+def shifted(count: int, by: int) -> tuple[int, ...]:
+    """So many consecutive axes from one on."""
+    return tuple(range(by, by + count))
+
+
+@function
+def place_of(axis: int, rank: int) -> tuple[int, ...]:
+    """A map of axes that sends the last of `rank` axes to this one."""
+    return (*range(rank - 1), axis)

@@ -24,8 +24,17 @@ _POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
 _OF_CONSTANTS = frozenset(
     {"constant", "value", "is_all", "is_uniform", "number", "integer", "is_positive", "is_eye", "is_range"}
 )
-#: Values for attributes that sample rules leave open.
-_UNDRAWN = {"to": ("float32", "float64")}
+#: The element type of operands, wide enough for attributes to be exact in it.
+_FLOAT = "float64"
+#: Values for attributes that sample rules leave open; all are exact in any float.
+_OPEN: dict[str, tuple[Any, ...]] = {
+    "to": ("float32", "float64"),
+    "dtype": (_FLOAT,),
+    "alpha": (1.0, 0.5, 2.0),
+    "beta": (1.0, 0.5, 0.25),
+    "epsilon": (0.25, 0.5),
+    "approximate": ("none", "tanh"),
+}
 
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)
@@ -140,11 +149,14 @@ class Sampler:
         shapes: list[Shape | None] = [t.shape if t is not None else None for t in operands]
         if declared.sample is None:
             raise RuleError(f"operator {app.op!r} has no sample rule", expected="one, to draw instances of its rules")
-        drawn = declared.sample(self._rng, shapes, known)
+        try:
+            drawn = declared.sample(self._rng, shapes, known)
+        except (IndexError, TypeError, ValueError):  # shapes of a rank the operator does not take
+            drawn = None
         if drawn is None:
             raise Reject
-        rest = {n: self._rng.choice(v) for n, v in _UNDRAWN.items() if declared.attrs.get(n) is REQUIRED}
-        attrs = declared.complete({**rest, **drawn[1]})
+        left_open = {n: self._rng.choice(v) for n, v in _OPEN.items() if n in declared.attrs and n not in known}
+        attrs = declared.complete({**drawn[1], **left_open})
         self._bind_operands(app, declared, drawn[0], operands, scope, attrs)
         self._bind_attributes(app, attrs, scope)
         types = [t for t in operands if t is not None]
@@ -168,21 +180,23 @@ class Sampler:
         return known
 
     def _operand_types(self, app: App, scope: _Scope) -> list[TensorType | None]:
-        found: list[TensorType | None] = []
-        for place, operand in enumerate(app.operands):
+        groups: list[list[TensorType | None]] = [[] for _ in app.operands]
+        # Operators before variables, so that these can take the shapes drawn for those.
+        for place in sorted(range(len(groups)), key=lambda i: isinstance(app.operands[i], Var)):
+            operand = app.operands[place]
             if isinstance(operand, Var):
                 bound = scope.get(scope.tensors, operand.name)
                 if bound is None and place not in spec(app.op).dtypes:
                     bound = self._like(operand.name, scope)
-                found.append(bound.type if bound is not None else None)
+                groups[place] = [bound.type if bound is not None else None]
             elif isinstance(operand, App):
-                found.append(self._application(operand, scope))
+                groups[place] = [self._application(operand, scope)]
             elif isinstance(operand.item, Var) and not operand.over:
                 group = scope.groups.get(operand.item.name) or self._group_like(operand.item.name, scope)
-                found += [o.type for o in group] if group else [None] * self._rng.choice((1, 2, 2, 2, 3, 3, 4))
+                groups[place] = [o.type for o in group] or [None] * self._rng.choice((1, 2, 2, 2, 3, 3, 4))
             else:
-                found += self._loop(operand.item, operand.over, scope)
-        return found
+                groups[place] = list(self._loop(operand.item, operand.over, scope))
+        return [t for group in groups for t in group]
 
     def _like(self, name: str, scope: _Scope) -> Drawn | None:
         """Now and then a fresh variable has the type of one drawn before, for rules that need equal shapes."""
@@ -259,7 +273,7 @@ class Sampler:
             if operands[place] is not None:
                 continue
             name = names[0] if spread else names[place]
-            dtype = declared.dtypes.get(place, "float64")
+            dtype = declared.dtypes.get(place, _FLOAT)
             made = Drawn(name, TensorType.of(dtype, shape))
             operands[place] = made.type
             if spread:
@@ -360,7 +374,10 @@ def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
             for n in ast.walk(expression.tree)
             if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name) and isinstance(n.iter, ast.Name)
         }
+        denied = {id(n.operand) for n in ast.walk(expression.tree) if isinstance(n, ast.UnaryOp)}
         for node in ast.walk(expression.tree):
+            if id(node) in denied:
+                continue
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_CONSTANTS:
                 for argument in node.args:
                     if isinstance(argument, ast.Name):

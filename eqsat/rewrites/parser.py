@@ -287,7 +287,8 @@ class _Block:
         return RuleError(what, where=self.place(tree), expected=expected)
 
     def place(self, tree: ast.expr) -> str:
-        return f"{self.source}:{tree.lineno}:{tree.col_offset + 1}"
+        first = _elements(tree)[0]  # a tuple begins at the parenthesis put around it
+        return f"{self.source}:{first.lineno}:{first.col_offset + 1}"
 
     def error(self, what: str, offset: int, expected: str, remedy: str = "") -> RuleError:
         lines = self.text[:offset].count("\n")

@@ -1,59 +1,80 @@
-"""Functions of rules over convolutions and pooling: kernels, pads, and what they leave of a size."""
+"""Functions of rules about convolutions and pools: kernels, pads, and what they leave of a size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.graph import Attrs
 from eqsat.rewrites.functions import Fail, function
 
 
-@function
-def grows_evenly(kernel: Sequence[int], larger: Sequence[int]) -> bool | Fail:
-    """True where a kernel grows to the larger one by as much on either side of each axis."""
-    growth = [n - k for k, n in zip(kernel, larger, strict=True)]
-    return (all(g >= 0 and g % 2 == 0 for g in growth) and any(growth)) or Fail("does not grow evenly on both sides")
+def _spatial(record: Mapping[str, Any], name: str, count: int) -> tuple[int, ...]:
+    default = (0,) * (2 * count) if name == "pads" else (1,) * count
+    return tuple(record[name]) or default
 
 
 @function
-def grown_pads(a: Attrs, kernel: Sequence[int], larger: Sequence[int]) -> tuple[int, ...]:
-    """The pads of a convolution whose kernel is enlarged by zeros: each grows by half the growth times the dilation."""
-    spatial = len(kernel)
-    pads = a["pads"] or (0,) * (2 * spatial)
-    dilations = a["dilations"] or (1,) * spatial
-    more = [d * (n - k) // 2 for d, k, n in zip(dilations, kernel, larger, strict=True)]
-    return tuple(p + m for p, m in zip(pads, more * 2, strict=True))
-
-
-@function
-def spatial_pads(pads: Sequence[int]) -> bool | Fail:
-    """True for pads of a whole tensor that leave batch and channels alone and remove nothing."""
+def padded_by(record: Mapping[str, Any], pads: Sequence[int]) -> tuple[int, ...]:
+    """The pads of a convolution or pool that takes a pad of its operand, of all axes, upon itself."""
     rank = len(pads) // 2
-    outer = [pads[i] for i in (0, 1, rank, rank + 1)] if rank > 2 else [1]
-    return (not any(outer) and all(p >= 0 for p in pads)) or Fail("pads more than the spatial axes")
+    inner = _spatial(record, "pads", rank - 2)
+    return tuple(a + b for a, b in zip(inner, (*pads[2:rank], *pads[rank + 2 :]), strict=True))
 
 
 @function
-def joined_pads(a: Attrs, pads: Sequence[int]) -> tuple[int, ...]:
-    """The pads of a window after a pad of the whole tensor."""
+def pads_space(pads: Sequence[int]) -> bool | Fail:
+    """True for pads of N,C,spatial… that leave N and C alone and cut nothing off."""
     rank = len(pads) // 2
-    inner = (*pads[2:rank], *pads[rank + 2 :])
-    own = a["pads"] or (0,) * len(inner)
-    if len(own) != len(inner):
-        raise ShapeError("the pads are for another number of axes")
-    return tuple(p + q for p, q in zip(own, inner, strict=True))
+    fits = rank > 2 and not any((*pads[:2], *pads[rank : rank + 2])) and min(pads) >= 0
+    return fits or Fail("pads more than space, or cuts off")
 
 
 @function
-def keeps_size(a: Attrs, kernel: Sequence[int]) -> bool | Fail:
-    """True for windows of odd size, stride 1 and pads that keep every size and centre each window on its element."""
-    spatial = len(kernel)
-    dilations = a["dilations"] or (1,) * spatial
-    half = [d * (k // 2) for d, k in zip(dilations, kernel, strict=True)]
-    odd = all(k % 2 for k in kernel) and all(s == 1 for s in a["strides"])
-    return (odd and tuple(a["pads"] or (0,) * (2 * spatial)) == tuple(half * 2)) or Fail("does not keep the size")
+def unpadded(record: Mapping[str, Any]) -> bool | Fail:
+    """True for a convolution or pool without padding."""
+    return not any(record["pads"]) or Fail("there is padding")
+
+
+@function
+def grown_pads(
+    pads: Sequence[int], dilations: Sequence[int], kernel: Sequence[int], wide: Sequence[int]
+) -> tuple[int, ...]:
+    """The pads with which a filter enlarged from `kernel` to `wide` reads the same elements."""
+    count = len(kernel)
+    if any((w - k) % 2 or w < k for k, w in zip(kernel, wide, strict=True)):
+        raise ShapeError("the sizes do not differ by even numbers")
+    growth = [d * (w - k) // 2 for d, k, w in zip(dilations or (1,) * count, kernel, wide, strict=True)]
+    return tuple(p + g for p, g in zip(pads or (0,) * (2 * count), growth * 2, strict=True))
+
+
+@function
+def shrunk_pads(
+    pads: Sequence[int], dilations: Sequence[int], kernel: Sequence[int], wide: Sequence[int]
+) -> tuple[int, ...]:
+    """The pads with which a filter before it was enlarged reads the same elements."""
+    growth = grown_pads((), dilations, kernel, wide)
+    found = tuple(p - g for p, g in zip(pads or (0,) * len(growth), growth, strict=True))
+    if min(found) < 0:
+        raise ShapeError("the padding is smaller than the border of the filter")
+    return found
+
+
+@function
+def keeps_size(record: Mapping[str, Any], kernel: Sequence[int]) -> bool | Fail:
+    """True where windows of odd sizes with stride 1 are centred on every element."""
+    count = len(kernel)
+    strides, dilations = _spatial(record, "strides", count), _spatial(record, "dilations", count)
+    border = tuple(d * (k - 1) // 2 for d, k in zip(dilations, kernel, strict=True))
+    fits = all(k % 2 for k in kernel) and set(strides) <= {1} and _spatial(record, "pads", count) == border * 2
+    return fits or Fail("windows are not centred on every element")
+
+
+@function
+def grows_evenly(kernel: Sequence[int], wide: Sequence[int]) -> bool | Fail:
+    """True where a kernel grows to a larger one by as much on either side of each axis."""
+    growth = [w - k for k, w in zip(kernel, wide, strict=True)]
+    return (min(growth) >= 0 and max(growth) > 0 and not any(g % 2 for g in growth)) or Fail("does not grow evenly")
 
 
 @function

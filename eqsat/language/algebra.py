@@ -1,0 +1,250 @@
+"""Normal forms of symbolic real terms, and their equality by Z3."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+
+
+class Algebra:
+    """Normal forms of real terms: what is equal by the laws of fields, maxima and exponentials gets one term.
+
+    A maximum is a function of the set of its operands without what they share and at unit scale, so that
+    max(x + c, y + c) = max(x, y) + c and max(2x, 2y) = 2·max(x, y) hold term by term; exp(x + y) is exp(x)·exp(y).
+    """
+
+    def __init__(self) -> None:
+        self._sets: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+
+    @cached_property
+    def z3(self) -> Any:
+        """The solver's package, imported where a first term is made."""
+        import z3
+
+        return z3
+
+    def real(self, value: Any) -> Any:
+        """A term: numbers become exact rationals, and the floats next to √2 and √½ these themselves."""
+        z3 = self.z3
+        if isinstance(value, z3.ExprRef):
+            return z3.If(value, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(value) else value
+        if isinstance(value, bool | np.bool_):
+            return z3.RealVal(int(value))
+        if not math.isfinite(value):
+            return z3.Real("nan" if math.isnan(value) else "-inf" if value < 0 else "inf")
+        multiple = _root_two(value)
+        if multiple is not None:
+            return z3.Real("sqrt2") * rational(z3, multiple if value > 0 else -multiple)
+        return rational(z3, Fraction(value))
+
+    def normal(self, term: Any) -> Any:
+        """The term as a sum of monomials in one order."""
+        return self.z3.simplify(term, som=True, sort_sums=True)
+
+    def monomials(self, term: Any) -> dict[int, tuple[Fraction, Any]]:
+        """Coefficient and product of each monomial, keyed by the product's identity; the constant's product is 1."""
+        z3 = self.z3
+        found: dict[int, tuple[Fraction, Any]] = {}
+        term = self.normal(term)
+        for part in term.children() if z3.is_add(term) else [term]:
+            coefficient, factors = Fraction(1), self._factors(part)
+            if z3.is_rational_value(factors[0]):
+                coefficient, factors = fraction(factors[0]), factors[1:]
+            factors = self._merge_exponentials(factors)
+            product = self.normal(reduce(lambda a, b: a * b, factors)) if factors else z3.RealVal(1)
+            before = found.get(product.get_id(), (Fraction(0), product))[0]
+            found[product.get_id()] = (before + coefficient, product)
+        return {k: v for k, v in found.items() if v[0]} or {0: (Fraction(0), z3.RealVal(1))}
+
+    def _factors(self, term: Any) -> list[Any]:
+        """The factors of a product, which the simplifier may nest under its coefficient."""
+        if not self.z3.is_mul(term):
+            return [term]
+        return [f for child in term.children() for f in self._factors(child)]
+
+    def _merge_exponentials(self, factors: list[Any]) -> list[Any]:
+        """The factors of a product with exp(x)·exp(y) as the exponential of a sum."""
+        z3 = self.z3
+        powers = [f for f in factors if z3.is_app(f) and f.decl().name() == "exp"]
+        if len(powers) < 2:
+            return factors
+        rest = [f for f in factors if not any(f.eq(p) for p in powers)]
+        merged = self.normal(self.exponential(reduce(lambda a, b: a + b, (p.arg(0) for p in powers))))
+        if z3.is_rational_value(merged):
+            return rest
+        return [*rest, *self._factors(merged)]
+
+    def total(self, parts: Iterable[tuple[Fraction, Any]]) -> Any:
+        """The sum of monomials, in normal form."""
+        z3 = self.z3
+        return self.normal(reduce(lambda a, b: a + b, (rational(z3, c) * p for c, p in parts), z3.RealVal(0)))
+
+    def function(self, name: str, *operands: Any) -> Any:
+        """An uninterpreted function of terms in normal form."""
+        real = self.z3.RealSort()
+        return self.z3.Function(name, *(real for _ in operands), real)(*(self.normal(o) for o in operands))
+
+    def inverse(self, term: Any) -> Any:
+        """1 / term: of a product, the product of inverses; of a sum, that of the sum at unit scale."""
+        z3 = self.z3
+        parts = list(self.monomials(term).values())
+        if len(parts) > 1:
+            scale = max(abs(c) for c, _ in parts)
+            shared = self._shared_exponentials([p for _, p in parts])
+            rest = self.total(
+                self.monomials(self.total((c / scale, p) for c, p in parts) * self.exponential(-shared)).values()
+            )
+            return self.function("inverse", rest) * self.exponential(-shared) / rational(z3, scale)
+        coefficient, product = parts[0]
+        if coefficient == 0:
+            return z3.Real("1/0")
+        result = rational(z3, 1 / coefficient)
+        for factor in self._factors(product):
+            result = result * self._inverse_atom(factor)
+        return result
+
+    def _shared_exponentials(self, products: list[Any]) -> Any:
+        """The sum of the exponents of the exponentials that all products have as factors."""
+        z3 = self.z3
+        factors = [self._factors(p) for p in products]
+        shared = [
+            f.arg(0)
+            for f in factors[0]
+            if z3.is_app(f) and f.decl().name() == "exp" and all(any(f.eq(g) for g in other) for other in factors)
+        ]
+        return reduce(lambda a, b: a + b, shared, z3.RealVal(0))
+
+    def _inverse_atom(self, atom: Any) -> Any:
+        z3 = self.z3
+        if z3.is_rational_value(atom):
+            return rational(z3, 1 / fraction(atom))
+        if atom.eq(z3.Real("sqrt2")):
+            return atom / 2
+        if z3.is_app(atom) and atom.decl().name() == "inverse":
+            return atom.arg(0)
+        if z3.is_app(atom) and atom.decl().name() == "exp":
+            return self.function("exp", -atom.arg(0))
+        return self.function("inverse", atom)
+
+    def exponential(self, term: Any) -> Any:
+        """The product of the exponentials of the monomials."""
+        z3 = self.z3
+        result = z3.RealVal(1)
+        for coefficient, product in self.monomials(term).values():
+            if coefficient:
+                result = result * self.function("exp", rational(z3, coefficient) * product)
+        return result
+
+    def maximum(self, *operands: Any) -> Any:
+        """The largest of terms."""
+        z3 = self.z3
+        members: dict[int, Any] = {}
+        for operand in operands:
+            operand = self.normal(operand)
+            for member in self._sets.get(operand.get_id(), (None, (operand,)))[1]:
+                if not member.eq(z3.Real("-inf")):
+                    members[member.get_id()] = member
+        if len(members) <= 1:
+            return next(iter(members.values()), z3.Real("-inf"))
+        forms = [self.monomials(m) for m in members.values()]
+        shared = {k: v for k, v in forms[0].items() if all(k in f and f[k][0] == v[0] for f in forms)}
+        rests = [{k: v for k, v in f.items() if k not in shared} for f in forms]
+        scale = max(abs(c) for rest in rests for c, _ in rest.values())
+        unit = sorted((self.total((c / scale, p) for c, p in r.values()) for r in rests), key=lambda t: t.get_id())
+        if all(z3.is_rational_value(u) for u in unit):
+            largest = rational(z3, max(fraction(u) for u in unit))
+        else:
+            largest = self.function(f"max{len(unit)}", *unit)
+        result = self.normal(self.total(shared.values()) + rational(z3, scale) * largest)
+        self._sets[result.get_id()] = (result, tuple(members.values()))
+        return result
+
+    def choice(self, condition: Any, a: Any, b: Any) -> Any:
+        """`a` where the condition is true, else `b`."""
+        z3 = self.z3
+        if not isinstance(condition, z3.ExprRef):
+            return a if condition else b
+        if is_bool(z3, a) and is_bool(z3, b):
+            return z3.simplify(z3.If(condition, a, b))
+        a, b = self.normal(self.real(a)), self.normal(self.real(b))
+        return a if a.eq(b) else z3.If(condition, a, b)
+
+    def compare(self, a: Any, b: Any, how: str) -> Any:
+        """A truth value: a = b, a < b or a <= b."""
+        z3 = self.z3
+        if is_bool(z3, a) and is_bool(z3, b):
+            return z3.simplify(a == b) if isinstance(a, z3.ExprRef) or isinstance(b, z3.ExprRef) else a == b
+        difference = self.normal(self.real(a) - self.real(b))
+        zero = z3.RealVal(0)
+        made = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
+        made = z3.simplify(made)
+        return True if z3.is_true(made) else False if z3.is_false(made) else made
+
+    def settle(self, a: Any, b: Any, steps: int) -> str:
+        """Whether two terms are equal for all values of their variables."""
+        z3 = self.z3
+        terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
+        if not terms:
+            return "proved" if a == b else "differs"
+        if is_bool(z3, a):
+            goal = z3.simplify(a != b)
+        else:
+            difference = self.total(self.monomials(self.real(a) - self.real(b)).values())
+            if z3.is_rational_value(difference):
+                return "proved" if fraction(difference) == 0 else "differs"
+            goal = difference != 0
+        if z3.is_false(goal):
+            return "proved"
+        solver = z3.Solver()
+        # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
+        solver.set("rlimit", steps)
+        solver.add(goal, *self._facts(goal))
+        return "proved" if solver.check() == z3.unsat else "unknown"
+
+    def _facts(self, goal: Any) -> list[Any]:
+        """What holds of the maxima, exponentials and inverses inside a goal."""
+        z3 = self.z3
+        facts, seen, pending = [], set(), [goal]
+        while pending:
+            term = pending.pop()
+            if term.get_id() in seen:
+                continue
+            seen.add(term.get_id())
+            pending += term.children()
+            name = term.decl().name() if z3.is_app(term) else ""
+            if name.startswith("max") and term.num_args():
+                facts.append(z3.Or(*(term == c for c in term.children())))
+                facts += [term >= c for c in term.children()]
+            elif name == "exp":
+                facts.append(term > 0)
+            elif name == "inverse":
+                facts.append(z3.Implies(term.arg(0) > 0, term > 0))
+            elif name == "sqrt2":
+                facts.append(z3.And(term > 0, term * term == 2))
+        return facts
+
+
+def is_bool(z3: Any, x: Any) -> bool:
+    """True for truth values, symbolic or not."""
+    return isinstance(x, bool | np.bool_) or (isinstance(x, z3.ExprRef) and z3.is_bool(x))
+
+
+def rational(z3: Any, value: Fraction) -> Any:
+    """The term that is an exact rational number."""
+    return z3.Q(value.numerator, value.denominator)
+
+
+def fraction(term: Any) -> Fraction:
+    """The number that a rational term is."""
+    return Fraction(term.numerator_as_long(), term.denominator_as_long())
+
+
+def _root_two(value: float) -> Fraction | None:
+    """The multiple of √2 that a float within single precision of √2 or √½ stands for."""
+    square = value * value
+    return Fraction(1) if abs(square / 2 - 1) < 1e-7 else Fraction(1, 2) if abs(square * 2 - 1) < 1e-7 else None

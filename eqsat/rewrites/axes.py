@@ -1,0 +1,81 @@
+"""Functions of rules about reductions, normalisations and attention: sets of axes and what they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eqsat.language.pattern import Operand
+from eqsat.language.types import broadcast_shapes
+from eqsat.rewrites.functions import Fail, function
+
+
+@function
+def union(first: Iterable[int], second: Iterable[int]) -> tuple[int, ...]:
+    """The axes of two sets, ascending."""
+    return tuple(sorted({*first, *second}))
+
+
+@function
+def mapped(axes: Iterable[int], places: Sequence[int]) -> tuple[int, ...]:
+    """The axes at the places that a permutation gives them, ascending."""
+    return tuple(sorted(places[axis] for axis in axes))
+
+
+@function
+def without_all(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
+    """The sequence without the elements at a set of axes."""
+    gone = set(axes)
+    return tuple(d for i, d in enumerate(dims) if i not in gone)
+
+
+@function
+def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
+    """What is left of a transpose when the axes of its result are dropped."""
+    kept = without_all(perm, axes)
+    return tuple(sorted(kept).index(p) for p in kept)
+
+
+@function
+def positive_dims(x: Operand, axes: Iterable[int]) -> bool | Fail:
+    """True where the dims at the axes are integers above zero, so that a reduction over them is one of something."""
+    dims = [x.type.dims[axis] for axis in axes]
+    return all(isinstance(d, int) and d > 0 for d in dims) or Fail("an axis may be empty")
+
+
+@function
+def tail_axes(count: int, rank: int) -> tuple[int, ...]:
+    """The last axes, so many."""
+    return tuple(range(rank - count, rank))
+
+
+@function
+def static_tail(x: Operand, count: int) -> bool | Fail:
+    """True where the last dims are integers."""
+    dims = x.type.dims
+    return all(isinstance(d, int) for d in dims[len(dims) - count :]) or Fail("a dim is known by name only")
+
+
+@function
+def is_power_of_two(count: int) -> bool | Fail:
+    """True for 1, 2, 4, …, whose inverses are exact in any float."""
+    return (count > 0 and count & (count - 1) == 0) or Fail("the inverse is not exact")
+
+
+@function
+def heads_agree(q: Operand, k: Operand, v: Operand) -> bool | Fail:
+    """True for batch, heads, length, width each, with equal batches and heads, and lengths and widths that fit."""
+    shapes = [t.type.dims for t in (q, k, v)]
+    if any(len(s) != 4 for s in shapes):
+        return Fail("not batch, heads, length, width")
+    first, second, third = shapes
+    fits = first[:2] == second[:2] == third[:2] and first[3] == second[3] and second[2] == third[2]
+    return fits or Fail("the operands differ in batch, heads, length or width")
+
+
+@function
+def mask_spans(q: Operand, k: Operand, mask: Operand) -> bool | Fail:
+    """True where a mask of numbers broadcasts to the scores without changing their shape."""
+    scores = (*q.type.dims[:3], k.type.dims[2])
+    fits = mask.type.dtype == q.type.dtype and broadcast_shapes(scores, mask.type.dims) == scores
+    return fits or Fail("the mask changes the shape of the scores")

@@ -1,0 +1,79 @@
+"""The text form of rules: what is refused, and where the error says it is."""
+
+import pytest
+
+from eqsat.errors import RuleError
+from eqsat.rewrites.parser import parse_rules
+
+REFUSED = [
+    ("twice relu(relu(x)) => relu(x)", "f.rules:1:1", "a rule has no name"),
+    ("twice: relu(relu(x))", "f.rules:1:7", "rule 'twice' has no arrow"),
+    ("r: relu(x) => ", "f.rules:1:14", "an expression is missing"),
+    ("r: relu(x) => relu(y)", "f.rules:1:15", "right side uses unbound variable 'y'"),
+    ("r: relu(x) => rleu(x)", "f.rules:1:15", "no operator 'rleu'"),
+    ("r: gemm(x, y, gama=2.0) => x @ y", "f.rules:1:4", "gemm has no attribute 'gama'"),
+    ("r: relu(x, y) => relu(x)", "f.rules:1:4", "relu got 2 operands"),
+    ("r: relu(*xs) => relu(x)", "f.rules:1:4", "relu does not take any number of operands"),
+    ("r: concat(x, y) => x", "f.rules:1:4", "concat needs attribute 'axis'"),
+    ("r: concat(*xs, axis=k) => concat(*ys, axis=k)", "f.rules:1:27", "right side spreads unbound 'ys'"),
+    ("r: relu(x) => concat(x, axis=k)", "f.rules:1:15", "an attribute of concat reads unbound 'k'"),
+    ("r: relu(x) => x if finte(x)", "f.rules:1:20", "no function 'finte'"),
+    ("r: relu(x) => x if finite(y)", "f.rules:1:20", "a condition reads unbound 'y'"),
+    ("r: relu(x) => x if (lambda: 1)", "f.rules:1:21", "Lambda is no part of a rule's expressions"),
+    ("r: relu(x), relu(y) => relu(x)", "f.rules:1:4", "2 outputs on the left, 1 on the right"),
+    ("r: x => relu(x)", "f.rules:1:4", "the left side is a bare variable"),
+    ("r: split(x, axis=a, sizes=s) => x", "f.rules:1:4", "split on a left side"),
+    ("r: [relu(x) for x in xs] => relu(xs)", "f.rules:1:29", "right side uses unbound variable 'xs'"),
+    ("r: [relu(x) for x in xs if x] => relu(y)", "f.rules:1:4", "a list with several loops or a filter"),
+    ("r: relu(x) => x ++", "f.rules:1:", "syntax"),
+    ("%phase sometimes", "f.rules:1:1", "'%phase sometimes' is no directive"),
+    ("%each f in unaries", "f.rules:1:1", "no family or operator 'unaries'"),
+    ("r: relu(x) => x\nr: abs(x) => x", "f.rules:2:1", "rule 'r' is already there"),
+    ("r: relu(x)\n  => relu(\n    y)", "f.rules:2:6", "right side uses unbound variable 'y'"),
+]
+
+
+@pytest.mark.parametrize(("text", "where", "what"), REFUSED, ids=[r[0][:40] for r in REFUSED])
+def test_bad_rules_name_place_and_fault(text: str, where: str, what: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(text, "f.rules")
+    assert caught.value.where.startswith(where)
+    assert what in caught.value.what
+
+
+def test_misspelt_operator_gets_a_suggestion() -> None:
+    with pytest.raises(RuleError, match="did you mean"):
+        parse_rules("r: relu(x) => sigmoidd(x)")
+
+
+def test_double_arrow_makes_the_inverse_with_the_same_conditions() -> None:
+    there, back = parse_rules("assoc (law 25): x @ (y @ z) <=> (x @ y) @ z if rank(x) == 2")
+    assert (there.name, back.name) == ("assoc", "assoc-inv")
+    assert there.conditions == back.conditions
+    assert there.laws == back.laws == (25,)
+    assert there.roots == back.right
+
+
+def test_phase_comments_and_continuation_lines() -> None:
+    first, second = parse_rules("""
+# nothing
+%phase merge
+a: [x @ w for w in ws]   # shared left operand
+  => split(x @ concat(*ws, axis=1), axis=1, sizes=[dim(w, 1) for w in ws])
+  if rank(x) == 2
+%phase fuse
+b: relu(x) => relu(x)
+""")
+    assert (first.phase, second.phase) == ("merge", "fuse")
+    assert first.tensor_groups == {"ws"}
+
+
+def test_each_makes_a_rule_for_every_member_of_a_family() -> None:
+    rules = parse_rules("%each f in relu tanh\n{f}-twice: {f}({f}(x)) => {f}(x)\n%end\nother: abs(x) => abs(x)")
+    assert [r.name for r in rules] == ["relu-twice", "tanh-twice", "other"]
+
+
+def test_canonical_text_ignores_layout() -> None:
+    (one,) = parse_rules("r: relu( relu(x) )=>relu(x) if rank(x)==2")
+    (other,) = parse_rules("s: relu(relu(x)) =>\n    relu(x)\n    if rank(x) == 2  # why")
+    assert one.text == other.text
