@@ -16,10 +16,10 @@ class Builder:
     """Makes the right side of one match, e-node by e-node; ShapeError where it does not type."""
 
     def __init__(
-        self, egraph: EGraph, rule: Rewrite, bindings: Bindings, classes: dict[str, Any], generation: int
+        self, egraph: EGraph, rule: Rewrite, bindings: Bindings, classes: dict[str, Any], generation: int, steps: int
     ) -> None:
         self.egraph, self.rule, self.bindings, self.classes = egraph, rule, bindings, dict(classes)
-        self.generation = generation
+        self.generation, self.steps = generation, steps
 
     def results(self, roots: int) -> list[int]:
         """One e-node for each matched root."""
@@ -35,7 +35,7 @@ class Builder:
             return number
         operands = self._operands(pattern.operands)
         attrs = spec(pattern.op).complete(self.rule.attributes(pattern, self.bindings))
-        return self.egraph.add(pattern.op, attrs, operands, generation=self.generation)
+        return self.egraph.add(pattern.op, attrs, operands, generation=self.generation, steps=self.steps)
 
     def _operands(self, patterns: Sequence[Pattern | Spread]) -> list[int]:
         operands: list[int] = []
@@ -69,15 +69,15 @@ class Builder:
         """The pieces of a split, as the slices that the e-graph holds instead."""
         (whole,) = self._operands(app.operands)
         attrs = spec("split").complete(self.rule.attributes(app, self.bindings))
-        return split_slices(self.egraph, whole, attrs, self.generation)
+        return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
 
 
-def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0) -> list[int]:
+def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0, steps: int = 0) -> list[int]:
     """The slices that are the outputs of a split."""
     axis, sizes = attrs["axis"], attrs["sizes"]
     pieces, start = [], 0
     for size in sizes:
         cut = spec("slice").complete({"starts": (start,), "ends": (start + size,), "axes": (axis,), "steps": (1,)})
-        pieces.append(egraph.add("slice", cut, [whole], generation=generation))
+        pieces.append(egraph.add("slice", cut, [whole], generation=generation, steps=steps))
         start = start + size
     return pieces

@@ -81,15 +81,16 @@ class EGraph:
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
         self.applications: list[Application] = []
+        self.steps: list[int] = []
         self.arities: dict[str, set[int]] = {}
         self._leader: list[int] = []
         self._classes: dict[int, EClass] = {}
-        self._attr_ids: dict[Attrs, int] = {}
-        self._attrs: list[Attrs] = []
+        self._attr_ids: dict[tuple[str, Attrs], int] = {}
+        self._attrs: list[tuple[str, Attrs]] = []
         self._memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
         self._values: dict[int, Any] = {}
         self._constant_ids: dict[bytes | int, int] = {}
-        self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...]]]] | None = None
+        self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...], int]]] | None = None
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -101,15 +102,18 @@ class EGraph:
         *,
         types: Sequence[ValueType] | None = None,
         generation: int = 0,
+        steps: int = 0,
     ) -> int:
         """The number of the e-node that applies `op` to classes, made if it is new; ShapeError if it does not type.
 
-        `types` states the types of leaves and opaque nodes, which no rule can infer.
+        `generation` counts the merges and `steps` the firings that led to it; `types` states the types of leaves and
+        opaque nodes, which no rule can infer.
         """
         children = tuple(self.find(k) for k in operands)
-        key = (op, self.attr_id(attrs), children)
+        key = (op, self.attr_id(op, attrs), children)
         known = self._memo.get(key)
         if known is not None:
+            self.steps[known] = min(self.steps[known], steps)
             return known
         if types is None:
             given = [self.type(k) for k in children]
@@ -117,6 +121,7 @@ class EGraph:
             _check_size(types, op)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
+        self.steps.append(steps)
         self._leader.append(number)
         self._memo[key] = number
         self._classes[number] = self._facts(number, generation)
@@ -199,24 +204,28 @@ class EGraph:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
         return sorted(((*key, number) for key, number in self._memo.items()), key=lambda found: found[3])
 
-    def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...]]]:
-        """Attributes and operands of the e-nodes with this operator that a class had when it was last rebuilt."""
+    def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...], int]]:
+        """Attributes, operands and number of a class's e-nodes with this operator, as of when it was last rebuilt."""
         if self._members is None:
             self._members = {}
             for (name, attr_id, operands), number in self._memo.items():
-                self._members.setdefault((self.find(number), name), []).append((attr_id, operands))
+                self._members.setdefault((self.find(number), name), []).append((attr_id, operands, number))
         return self._members.get((leader, op), [])
 
-    def attr_id(self, attrs: Attrs) -> int:
-        """The number that stands for a set of attributes."""
-        number = self._attr_ids.setdefault(attrs, len(self._attrs))
+    def attr_id(self, op: str, attrs: Attrs) -> int:
+        """The number that stands for an operator with a set of attributes."""
+        number = self._attr_ids.setdefault((op, attrs), len(self._attrs))
         if number == len(self._attrs):
-            self._attrs.append(attrs)
+            self._attrs.append((op, attrs))
         return number
 
     def attrs(self, attr_id: int) -> Attrs:
         """The attributes a number stands for."""
-        return self._attrs[attr_id]
+        return self._attrs[attr_id][1]
+
+    def operator(self, attr_id: int) -> str:
+        """The operator a number stands for."""
+        return self._attrs[attr_id][0]
 
     def value(self, number: int) -> Any | None:
         """The elements of a small constant class, else None."""
@@ -352,8 +361,15 @@ class TensorView:
 
 
 def constructor_name(op: str, arity: int) -> str:
-    """How egglog calls an operator of this many operands."""
-    return f"op_{op}_{arity}"
+    """How egglog calls an operator of this many operands.
+
+    Pointwise operators of one arity are one constructor there, and so are reductions, told apart by the number that
+    stands for their attributes: the work egglog does grows with the number of tables and of queries.
+    """
+    declared = OPS.get(op)
+    if declared is not None and declared.pointwise:
+        return f"op_pointwise_{arity}"
+    return f"op_reduce_{arity}" if op.startswith("reduce_") else f"op_{op}_{arity}"
 
 
 def _check_size(types: Sequence[ValueType], op: str) -> None:

@@ -33,7 +33,12 @@ class Engine:
         self._egraph: Any = bindings.EGraph()
         self._pending: list[str] = []
         self._declared: set[str] = set()
-        self._run(f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n(ruleset clear)")
+        self._equal = False
+        self._run(
+            f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n(ruleset clear)\n"
+            "(ruleset unite)\n(relation equal (i64 i64))\n"
+            "(rule ((equal i j) (= x (node i)) (= y (node j))) ((union x y) (delete (equal i j))) :ruleset unite)"
+        )
 
     def constructor(self, name: str, arity: int) -> None:
         """Declares an operator of `arity` operands; its attributes are one number."""
@@ -45,19 +50,15 @@ class Engine:
         """Declares a set of queries that run together."""
         self._run(f"(ruleset {name})")
 
-    def query(
-        self, relation: str, ruleset: str, facts: Sequence[str], tensors: Sequence[str], numbers: Sequence[str]
-    ) -> None:
-        """Declares a query: when `ruleset` runs, its matches are recorded in `relation` until read."""
-        sorts = " ".join([_SORT] * len(tensors) + ["i64"] * len(numbers))
-        row = f"({relation} {' '.join([*tensors, *numbers])})"
-        names = " ".join(f"x{i}" for i in range(len(tensors) + len(numbers)))
+    def query(self, relation: str, ruleset: str, facts: Sequence[str], tensors: int, numbers: int) -> None:
+        """Declares a query over variables t0, t1, … and n0, n1, …; its matches stay in `relation` until read."""
+        sorts = " ".join([_SORT] * tensors + ["i64"] * numbers)
+        row = " ".join([relation, *(f"t{i}" for i in range(tensors)), *(f"n{i}" for i in range(numbers))])
         self.flush()
         self._run(
             f"(relation {relation} ({sorts}))\n"
-            f'(rule ({" ".join(facts)}) ({row}) :ruleset {ruleset} :name "{relation}")\n'
-            f"(rule (({relation} {names})) ((delete ({relation} {names}))) :ruleset clear "
-            f':name "clear-{relation}")'
+            f'(rule ({" ".join(facts)}) (({row})) :ruleset {ruleset} :name "{relation}")\n'
+            f'(rule (({row})) ((delete ({row}))) :ruleset clear :name "clear-{relation}")'
         )
 
     def insert(self, number: int, name: str, attrs: int, operands: Iterable[int]) -> None:
@@ -66,14 +67,18 @@ class Engine:
         self._write(f"(set (node {number}) ({name} {attrs}{children}))")
 
     def union(self, a: int, b: int) -> None:
-        """States that two e-nodes are equal."""
-        self._write(f"(union (node {a}) (node {b}))")
+        """States that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""
+        self._write(f"(equal {a} {b})")
+        self._equal = True
 
     def flush(self) -> None:
         """Hands over what was written since the last time; egglog restores congruence."""
         for start in range(0, len(self._pending), _CHUNK):
             self._run("\n".join(self._pending[start : start + _CHUNK]))
         self._pending.clear()
+        if self._equal:
+            self._equal = False
+            self._run("(run-schedule (run unite))")
 
     def match(self, ruleset: str, limit: int) -> None:
         """Runs the queries of a ruleset once; a query with more than `limit` new matches is skipped this time."""

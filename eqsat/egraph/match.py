@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
@@ -26,22 +26,26 @@ class Match:
     enodes: tuple[int, ...]
     bindings: Bindings
     classes: dict[str, Any]
+    steps: int = 0
 
 
 @dataclass(slots=True)
 class _Form:
-    """A way a pattern matches: classes and attributes it binds, and attributes still to be compared."""
+    """A way a pattern matches: classes and attributes it binds, attributes still to be compared, and how many firings
+    led to the e-node farthest from the original graph."""
 
     classes: dict[str, Any] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     checks: tuple[tuple[App, Attrs], ...] = ()
+    steps: int = 0
 
     def joined(self, other: _Form) -> _Form | None:
         """Both forms together; None where they bind a name differently."""
         for mine, theirs in ((self.classes, other.classes), (self.attrs, other.attrs)):
             if any(name in mine and mine[name] != value for name, value in theirs.items()):
                 return None
-        return _Form(self.classes | other.classes, self.attrs | other.attrs, self.checks + other.checks)
+        steps = max(self.steps, other.steps)
+        return _Form(self.classes | other.classes, self.attrs | other.attrs, self.checks + other.checks, steps)
 
 
 class Binder:
@@ -66,13 +70,15 @@ class Binder:
         forms = [base]
         for site in query.sites:
             forms = [wider for form in forms for wider in self._spread(site, row, form)][:MOST_BINDINGS]
-        enodes = tuple(self._enode(o, row) for r in query.roots for o in query.occurrences if o.root == r)
+        numbers = {o.root: self._enode(o, row) for o in query.occurrences}
+        enodes = tuple(numbers[r] for r in query.roots)
+        steps = max(egraph.steps[n] for n in numbers.values())
         roots = tuple(row[c] for c in query.roots)
         matches = []
         for form in forms:
             bindings = Bindings({n: _views(egraph, c) for n, c in form.classes.items()}, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                matches.append(Match(query.rule, roots, enodes, bindings, form.classes))
+                matches.append(Match(query.rule, roots, enodes, bindings, form.classes, max(form.steps, steps)))
         return matches
 
     def _enode(self, occurrence: Occurrence, row: tuple[int, ...]) -> int:
@@ -124,11 +130,11 @@ class Binder:
     def _forms(self, app: App, leader: int) -> list[_Form]:
         """The ways an operator of patterns matches a class."""
         forms: list[_Form] = []
-        for attr_id, operands in self.egraph.members(leader, app.op):
+        for attr_id, operands, number in self.egraph.members(leader, app.op):
             start = self._attributes(app, attr_id)
             if start is None or len(operands) != len(app.operands):
                 continue
-            partial = [start]
+            partial = [replace(start, steps=self.egraph.steps[number])]
             for pattern, operand in zip(app.operands, operands, strict=True):
                 below = [_Form({pattern.name: self.egraph.find(operand)})] if isinstance(pattern, Var) else []
                 if isinstance(pattern, App):
@@ -165,7 +171,7 @@ def _with_sequences(form: _Form, elements: list[_Form], over: dict[str, str]) ->
     for element, sequence in over.items():
         table, kind = (classes, "classes") if element in elements[0].classes else (attrs, "attrs")
         table[sequence] = tuple(getattr(e, kind)[element] for e in elements)
-    return _Form(classes, attrs, form.checks)
+    return _Form(classes, attrs, form.checks, max(form.steps, *(e.steps for e in elements)))
 
 
 def _views(egraph: EGraph, classes: Any) -> Any:

@@ -68,13 +68,17 @@ class Site:
 
 @dataclass(slots=True)
 class Query:
-    """A left side at given arities: an egglog query whose rows are columns of classes, then of attributes."""
+    """A left side at given arities: an egglog query whose rows are columns of classes, then of attributes.
+
+    `facts` name columns by their position alone, so left sides of one form over operators that egglog does not tell
+    apart are one query; `operators` says which operator this one wants in each column of attributes.
+    """
 
     rule: Rewrite
-    relation: str
+    name: str
     facts: list[str] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)
-    numbers: list[str] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
     occurrences: list[Occurrence] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
@@ -116,13 +120,13 @@ def compile_queries(rule: Rewrite, arities: Mapping[str, set[int]], done: set[st
         for a in spread
     ]
     for chosen in itertools.product(*options):
-        relation = f"match_{rule.name}_{'_'.join(map(str, chosen))}".replace("-", "_")
-        if relation in done:
+        name = " ".join([rule.name, *map(str, chosen)])
+        if name in done:
             continue
-        compiler = _Compiler(Query(rule, relation), arities, dict(zip(map(id, spread), chosen, strict=True)))
+        compiler = _Compiler(Query(rule, name), arities, dict(zip(map(id, spread), chosen, strict=True)))
         query = compiler.compile(apps)
         if query is not None:
-            done.add(relation)
+            done.add(name)
             yield query
 
 
@@ -162,11 +166,11 @@ class _Compiler:
         if len(columns) not in self.arities[app.op]:
             return None
         query = self.query
-        root = query.tensor_column(f"e{next(self.fresh)}")
+        root = query.tensor_column(f"root {next(self.fresh)}")
         number = self._attrs(app)
-        operands = "".join(f" {query.tensors[c]}" for c in columns)
+        operands = "".join(f" t{c}" for c in columns)
         name = constructor_name(app.op, len(columns))
-        query.facts.append(f"(= {query.tensors[root]} ({name} {query.numbers[number]}{operands}))")
+        query.facts.append(f"(= t{root} ({name} n{number}{operands}))")
         query.occurrences.append(Occurrence(app, number, root, tuple(columns)))
         return root
 
@@ -175,17 +179,17 @@ class _Compiler:
         key = (app.op, app.record or "")
         if app.record is not None and not app.fields and key in self.records:
             return self.records[key]
-        numbers = self.query.numbers
-        numbers.append(f"n{len(numbers)}")
+        wanted = self.query.operators
+        wanted.append(app.op)
         if app.record is not None and not app.fields:
-            self.records[key] = len(numbers) - 1
-        return len(numbers) - 1
+            self.records[key] = len(wanted) - 1
+        return len(wanted) - 1
 
     def _pattern(self, pattern: Pattern) -> list[int] | None:
         if isinstance(pattern, App):
             root = self._app(pattern)
             return None if root is None else [root]
-        column = self.query.tensor_column(f"v_{pattern.name}")
+        column = self.query.tensor_column(pattern.name)
         self.query.variables[pattern.name] = column
         return [column]
 
@@ -196,10 +200,10 @@ class _Compiler:
                 return None
         if not spread.over:
             name = _name(spread.item)
-            columns = [self.query.tensor_column(f"v_{name}_{index}") for index in range(count)]
+            columns = [self.query.tensor_column(f"{name} {index}") for index in range(count)]
             self.query.sequences[name] = columns
             return columns
-        columns = [self.query.tensor_column(f"s{next(self.fresh)}") for _ in range(count)]
+        columns = [self.query.tensor_column(f"spread {next(self.fresh)}") for _ in range(count)]
         self.query.sites.append(Site(spread, tuple(columns)))
         return columns
 

@@ -15,32 +15,46 @@ from eqsat.egraph.siblings import groups
 from eqsat.errors import ShapeError
 from eqsat.language.pattern import Siblings
 
+#: Why a match is refused whose right side would lie beyond the radius.
+FAR = "too many firings from the original"
 #: The order of the phases within one round.
 PHASES = ("simplify", "expand", "fuse", "merge")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What stops saturation: e-nodes, rounds, seconds; how many merges may have made a tensor that is merged again; how
-    many matches a rule may have in one step before it is skipped in that step."""
+    """What bounds saturation: e-nodes, rounds, seconds; how many merges may have made a tensor that is merged again;
+    how many firings, simplifications apart, may lie between an e-node and the original graph (`radius`); how many
+    matches a query may have in one step before it is skipped in that step."""
 
     nodes: int = 20_000
     rounds: int = 12
     seconds: float = 15.0
     generations: int = 2
-    matches: int = 4_000
+    radius: int = 3
+    matches: int = 50_000
 
 
 @dataclass
 class Saturation:
-    """What happened: why it stopped ("saturated", "node_limit", "round_limit", "time_limit", "interrupted"), how often
-    each rule fired and was refused and why, and the growth after each step (phase, e-nodes, e-classes, seconds)."""
+    """What happened: why it stopped ("saturated", "radius_limit" where only matches too far from the original are left,
+    "node_limit", "round_limit", "time_limit", "interrupted"), how often each rule fired and was refused and why, and the
+    growth after each step (phase, e-nodes, e-classes, seconds)."""
 
     stopped_by: str = "saturated"
     fired: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     growth: list[tuple[str, int, int, float]] = field(default_factory=list)
     seconds: float = 0.0
+
+
+@dataclass
+class _Relation:
+    """One egglog query and the left sides that it serves, by the operators they want."""
+
+    name: str
+    width: int
+    served: dict[tuple[str, ...], list[tuple[Query, Binder]]] = field(default_factory=dict)
 
 
 class _Stopped(Exception):  # noqa: N818 - a limit met is no error
@@ -67,7 +81,7 @@ class Saturator:
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
         self._compiled: set[str] = set()
-        self._queries: dict[str, list[tuple[Query, Binder]]] = {p: [] for p in PHASES}
+        self._relations: dict[str, dict[tuple[str, ...], _Relation]] = {p: {} for p in PHASES}
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
@@ -83,10 +97,13 @@ class Saturator:
             for _ in range(self.limits.rounds):
                 before = self.egraph.size()
                 self._round()
+                self.egraph.rebuild()
                 if self.egraph.size() == before:
                     break
             else:
                 self.report.stopped_by = "round_limit"
+            if self.report.stopped_by == "saturated" and any(why == FAR for _, why in self.report.refused):
+                self.report.stopped_by = "radius_limit"
         except _Stopped as stop:
             self.report.stopped_by = str(stop)
         self.egraph.rebuild()
@@ -102,27 +119,42 @@ class Saturator:
 
     def _step(self, phase: str) -> bool:
         """Matches a phase's rules once and applies what matched; True where something was new."""
-        engine = self.egraph.engine
-        for rule in self.rules[phase]:
-            for query in compile_queries(rule, self.egraph.arities, self._compiled):
-                engine.query(query.relation, phase, query.facts, query.tensors, query.numbers)
-                self._queries[phase].append((query, Binder(self.egraph, query)))
+        self._declare(phase)
         self._check()
-        if not self._queries[phase]:
+        relations = self._relations[phase].values()
+        if not relations:
             return False
-        engine.match(phase, self.limits.matches)
-        found = self.egraph.rebuild([(q.relation, len(q.tensors)) for q, _ in self._queries[phase]])
+        self.egraph.engine.match(phase, self.limits.matches)
+        found = self.egraph.rebuild([(r.name, r.width) for r in relations])
         changed = False
-        for query, binder in self._queries[phase]:
-            rows = found.get(query.relation, [])
-            if rows or query.relation in self._spreads:
-                changed |= self._apply_rows(query, binder, rows)
-        self.egraph.rebuild()
+        for relation in relations:
+            rows_of: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+            for row in found.get(relation.name, ()):
+                wanted = tuple(map(self.egraph.operator, row[relation.width :]))
+                rows_of.setdefault(wanted, []).append(row)
+            for wanted, served in relation.served.items():
+                rows = rows_of.get(wanted, [])
+                for query, binder in served:
+                    if rows or query.name in self._spreads:
+                        changed |= self._apply_rows(query, binder, rows)
         nodes, classes = self.egraph.size()
         self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
         if self.progress:
             self.progress(phase, nodes)
         return changed
+
+    def _declare(self, phase: str) -> None:
+        """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
+        known = self._relations[phase]
+        for rule in self.rules[phase]:
+            for query in compile_queries(rule, self.egraph.arities, self._compiled):
+                key = tuple(query.facts)
+                if key not in known:
+                    known[key] = _Relation(f"{phase}_{len(known)}", len(query.tensors))
+                    width, numbers = len(query.tensors), len(query.operators)
+                    self.egraph.engine.query(known[key].name, phase, query.facts, width, numbers)
+                served = known[key].served.setdefault(tuple(query.operators), [])
+                served.append((query, Binder(self.egraph, query)))
 
     def _apply_rows(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> bool:
         changed = False
@@ -141,7 +173,7 @@ class Saturator:
                 continue
             matches += [m for m in binder.bind(row) if not query.sites or not self._is_seen(query, _identity(m))]
         if isinstance(query.rule.left, Siblings) and matches:
-            found = self._siblings.setdefault(query.relation, [])
+            found = self._siblings.setdefault(query.name, [])
             found += matches  # a sibling that appears late joins the ones found before
             joined = groups(self.egraph, query.rule.left, found, self.limits.generations)
             return [group for group in joined if not self._is_seen(query, group.roots)]
@@ -149,22 +181,25 @@ class Saturator:
 
     def _kept_rows(self, query: Query, rows: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """All rows so far: what fits a spread's pattern may join an operand's class after egglog has found the row."""
-        kept, find, width = self._spreads.setdefault(query.relation, set()), self.egraph.find, len(query.tensors)
+        kept, find, width = self._spreads.setdefault(query.name, set()), self.egraph.find, len(query.tensors)
         kept |= set(rows)
         current = {(*(find(k) for k in row[:width]), *row[width:]) for row in kept}
-        self._spreads[query.relation] = current
+        self._spreads[query.name] = current
         return sorted(current)
 
     def _is_seen(self, query: Query, key: object) -> bool:
         """Whether this key of a query was asked for before."""
-        entry = (query.relation, key)
+        entry = (query.name, key)
         known = entry in self._seen
         self._seen.add(entry)
         return known
 
     def _apply(self, match: Match) -> bool:
         rule, egraph = match.rule, self.egraph
-        generation = 0
+        generation, steps = 0, match.steps + (rule.phase != "simplify")
+        if steps > self.limits.radius:
+            self.report.refused[rule.name, FAR] += 1
+            return False
         if rule.phase == "merge":
             generation = 1 + max(egraph.eclass(r).generation for r in match.roots)
             if generation > self.limits.generations:
@@ -175,7 +210,7 @@ class Saturator:
             if reason is not None:
                 self.report.refused[rule.name, reason] += 1
                 return False
-            results = Builder(egraph, rule, match.bindings, match.classes, generation).results(len(match.roots))
+            results = Builder(egraph, rule, match.bindings, match.classes, generation, steps).results(len(match.roots))
             changed = [egraph.union(e, r, rule.name) for e, r in zip(match.enodes, results, strict=True)]
         except ShapeError as error:
             self.report.refused[rule.name, error.what] += 1

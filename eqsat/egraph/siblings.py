@@ -86,4 +86,5 @@ def _joined(left: Siblings, group: Sequence[Match]) -> Match:
         enodes=tuple(m.enodes[0] for m in group),
         bindings=Bindings(tensors, attrs),
         classes=classes,
+        steps=max(m.steps for m in group),
     )
