@@ -22,6 +22,7 @@ from eqsat.extract import Solution, solve
 from eqsat.extract.tensors import TensorProblem, tensor_problem
 from eqsat.finalists import Measured, measure_finalists
 from eqsat.language.graph import OPAQUE, Graph
+from eqsat.language.onnx.availability import has, opset_of
 from eqsat.report import Phase, Progress, Report
 from eqsat.result import Change, Explanation, Result
 from eqsat.rewrites.loader import load_rules
@@ -77,6 +78,7 @@ def optimize(
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
+    opset: int | None = None,
     measure: bool = True,
     table: CostTable | str | Path | None = None,
     threads: int = 1,
@@ -104,6 +106,7 @@ def optimize(
         extract_seconds=_EXTRACT * time_limit,
         finite_math=finite_math,
         seed=seed,
+        opset=opset,
         threads=threads,
         progress=progress,
         should_stop=should_stop,
@@ -157,6 +160,7 @@ class _Pipeline:
     extract_seconds: float
     finite_math: bool
     seed: int
+    opset: int | None
     threads: int
     progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
@@ -187,7 +191,7 @@ class _Pipeline:
             grown = self._saturate(encoding, rules)
             frozen = snapshot(encoding)
         with self.phase("extract"):
-            framed = tensor_problem(frozen, costs)
+            framed = tensor_problem(frozen, costs, lambda op: has(op, self.opset or opset_of(original)))
             solution, candidates = self._candidates(original, frozen, framed, costs)
         with self.phase("measure"):
             measured = self._measure(candidates, sizes, source) if measure else None
@@ -197,7 +201,8 @@ class _Pipeline:
         explained = _explain(encoding, frozen, kept)
         outcome = _Outcome(original, candidates, kept, because, encoding, grown, solution, measured, explained)
         report = self._report(outcome, costs)
-        return Result(kept.graph, report, explained, source if kept is candidates[0] else None, self.threads)
+        given = source if kept is candidates[0] else None
+        return Result(kept.graph, report, explained, given, self.threads, self.opset)
 
     def _say(self, progress: Progress) -> None:
         if self.progress is not None:

@@ -78,6 +78,7 @@ class Result:
     explanation: Explanation
     source: Any = None
     threads: int | None = None
+    opset: int | None = None
 
     @cached_property
     def _program(self) -> Program:
@@ -96,13 +97,13 @@ class Result:
 
         if path is not None:
             self.save(path, opset)
-        return to_model(self.graph, opset)
+        return to_model(self.graph, opset or self.opset)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
         """Writes the result as an ONNX file, atomically and without a copy of the weights in memory."""
         from eqsat.language.onnx.exporter import save
 
-        save(self.graph, Path(path), opset)
+        save(self.graph, Path(path), opset or self.opset)
 
     def explain(self) -> Explanation:
         """Which rules led from each changed value to what computes it now."""

@@ -77,6 +77,7 @@ def optimize(
             outputs=outputs,
             sizes=dict(sizes),
             seed=seed,
+            opset=opset,
             threads=threads,
             measure=not no_measure,
             progress=follow,
@@ -84,7 +85,7 @@ def optimize(
         )
         follow(Progress("write", detail=str(target)))
         start = time.perf_counter()
-        save(result.graph, target, opset)
+        result.save(target)
         report = result.report
         report.seconds = {**report.seconds, "write": time.perf_counter() - start}
     if report_file is not None:

@@ -37,9 +37,12 @@ class Limits:
 
 @dataclass
 class Saturation:
-    """What happened: why it stopped ("saturated", "radius_limit" where only matches too far from the original are left,
-    "node_limit", "round_limit", "time_limit", "interrupted"), how often each rule fired and was refused and why, and the
-    growth after each step (phase, e-nodes, e-classes, seconds)."""
+    """What happened: why it stopped, how often each rule fired and was refused and why, and the growth after each step
+    (phase, e-nodes, e-classes, seconds).
+
+    `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
+    "round_limit", "time_limit" or "interrupted".
+    """
 
     stopped_by: str = "saturated"
     fired: Counter[str] = field(default_factory=Counter)

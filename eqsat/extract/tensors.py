@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eqsat.costs.model import CostModel
@@ -12,7 +12,7 @@ from eqsat.extract.problem import Node, Problem
 from eqsat.extract.solution import Solution
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Attrs
-from eqsat.language.spec import spec
+from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
 
 #: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
@@ -41,11 +41,14 @@ class TensorProblem:
         return chosen
 
 
-def tensor_problem(snapshot: Snapshot, model: CostModel) -> TensorProblem:
+def tensor_problem(
+    snapshot: Snapshot, model: CostModel, available: Callable[[str], bool] = lambda op: True
+) -> TensorProblem:
     """Every e-node priced by the objective; a class known before the program runs costs nothing then.
 
     Slices that together are a whole tensor are priced as the split they come out as, so the bound of a solution holds
-    for the graph it becomes. A constant too large to derive is computed when the program runs.
+    for the graph it becomes. A constant too large to derive is computed when the program runs. Operators that are not
+    `available` where the result will run are chosen only where the original has them.
     """
     pricing = _Pricing(snapshot, model)
     leaders = tuple(sorted(snapshot.classes))
@@ -60,11 +63,18 @@ def tensor_problem(snapshot: Snapshot, model: CostModel) -> TensorProblem:
             continue
         for position in snapshot.classes[leader].nodes:
             node = snapshot.nodes[position]
+            if node.original is None and node.op in OPS and not (available(node.op) and _runs(node)):
+                continue
             operands = tuple((index[k], 0) for k in dict.fromkeys(node.operands))
             nodes.append(Node(index[leader], operands, pricing.price(position, node), name=node.op))
             positions.append(position)
     roots = [(index[leader], 0) for leader in dict.fromkeys(snapshot.roots.values())]
     return TensorProblem(Problem(nodes, roots), snapshot, leaders, tuple(positions))
+
+
+def _runs(node: SnapshotNode) -> bool:
+    """False for terms that are only ever computed at compile time, such as enlarge of a filter."""
+    return OPS[node.op].onnx is not None or not node.operands
 
 
 class _Pricing:
