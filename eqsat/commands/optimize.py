@@ -61,7 +61,6 @@ def optimize(
     """
     _check_files(model, target, report_file, rules)
     _check_opset(opset)
-    from eqsat.language.onnx.exporter import save
     from eqsat.optimize import optimize as run
 
     with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
