@@ -129,7 +129,11 @@ class EGraph:
         if len(children) not in self.arities.setdefault(op, set()):
             self.arities[op].add(len(children))
             self.engine.constructor(name, len(children))
+            if _is_variadic(op):
+                self.engine.presence(presence_name(op))
         self.engine.insert(number, name, key[1], children)
+        if _is_variadic(op):
+            self.engine.mark(presence_name(op), number)
         return number
 
     def constant(self, constant: Constant) -> int:
@@ -370,6 +374,15 @@ def constructor_name(op: str, arity: int) -> str:
     if declared is not None and declared.pointwise:
         return f"op_pointwise_{arity}"
     return f"op_reduce_{arity}" if op.startswith("reduce_") else f"op_{op}_{arity}"
+
+
+def presence_name(op: str) -> str:
+    """The relation that holds the classes with an e-node of a variadic operator."""
+    return f"has_{op}"
+
+
+def _is_variadic(op: str) -> bool:
+    return op in OPS and OPS[op].max_operands is None
 
 
 def _check_size(types: Sequence[ValueType], op: str) -> None:

@@ -46,6 +46,12 @@ class Engine:
             self._declared.add(name)
             self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
 
+    def presence(self, name: str) -> None:
+        """Declares a relation over classes, for `mark`."""
+        if name not in self._declared:
+            self._declared.add(name)
+            self._run(f"(relation {name} ({_SORT}))")
+
     def ruleset(self, name: str) -> None:
         """Declares a set of queries that run together."""
         self._run(f"(ruleset {name})")
@@ -65,6 +71,10 @@ class Engine:
         """Adds an e-node called `number`."""
         children = "".join(f" (node {k})" for k in operands)
         self._write(f"(set (node {number}) ({name} {attrs}{children}))")
+
+    def mark(self, name: str, number: int) -> None:
+        """Records the class of an e-node in a relation."""
+        self._write(f"({name} (node {number}))")
 
     def union(self, a: int, b: int) -> None:
         """States that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""

@@ -10,7 +10,7 @@ from typing import Any
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.query import Occurrence, Query, Rewrite, Site
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Var
+from eqsat.language.pattern import App, Bindings, Expression, Spread, Var
 from eqsat.language.spec import spec
 
 #: How many ways of binding one row are followed, and how many forms of one operand of a spread.
@@ -31,13 +31,14 @@ class Match:
 
 @dataclass(slots=True)
 class _Form:
-    """A way a pattern matches: classes and attributes it binds, attributes still to be compared, and how many firings
-    led to the e-node farthest from the original graph."""
+    """A way a pattern matches: classes and attributes it binds, attributes still to be compared, how many firings led
+    to the e-node farthest from the original graph, and the e-node matched at the top."""
 
     classes: dict[str, Any] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     checks: tuple[tuple[App, Attrs], ...] = ()
     steps: int = 0
+    number: int = -1
 
     def joined(self, other: _Form) -> _Form | None:
         """Both forms together; None where they bind a name differently."""
@@ -45,7 +46,8 @@ class _Form:
             if any(name in mine and mine[name] != value for name, value in theirs.items()):
                 return None
         steps = max(self.steps, other.steps)
-        return _Form(self.classes | other.classes, self.attrs | other.attrs, self.checks + other.checks, steps)
+        checks = self.checks + other.checks
+        return _Form(self.classes | other.classes, self.attrs | other.attrs, checks, steps, self.number)
 
 
 class Binder:
@@ -61,28 +63,37 @@ class Binder:
         query, egraph = self.query, self.egraph
         base = _Form({name: row[column] for name, column in query.variables.items()})
         for occurrence in query.occurrences:
-            found = self._attributes(occurrence.app, row[len(query.tensors) + occurrence.attrs])
+            found = self._attributes(occurrence.app, row[query.width + occurrence.attrs])
             joined = None if found is None else base.joined(found)
             if joined is None:
                 return []
             base = joined
-        base.classes |= {name: tuple(row[c] for c in columns) for name, columns in query.sequences.items()}
-        forms = [base]
-        for site in query.sites:
-            forms = [wider for form in forms for wider in self._spread(site, row, form)][:MOST_BINDINGS]
         numbers = {o.root: self._enode(o, row) for o in query.occurrences}
-        enodes = tuple(numbers[r] for r in query.roots)
-        steps = max(egraph.steps[n] for n in numbers.values())
+        base.steps = max((egraph.steps[n] for n in numbers.values()), default=0)
+        forms = [(base, numbers)]
+        for site in query.sites:
+            forms = list(self._sited(site, row[site.column], forms))[:MOST_BINDINGS]
         roots = tuple(row[c] for c in query.roots)
         matches = []
-        for form in forms:
+        for form, enodes in forms:
             bindings = Bindings({n: _views(egraph, c) for n, c in form.classes.items()}, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                matches.append(Match(query.rule, roots, enodes, bindings, form.classes, max(form.steps, steps)))
+                matched = tuple(enodes[r] for r in query.roots)
+                matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.steps))
         return matches
 
+    def _sited(
+        self, site: Site, leader: int, forms: list[tuple[_Form, dict[int, int]]]
+    ) -> Iterator[tuple[_Form, dict[int, int]]]:
+        """The forms so far with each way that a variadic operator matches a class."""
+        for form, numbers in forms:
+            for found in self._forms(site.app, leader, form):
+                joined = form.joined(found)
+                if joined is not None:
+                    yield joined, {**numbers, site.column: found.number}
+
     def _enode(self, occurrence: Occurrence, row: tuple[int, ...]) -> int:
-        attr_id = row[len(self.query.tensors) + occurrence.attrs]
+        attr_id = row[self.query.width + occurrence.attrs]
         found = self.egraph.lookup(occurrence.app.op, attr_id, [row[c] for c in occurrence.operands])
         return row[occurrence.root] if found is None else found
 
@@ -103,47 +114,60 @@ class Binder:
         stated = self.query.rule.attributes(app, bindings)
         return all(Attrs(v=stated[name]) == Attrs(v=attrs[name]) for name in self._computed[id(app)])
 
-    def _spread(self, site: Site, row: tuple[int, ...], form: _Form) -> Iterator[_Form]:
-        """The ways a spread's pattern matches all its operands.
-
-        What the elements share must be the same in all of them; for the rest the first form of each operand is taken.
-        """
-        over = dict(site.spread.over)
-        item = site.spread.item
-        choices: list[dict[Any, _Form]] = []
-        for index, column in enumerate(site.columns):
-            fitting: dict[Any, _Form] = {}
-            for found in self._forms(item, row[column]) if isinstance(item, App) else ():
-                shared = _without(found, over)
-                if form.joined(shared) is not None and _continues(form, found, over, index):
-                    key = (tuple(sorted(shared.classes.items())), tuple(sorted(shared.attrs.items(), key=_first)))
-                    fitting.setdefault(key, found)
-            choices.append(fitting)
-            if not fitting or not all(any(key in c for key in fitting) for c in choices):
-                return
-        for key, first in choices[0].items():
-            if all(key in c for c in choices):
-                wider = form.joined(_without(first, over))
-                if wider is not None:
-                    yield _with_sequences(wider, [c[key] for c in choices], over)
-
-    def _forms(self, app: App, leader: int) -> list[_Form]:
-        """The ways an operator of patterns matches a class."""
+    def _forms(self, app: App, leader: int, known: _Form) -> list[_Form]:
+        """The ways an operator of patterns matches a class, given what is bound already."""
         forms: list[_Form] = []
         for attr_id, operands, number in self.egraph.members(leader, app.op):
             start = self._attributes(app, attr_id)
-            if start is None or len(operands) != len(app.operands):
+            if start is None:
                 continue
-            partial = [replace(start, steps=self.egraph.steps[number])]
-            for pattern, operand in zip(app.operands, operands, strict=True):
-                below = [_Form({pattern.name: self.egraph.find(operand)})] if isinstance(pattern, Var) else []
-                if isinstance(pattern, App):
-                    below = self._forms(pattern, self.egraph.find(operand))
-                partial = [j for p in partial for b in below if (j := p.joined(b)) is not None]
-            forms += partial
+            begun = replace(start, steps=self.egraph.steps[number], number=number)
+            leaders = [self.egraph.find(k) for k in operands]
+            if len(app.operands) == 1 and isinstance(app.operands[0], Spread):
+                forms += self._spread(app.operands[0], leaders, begun, known)
+            elif len(leaders) == len(app.operands):
+                forms += self._operands(app, leaders, begun, known)
             if len(forms) >= MOST_FORMS:
                 break
         return forms
+
+    def _operands(self, app: App, leaders: list[int], begun: _Form, known: _Form) -> list[_Form]:
+        partial = [begun]
+        for pattern, leader in zip(app.operands, leaders, strict=True):
+            if isinstance(pattern, App):
+                below = self._forms(pattern, leader, known)
+            else:
+                below = [_Form({pattern.name: leader})] if isinstance(pattern, Var) else []
+            partial = [j for p in partial for b in below if (j := p.joined(b)) is not None]
+        return partial
+
+    def _spread(self, spread: Spread, leaders: list[int], begun: _Form, known: _Form) -> Iterator[_Form]:
+        """The ways a spread matches all operands.
+
+        What the elements share must be the same in all of them; for the rest the first form of each operand is taken.
+        """
+        item, over = spread.item, dict(spread.over)
+        if isinstance(item, Var):
+            joined = begun.joined(_Form({item.name: tuple(leaders)})) if not over else None
+            if joined is not None:
+                yield joined
+            return
+        choices: list[dict[Any, _Form]] = []
+        for index, leader in enumerate(leaders):
+            fitting: dict[Any, _Form] = {}
+            for found in self._forms(item, leader, known):
+                shared = _without(found, over)
+                if known.joined(shared) is not None and _continues(known, found, over, index, len(leaders)):
+                    key = (tuple(sorted(shared.classes.items())), tuple(sorted(shared.attrs.items(), key=_first)))
+                    fitting.setdefault(key, found)
+            if not fitting or (choices and not any(key in choices[0] for key in fitting)):
+                return
+            choices.append(fitting)
+        for key, first in choices[0].items():
+            if all(key in c for c in choices):
+                wider = begun.joined(_without(first, over))
+                if wider is not None:
+                    yield _with_sequences(wider, [c[key] for c in choices], over)
 
 
 def _first(item: tuple[str, Any]) -> str:
@@ -157,12 +181,14 @@ def _without(form: _Form, names: dict[str, str]) -> _Form:
     )
 
 
-def _continues(form: _Form, found: _Form, over: dict[str, str], index: int) -> bool:
-    """Whether an element is the one that a sequence bound before has at this place."""
+def _continues(form: _Form, found: _Form, over: dict[str, str], index: int, length: int) -> bool:
+    """Whether an element is the one that a sequence bound before has at this place, the lengths being equal too."""
     for known, new in ((form.classes, found.classes), (form.attrs, found.attrs)):
         for element, sequence in over.items():
-            if element in new and sequence in known and known[sequence][index] != new[element]:
-                return False
+            if element in new and sequence in known:
+                values = known[sequence]
+                if len(values) != length or values[index] != new[element]:
+                    return False
     return True
 
 
@@ -171,7 +197,8 @@ def _with_sequences(form: _Form, elements: list[_Form], over: dict[str, str]) ->
     for element, sequence in over.items():
         table, kind = (classes, "classes") if element in elements[0].classes else (attrs, "attrs")
         table[sequence] = tuple(getattr(e, kind)[element] for e in elements)
-    return _Form(classes, attrs, form.checks, max(form.steps, *(e.steps for e in elements)))
+    steps = max(form.steps, *(e.steps for e in elements))
+    return _Form(classes, attrs, form.checks, steps, form.number)
 
 
 def _views(egraph: EGraph, classes: Any) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from eqsat.egraph.build import Builder
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.match import Binder, Match
-from eqsat.egraph.query import Query, Rewrite, compile_queries
+from eqsat.egraph.query import Query, Rewrite, compile_query
 from eqsat.egraph.siblings import groups
 from eqsat.errors import ShapeError
 from eqsat.language.pattern import Siblings
@@ -150,14 +150,16 @@ class Saturator:
         """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
         known = self._relations[phase]
         for rule in self.rules[phase]:
-            for query in compile_queries(rule, self.egraph.arities, self._compiled):
-                key = tuple(query.facts)
-                if key not in known:
-                    known[key] = _Relation(f"{phase}_{len(known)}", len(query.tensors))
-                    width, numbers = len(query.tensors), len(query.operators)
-                    self.egraph.engine.query(known[key].name, phase, query.facts, width, numbers)
-                served = known[key].served.setdefault(tuple(query.operators), [])
-                served.append((query, Binder(self.egraph, query)))
+            query = None if rule.name in self._compiled else compile_query(rule, self.egraph.arities)
+            if query is None:
+                continue
+            self._compiled.add(rule.name)
+            key = tuple(query.facts)
+            if key not in known:
+                known[key] = _Relation(f"{phase}_{len(known)}", query.width)
+                self.egraph.engine.query(known[key].name, phase, query.facts, query.width, len(query.operators))
+            served = known[key].served.setdefault(tuple(query.operators), [])
+            served.append((query, Binder(self.egraph, query)))
 
     def _apply_rows(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> bool:
         changed = False
@@ -184,7 +186,7 @@ class Saturator:
 
     def _kept_rows(self, query: Query, rows: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """All rows so far: what fits a spread's pattern may join an operand's class after egglog has found the row."""
-        kept, find, width = self._spreads.setdefault(query.name, set()), self.egraph.find, len(query.tensors)
+        kept, find, width = self._spreads.setdefault(query.name, set()), self.egraph.find, query.width
         kept |= set(rows)
         current = {(*(find(k) for k in row[:width]), *row[width:]) for row in kept}
         self._spreads[query.name] = current
@@ -199,6 +201,8 @@ class Saturator:
 
     def _apply(self, match: Match) -> bool:
         rule, egraph = match.rule, self.egraph
+        if rule.phase != "simplify" and all(egraph.eclass(r).constant for r in match.roots):
+            return False  # however it is written, it costs nothing when the program runs
         generation, steps = 0, match.steps + (rule.phase != "simplify")
         if steps > self.limits.radius:
             self.report.refused[rule.name, FAR] += 1
