@@ -68,8 +68,19 @@ def tensor_problem(
             operands = tuple((index[k], 0) for k in dict.fromkeys(node.operands))
             nodes.append(Node(index[leader], operands, pricing.price(position, node), name=node.op))
             positions.append(position)
+    nodes, positions = _with_operands(nodes, positions)
     roots = [(index[leader], 0) for leader in dict.fromkeys(snapshot.roots.values())]
     return TensorProblem(Problem(nodes, roots), snapshot, leaders, tuple(positions))
+
+
+def _with_operands(nodes: list[Node], positions: list[int]) -> tuple[list[Node], list[int]]:
+    """The nodes whose operands can be made by some node: a class of which no e-node is available is none to rely on."""
+    while True:
+        made = {n.eclass for n in nodes}
+        kept = [i for i, n in enumerate(nodes) if all(c in made for c, _ in n.operands)]
+        if len(kept) == len(nodes):
+            return nodes, positions
+        nodes, positions = [nodes[i] for i in kept], [positions[i] for i in kept]
 
 
 def _runs(node: SnapshotNode) -> bool:
