@@ -1,31 +1,51 @@
-"""The finalists measured end to end against the original, in one interleaved run."""
+"""The finalists: graphs that may be the result, measured end to end in one interleaved run, and the one kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from eqsat.costs.model import Sizes
-from eqsat.errors import BackendError
+from eqsat.certify import Certificate
+from eqsat.costs.model import GraphCost, Sizes
+from eqsat.egraph.decode import Decoded
+from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import concrete
 from eqsat.language.types import TensorType
 from eqsat.runtime.backend import Program, select
-from eqsat.runtime.measure import Timings, interleaved
+from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, interleaved
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
+#: Prices that differ by less than this share are one price, summed in another order.
+_SAME = 1e-9
+
+
+@dataclass
+class Candidate:
+    """A graph that may be the result, with its cost, and its certificate once it was checked.
+
+    `size` counts the nodes of its model: as given for the original, as it is written for the others.
+    """
+
+    name: str
+    graph: Graph
+    cost: GraphCost
+    size: int
+    decoded: Decoded | None = None
+    choice: Mapping[int, int] = field(default_factory=dict)
+    certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Timings of the finalists, "original" among them."""
+    """Timings of the finalists, "original" among them; `refused` says which the backend would not run, and why."""
 
     timings: Timings
+    refused: Mapping[str, str]
 
     @property
     def rounds(self) -> int:
@@ -53,12 +73,13 @@ def measure_finalists(
 ) -> Measured:
     """Times graphs on ONNX Runtime on the same random inputs; the original as the file or model it was given as.
 
-    BackendError where a graph cannot be run there.
+    BackendError where the original cannot be run there, or too little was measured when `should_stop()` became true.
     """
     from eqsat.runtime.session import SessionProgram, session
 
     backend = select("onnxruntime")
     calls: dict[str, Callable[[], object]] = {}
+    refused: dict[str, str] = {}
     original = graphs["original"]
     feeds = example_inputs(original, sizes, seed)
     for name, graph in graphs.items():
@@ -66,15 +87,56 @@ def measure_finalists(
             raise BackendError("interrupted before anything was measured")
         if follow is not None:
             follow(f"compiling {name}")
-        if name == "original" and source is not None and not _is_graph(source):
-            given = Path(source) if isinstance(source, str) else source
-            program: Program = SessionProgram(original, session(given, threads=threads, where=graph.name))
+        if name == "original" and source is not None:
+            program: Program = SessionProgram(original, session(source, threads=threads, where=graph.name))
         else:
-            program = backend.compile(graph, threads=threads)
+            try:
+                program = backend.compile(graph, threads=threads)
+            except EqsatError as error:
+                if name == "original":
+                    raise
+                refused[name] = error.what
+                continue
         calls[name] = program.bind(feeds)
     if follow is not None:
         follow("timing")
-    return Measured(interleaved(calls, ROUNDS, seed, clock="thread" if threads == 1 else "wall", time_limit=SECONDS))
+    clock: Clock = "thread" if threads == 1 else "wall"
+    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=SECONDS, should_stop=should_stop)
+    if timings.rounds < LEAST_ROUNDS:
+        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
+    return Measured(timings, refused)
+
+
+def written_size(graph: Graph, opset: int | None) -> int:
+    """How many nodes a graph is written with; how many it has where ONNX cannot express it."""
+    from eqsat.language.onnx.exporter import assemble
+
+    try:
+        return len(assemble(graph, opset)[0].graph.node)
+    except ExportModelError:
+        return len(graph.nodes)
+
+
+def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Candidate, str]:
+    """The candidate to return, and why: the original unless another is measured, or at least costed, to be better."""
+    original, others = candidates[0], candidates[1:]
+    if not others:
+        return original, "no rule made a difference"
+    if measured is None:
+        best = min(others, key=lambda c: (c.cost.price, c.size))
+        before, after = original.cost.price, best.cost.price
+        if after < before * (1 - _SAME):
+            return best, "it costs least by the model; it was not measured"
+        if after <= before * (1 + _SAME) and best.size < original.size:
+            return best, "it has fewer nodes and costs no more by the model; it was not measured"
+        return original, "nothing found costs less by the model"
+    for candidate in sorted(
+        (c for c in others if c.name not in measured.refused), key=lambda c: measured.median(c.name)
+    ):
+        bound = measured.bound(candidate.name)
+        if bound < 1:
+            return candidate, f"measured at {bound:.2f} of the original's time at most (95 %)"
+    return original, "no finalist was measured to be faster with 95 % confidence"
 
 
 def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
@@ -91,7 +153,3 @@ def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[st
         else:
             feeds[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
     return feeds
-
-
-def _is_graph(source: Any) -> bool:
-    return isinstance(source, Graph) or hasattr(source, "build")

@@ -7,31 +7,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from eqsat.certify import Certificate, assignments, certify
-from eqsat.costs.model import CostModel, GraphCost, Objective
+import numpy as np
+
+from eqsat.certify import assignments, certify
+from eqsat.costs.model import CostModel, Objective
 from eqsat.costs.table import CostTable
-from eqsat.egraph.decode import Decoded, decode, fold_derived
+from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.explain import CONGRUENCE, Explainer
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import BackendError, CertificateError, UsageError
-from eqsat.extract import Solution, solve
+from eqsat.extract import EXTRACTORS, Solution, solve
 from eqsat.extract.tensors import TensorProblem, tensor_problem
-from eqsat.finalists import Measured, measure_finalists
+from eqsat.finalists import Candidate, Measured, kept, measure_finalists, written_size
+from eqsat.given import Given, ModelArgument, check_sizes, read
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.onnx.availability import has, opset_of
 from eqsat.report import Phase, Progress, Report
 from eqsat.result import Change, Explanation, Result
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from eqsat.language.builder import Builder
 
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
@@ -40,21 +38,9 @@ _SATURATE, _EXTRACT = 0.4, 0.4
 RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
 
 
-@dataclass
-class Candidate:
-    """A graph that may be the result, with its cost, and its certificate once it was checked."""
-
-    name: str
-    graph: Graph
-    cost: GraphCost
-    decoded: Decoded | None = None
-    choice: Mapping[int, int] = field(default_factory=dict)
-    certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
-
-
 @dataclass(frozen=True)
 class _Outcome:
-    original: Graph
+    given: Given
     candidates: Sequence[Candidate]
     kept: Candidate
     because: str
@@ -66,7 +52,7 @@ class _Outcome:
 
 
 def optimize(
-    model: str | Path | ModelProto | Graph | Builder,
+    model: ModelArgument,
     *,
     device: str = "onnxruntime-cpu",
     objective: Objective | None = None,
@@ -98,7 +84,9 @@ def optimize(
     Raises EqsatError: UsageError for an argument out of its domain, ImportModelError for a model that cannot be read,
     CertificateError for a result that differs from the original.
     """
-    _check_arguments(node_limit, time_limit, threads)
+    _check_arguments(node_limit, time_limit, threads, seed, extractor, opset)
+    store = table if isinstance(table, CostTable) else CostTable(table)
+    costs = CostModel(device, store, objective, sizes, threads=threads)
     pipeline = _Pipeline(
         device=device,
         extractor=extractor,
@@ -112,17 +100,28 @@ def optimize(
         should_stop=should_stop,
     )
     with pipeline.phase("read"):
-        original = _read(model, outputs)
         loaded = _rules(rules)
-        store = table if isinstance(table, CostTable) else CostTable(table)
-        costs = CostModel(device, store, objective, sizes, threads=threads)
-    return pipeline.run(original, loaded, costs, sizes or {}, measure, model)
+        given = read(model, outputs)
+        check_sizes(given.graph, sizes or {})
+    return pipeline.run(given, loaded, costs, sizes or {}, measure)
 
 
-def _check_arguments(node_limit: int, time_limit: float, threads: int) -> None:
+def _check_arguments(
+    node_limit: int, time_limit: float, threads: int, seed: int, extractor: str, opset: int | None
+) -> None:
+    """What can be refused before a model is read."""
     for name, value in (("node_limit", node_limit), ("time_limit", time_limit), ("threads", threads)):
         if not value > 0:
             raise UsageError(f"{name} = {value}", expected=f"a {name} above 0")
+    if seed < 0:
+        raise UsageError(f"seed = {seed}", expected="a seed of 0 or more")
+    if extractor not in EXTRACTORS:
+        raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
+    if opset is not None:
+        from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
+
+        if not OLDEST_OPSET <= opset <= newest_opset():
+            raise UsageError(f"opset = {opset}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")
 
 
 def _rules(given: RulesArgument) -> tuple[Rule, ...]:
@@ -134,22 +133,6 @@ def _rules(given: RulesArgument) -> tuple[Rule, ...]:
     exact = tuple(r for r in given if isinstance(r, Rule))
     more = [r for r in given if not isinstance(r, Rule)]
     return (*exact, *load_rules(more)) if more else exact
-
-
-def _read(model: Any, outputs: Sequence[str] | None) -> Graph:
-    from eqsat.language.builder import Builder
-
-    if isinstance(model, Builder):
-        model = model.build()
-    if not isinstance(model, Graph):
-        from eqsat.language.onnx.importer import load
-
-        graph = load(model)
-    else:
-        from eqsat.language.fold import infer_and_fold
-
-        graph = infer_and_fold(model)
-    return graph if outputs is None else graph.restricted(outputs)
 
 
 @dataclass
@@ -179,30 +162,31 @@ class _Pipeline:
 
     def run(
         self,
-        original: Graph,
+        given: Given,
         rules: tuple[Rule, ...],
         costs: CostModel,
         sizes: Mapping[str, int],
         measure: bool,
-        source: Any,
     ) -> Result:
+        original = given.graph
         with self.phase("saturate"):
             encoding = encode(original, finite_math=self.finite_math)
+            self.warnings += [*given.warnings, *_nan_warnings(encoding)]
             grown = self._saturate(encoding, rules)
             frozen = snapshot(encoding)
         with self.phase("extract"):
             framed = tensor_problem(frozen, costs, lambda op: has(op, self.opset or opset_of(original)))
-            solution, candidates = self._candidates(original, frozen, framed, costs)
+            solution, candidates = self._candidates(given, frozen, framed, costs)
         with self.phase("measure"):
-            measured = self._measure(candidates, sizes, source) if measure else None
-            kept, because = _kept(candidates, measured)
+            measured = self._measure(candidates, sizes, given.source) if measure else None
+            best, because = kept(candidates, measured)
         with self.phase("certify"):
-            self._certify(original, kept, sizes, grown)
-        explained = _explain(encoding, frozen, kept)
-        outcome = _Outcome(original, candidates, kept, because, encoding, grown, solution, measured, explained)
+            self._certify(original, best, sizes, grown)
+        explained = _explain(encoding, frozen, best)
+        outcome = _Outcome(given, candidates, best, because, encoding, grown, solution, measured, explained)
         report = self._report(outcome, costs)
-        given = source if kept is candidates[0] else None
-        return Result(kept.graph, report, explained, given, self.threads, self.opset)
+        source = given.source if best is candidates[0] else None
+        return Result(best.graph, report, explained, source, self.threads, self.opset)
 
     def _say(self, progress: Progress) -> None:
         if self.progress is not None:
@@ -215,10 +199,11 @@ class _Pipeline:
         return Saturator(encoding.egraph, rules, self.limits, follow, self.should_stop).run()
 
     def _candidates(
-        self, original: Graph, frozen: Snapshot, framed: TensorProblem, costs: CostModel
+        self, given: Given, frozen: Snapshot, framed: TensorProblem, costs: CostModel
     ) -> tuple[Solution, list[Candidate]]:
         """The original, then what each extractor chose, without repetitions."""
-        candidates = [Candidate("original", original, costs.graph(original))]
+        original = given.graph
+        candidates = [Candidate("original", original, costs.graph(original), given.nodes)]
 
         def follow(best: float, bound: float) -> None:
             self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
@@ -235,12 +220,16 @@ class _Pipeline:
                 should_stop=self.should_stop,
             )
         known: dict[Any, Any] = {}
+        # Where reading folded nothing away, a choice of the very same nodes is the original itself.
+        seen = [original.nodes] if given.nodes == len(original.nodes) else []
         for name, solution in ((self.extractor, best), ("greedy", greedy)):
             choice = framed.choice(solution)
             decoded = decode(frozen, choice, original)
-            if not any(c.choice and _same_graph(c, decoded) for c in candidates):
+            if decoded.graph.nodes not in seen:
+                seen.append(decoded.graph.nodes)
                 folded = fold_derived(decoded.graph, known)
-                candidates.append(Candidate(name, folded, costs.graph(folded), decoded, choice))
+                cost = costs.graph(folded)
+                candidates.append(Candidate(name, folded, cost, written_size(folded, self.opset), decoded, choice))
         return best, candidates
 
     def _certify(self, original: Graph, candidate: Candidate, sizes: Mapping[str, int], grown: Saturation) -> None:
@@ -271,7 +260,7 @@ class _Pipeline:
         if len(candidates) == 1:
             return None
         try:
-            return measure_finalists(
+            measured = measure_finalists(
                 {c.name: c.graph for c in candidates},
                 source,
                 sizes=sizes,
@@ -283,9 +272,12 @@ class _Pipeline:
         except BackendError as error:
             self.warnings.append(f"not measured: {error.what}")
             return None
+        self.warnings += [f"{name} was left out: {why}" for name, why in measured.refused.items()]
+        return measured
 
     def _report(self, outcome: _Outcome, costs: CostModel) -> Report:
-        original, kept, grown = outcome.original, outcome.kept, outcome.grown
+        given, kept, grown = outcome.given, outcome.kept, outcome.grown
+        original = given.graph
         solution, measured = outcome.solution, outcome.measured
         enodes, eclasses = outcome.encoding.egraph.size()
         before = outcome.candidates[0].cost
@@ -298,8 +290,8 @@ class _Pipeline:
         return Report(
             name=original.name,
             device=self.device,
-            nodes_before=len(original.nodes),
-            nodes_after=len(kept.graph.nodes),
+            nodes_before=given.nodes,
+            nodes_after=kept.size,
             cost_before=before.price,
             cost_after=kept.cost.price,
             lower_bound=bound,
@@ -340,29 +332,19 @@ class _Pipeline:
             operators_before=_operators(original),
             operators_after=_operators(kept.graph),
             changes=[c.as_dict() for c in outcome.explained.changes],
-            warnings=[*self.warnings, *getattr(original.origin, "warnings", ())],
+            warnings=list(self.warnings),
         )
 
 
-def _same_graph(candidate: Candidate, decoded: Decoded) -> bool:
-    return candidate.decoded is not None and candidate.decoded.graph.nodes == decoded.graph.nodes
-
-
-def _kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Candidate, str]:
-    """The candidate to return, and why."""
-    original, others = candidates[0], candidates[1:]
-    if not others:
-        return original, "no rule made a difference"
-    if measured is None:
-        best = min(others, key=lambda c: (c.cost.price, len(c.graph.nodes)))
-        if (best.cost.price, len(best.graph.nodes)) < (original.cost.price, len(original.graph.nodes)):
-            return best, "it costs least by the model; it was not measured"
-        return original, "nothing found costs less by the model"
-    for candidate in sorted(others, key=lambda c: measured.median(c.name)):
-        bound = measured.bound(candidate.name)
-        if bound < 1:
-            return candidate, f"measured at {bound:.2f} of the original's time at most (95 %)"
-    return original, "no finalist was measured to be faster with 95 % confidence"
+def _nan_warnings(encoding: Encoding) -> Iterator[str]:
+    """One warning for each constant that holds NaN; only those are looked at that are not known to be finite."""
+    egraph, graph = encoding.egraph, encoding.graph
+    for name, constant in graph.constants.items():
+        if not constant.type.dtype.is_float or (egraph.eclass(encoding.values[name]).finite and not egraph.finite_math):
+            continue
+        count = int(np.isnan(constant.array.astype(np.float64)).sum())
+        if count:
+            yield f"constant {name!r} holds NaN in {count} of {constant.array.size} elements; it is kept as it is"
 
 
 def _operators(graph: Graph) -> dict[str, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
+from eqsat.language.onnx.availability import opset_of
 from eqsat.report import Report
 from eqsat.runtime.backend import Program, select
 
@@ -70,19 +73,25 @@ class Result:
     """An optimised graph with its report.
 
     `graph` is the result; `report` says what changed, what it costs and how it was checked. `source` is the model as it
-    was given where that was kept.
+    was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is then what is
+    written, too.
     """
 
     graph: Graph
     report: Report
     explanation: Explanation
-    source: Any = None
+    source: Path | ModelProto | None = None
     threads: int | None = None
     opset: int | None = None
 
     @cached_property
     def _program(self) -> Program:
-        return select().compile(self.graph, threads=self.threads)
+        try:
+            return select().compile(self.graph, threads=self.threads)
+        except BackendError as error:
+            message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
+            warnings.warn(message, stacklevel=4)
+            return select("numpy").compile(self.graph)
 
     def run(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as NumPy arrays; BackendError for inputs that do not fit."""
@@ -93,17 +102,34 @@ class Result:
 
         ExportModelError for a target that cannot be written or an operator the opset lacks.
         """
-        from eqsat.language.onnx.exporter import to_model
+        from eqsat.language.onnx import exporter, verbatim
 
         if path is not None:
             self.save(path, opset)
-        return to_model(self.graph, opset or self.opset)
+        given = self._given(opset)
+        return exporter.to_model(self.graph, opset or self.opset) if given is None else verbatim.model(given)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
-        """Writes the result as an ONNX file, atomically and without a copy of the weights in memory."""
-        from eqsat.language.onnx.exporter import save
+        """Writes the result as an ONNX file, atomically and without a copy of the weights in memory.
 
-        save(self.graph, Path(path), opset or self.opset)
+        Where the original was kept, the file is the one it was read from, byte by byte.
+        """
+        from eqsat.language.onnx import exporter, verbatim
+
+        given = self._given(opset)
+        if given is None:
+            exporter.save(self.graph, Path(path), opset or self.opset)
+        else:
+            verbatim.save(given, Path(path))
+
+    def _given(self, opset: int | None) -> Path | ModelProto | None:
+        """The model as it was given, if that is the result at this opset."""
+        wanted = opset or self.opset
+        if self.source is None or (wanted is not None and wanted != opset_of(self.graph)):
+            return None
+        # A file that is gone since then was read in full: the graph stands for it.
+        gone = isinstance(self.source, Path) and not self.source.exists()
+        return None if gone else self.source
 
     def explain(self) -> Explanation:
         """Which rules led from each changed value to what computes it now."""

@@ -45,16 +45,12 @@ def inspect(model: Path, sizes: tuple[tuple[str, int], ...], show_nodes: bool, a
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
     from eqsat.costs.model import CostModel, Sizes
-    from eqsat.language.dims import Sym
+    from eqsat.given import check_sizes, dims_of
     from eqsat.language.graph import OPAQUE
-    from eqsat.language.types import TensorType
 
-    named: dict[str, int] = {}
+    check_sizes(graph, sizes)
     chosen = Sizes(sizes)
-    for type in graph.types.values():
-        for dim in (type.shape or ()) if isinstance(type, TensorType) else ():
-            if isinstance(dim, Sym):
-                named |= {name: chosen[name] for name in sorted(dim.names()) if not name.startswith("?")}
+    named = {name: chosen[name] for name in dims_of(graph)}
     costs = CostModel("onnxruntime-cpu", sizes=sizes).graph(graph)
     nodes, opaque = [], []
     operators: dict[str, dict[str, int]] = {}

@@ -60,7 +60,6 @@ def optimize(
     nothing is measured to be faster.
     """
     _check_files(model, target, report_file, rules)
-    _check_opset(opset)
     from eqsat.optimize import optimize as run
 
     with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
@@ -112,10 +111,3 @@ def _check_files(model: Path, target: Path, report_file: Path | None, rules: tup
         )
     if report_file is not None and is_same_file(report_file, target):
         raise UsageError("the model and its report go to one file", where=str(target), expected="two files")
-
-
-def _check_opset(opset: int | None) -> None:
-    from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
-
-    if opset is not None and not OLDEST_OPSET <= opset <= newest_opset():
-        raise UsageError(f"--opset {opset}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")

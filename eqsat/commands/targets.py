@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from eqsat.errors import UsageError
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, TensorProto
 
 
 def check_target(target: Path, sources: Iterable[Path]) -> None:
@@ -56,9 +52,10 @@ def is_same_file(one: Path, other: Path) -> bool:
 
 def data_files(model: Path) -> list[Path]:
     """The files beside a model that hold its tensors; ImportModelError for a file that is no model."""
+    from eqsat.language.onnx.protos import tensors
     from eqsat.language.onnx.reader import read
 
-    entries = (e for tensor in _tensors(read(model).model.graph) for e in tensor.external_data)
+    entries = (e for tensor in tensors(read(model).model.graph) for e in tensor.external_data)
     locations = dict.fromkeys(e.value for e in entries if e.key == "location")
     return [model.parent / location for location in locations]
 
@@ -66,17 +63,6 @@ def data_files(model: Path) -> list[Path]:
 def data_beside(target: Path) -> Path:
     """The file that takes the tensors of a model too large for one file."""
     return target.with_name(f"{target.name}.data")
-
-
-def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    from eqsat.language.onnx.protos import subgraphs
-
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-        for inner in subgraphs(node):
-            yield from _tensors(inner)
 
 
 def write_text(target: Path, text: str) -> None:

@@ -51,11 +51,13 @@ def interleaved(
     clock: Clock = "thread",
     time_limit: float = 10.0,
     warm_up: int = 2,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Timings:
     """Times programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
 
     Stops after `rounds` rounds, or after the first round that ends past `time_limit` seconds, but never before
-    LEAST_ROUNDS rounds. Each program is called `warm_up` times first, which also decides how many calls make a sample.
+    LEAST_ROUNDS rounds; when `should_stop()` becomes true, after the current one, and fewer than LEAST_ROUNDS bound
+    nothing. Each program is called `warm_up` times first, which also decides how many calls make a sample.
     """
     if rounds < LEAST_ROUNDS or not time_limit > 0 or warm_up < 1:
         raise UsageError(
@@ -70,6 +72,8 @@ def interleaved(
     names = list(programs)
     for done in range(rounds):
         if done >= LEAST_ROUNDS and time.perf_counter() - start > time_limit:
+            break
+        if should_stop is not None and should_stop():
             break
         for index in rng.permutation(len(names)):
             name = names[index]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import resource
 import signal
 import subprocess
@@ -86,7 +87,7 @@ def test_the_same_input_and_seed_give_the_same_bytes(run):
 
 def test_options_reach_the_pipeline(run):
     options = ["--extractor", "greedy", "--node-limit", "50", "--opset", "18", "--outputs", "logits"]
-    options += ["--objective", "time=1", "--objective", "launches=1e-6", "--size", "batch=4", "--seed", "3"]
+    options += ["--objective", "time=1", "--objective", "launches=1e-6", "--seed", "3"]
     options += ["--device", "nvidia-h200", "--time-limit", "20s", "--finite-math", "--threads", "1"]
     code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--json", "report.json", *options)
     report = json.loads(Path("report.json").read_text())
@@ -127,7 +128,9 @@ REFUSED = [
     (["model.onnx", "-o", "out.onnx", "--node-limit", "many"], "'many' is not a valid integer"),
     (["model.onnx", "-o", "out.onnx", "--threads", "-1"], "threads = -1"),
     (["model.onnx", "-o", "out.onnx", "--size", "batch=0"], "'batch=0' is no size"),
-    (["model.onnx", "-o", "out.onnx", "--opset", "3"], "--opset 3"),
+    (["model.onnx", "-o", "out.onnx", "--opset", "3"], "opset = 3"),
+    (["model.onnx", "-o", "out.onnx", "--seed", "-1"], "seed = -1"),
+    (["model.onnx", "-o", "out.onnx", "--size", "batch=4"], "no named dim 'batch'"),
     (["model.onnx", "-o", "out.onnx", "--outputs", "nothing"], "no output 'nothing'"),
     (["model.onnx", "-o", "out.onnx", "--device", "abacus"], "no device 'abacus'"),
     (["model.onnx", "-o", "out.onnx", "--extractor", "best"], "no extractor 'best'"),
@@ -153,6 +156,77 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(run, arguments, mes
     assert "Traceback" not in err
     assert out == ""
     assert {p.name: p.read_bytes() for p in Path().iterdir() if p.is_file()} == before
+
+
+def _bad(change):
+    """model.onnx with a change made to it, as bytes."""
+    model = onnx.load("model.onnx")
+    change(model)
+    return model.SerializeToString()
+
+
+def _external(location):
+    def change(model):
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=location)
+
+    return change
+
+
+def _cycle(model):
+    model.graph.node[0].input[0] = model.graph.node[-1].output[0]
+
+
+def _duplicate(model):
+    model.graph.node[1].output[0] = model.graph.node[0].output[0]
+
+
+def _conflict(model):
+    weight = next(t for t in model.graph.initializer if len(t.dims) == 2)
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.ones((7, 5), np.float32), weight.name))
+
+
+BAD_MODELS = {
+    "truncated": (lambda: Path("model.onnx").read_bytes()[:-100], "not an ONNX model, or one cut short"),
+    "pickle": (lambda: pickle.dumps({"weights": [1, 2, 3]}), "not an ONNX model"),
+    "no graph": (lambda: onnx.ModelProto(ir_version=8).SerializeToString(), "the model has no graph"),
+    "old opset": (lambda: _bad(lambda m: setattr(m.opset_import[0], "version", 6)), "opset 6 is too old"),
+    "new opset": (lambda: _bad(lambda m: setattr(m.opset_import[0], "version", 999)), "opset 999 is too new"),
+    "cyclic": (lambda: _bad(_cycle), "the graph has a cycle"),
+    "untyped": (lambda: _bad(lambda m: m.graph.input[0].ClearField("type")), "input 'x' has no type"),
+    "duplicate": (lambda: _bad(_duplicate), "is defined twice"),
+    "conflict": (lambda: _bad(_conflict), "node "),
+    "no data": (lambda: _bad(_external("gone.bin")), "external data file 'gone.bin' is missing"),
+    "outside": (lambda: _bad(_external("../model.onnx")), "outside the model's folder"),
+    "absolute": (lambda: _bad(_external("/etc/hostname")), "outside the model's folder"),
+    "dangling": (lambda: _bad(lambda m: m.graph.node[0].input.__setitem__(0, "nowhere")), "which nothing makes"),
+    "output": (lambda: _bad(lambda m: setattr(m.graph.output[0], "name", "nothing")), "output 'nothing' is made by"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MODELS)
+def test_a_bad_model_is_one_clear_error_and_nothing_is_written(run, name):
+    make, message = BAD_MODELS[name]
+    Path("bad.onnx").write_bytes(make())
+    code, out, err = run("optimize", "bad.onnx", "-o", "out.onnx", "--no-measure")
+    first, *rest = err.rpartition("error: ")[2].splitlines()
+    assert code == 2, err
+    assert first.startswith("bad.onnx: ")
+    assert message in first
+    assert rest and rest[0].startswith("  expected ")
+    assert "Traceback" not in err
+    assert out == ""
+    assert files() == {"model.onnx", "bad.onnx"}
+    code, _, again = run("inspect", "bad.onnx")
+    assert (code, again.rpartition("error: ")[2].splitlines()[0]) == (2, first)
+
+
+def test_a_pickle_is_never_run(run):
+    Path("bad.onnx").write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
+    assert run("optimize", "bad.onnx", "-o", "out.onnx")[0] == 2
+    assert files() == {"model.onnx", "bad.onnx"}
 
 
 def test_a_data_file_of_the_input_is_no_target_by_any_name(run):
@@ -189,11 +263,11 @@ def interrupting(monkeypatch, phase, times):
     monkeypatch.setattr(eqsat.commands.optimize, "progress_bar", bar)
 
 
-@pytest.mark.parametrize("phase", ["read", "saturate", "extract", "certify", "write"])
+@pytest.mark.parametrize("phase", ["read", "saturate", "extract", "measure", "certify", "write"])
 def test_ctrl_c_writes_the_best_so_far(run, monkeypatch, phase):
     interrupting(monkeypatch, phase, times=1)
     previous = signal.getsignal(signal.SIGINT)
-    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure", "--json", "report.json")
+    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--json", "report.json")
     assert code == 0
     x = np.ones((3, 1, 16), np.float32)
     for new, old in zip(outputs("out.onnx", {"x": x}), outputs("model.onnx", {"x": x}), strict=True):

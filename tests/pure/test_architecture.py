@@ -24,6 +24,7 @@ FLOORS = {
     "certify": 5,
     "report": 5,
     "finalists": 6,
+    "given": 6,
     "result": 6,
     "optimize": 7,
     "explore": 8,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnx import ModelProto, NodeProto, TypeProto
+from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
@@ -18,9 +18,9 @@ from eqsat.language.onnx.branches import taken_branch
 from eqsat.language.onnx.import_table import IMPORTS
 from eqsat.language.onnx.importing import Call, Unsupported
 from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_within, value_type
+from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
-from eqsat.language.onnx.tensors import constant_of, dense_of
+from eqsat.language.onnx.tensors import constant_of, dense_of, load_external
 from eqsat.language.types import UNKNOWN, DType, TensorType
 
 #: Operators that have a counterpart for strings.
@@ -58,6 +58,8 @@ class _Import:
         order = structure.order(proto, reads, self.where)
         if order != sorted(order):
             self.warnings.append("the nodes of the model are not in order; they were sorted")
+        for node in proto.node:
+            load_external(tensors_within(node), f"{self.where}: {node.name or node.op_type}", self.source.external)
         self._taken = set(_names(self.model))
         constants = self._constants()
         inputs = self._inputs(constants)
@@ -102,11 +104,23 @@ class _Import:
             if value.name in constants and not overridable:
                 continue
             inputs.append(value.name)
+            self._check_typed(value, constants)
             self.folder.add_input(value.name, value_type(value.type, self.folder.fresh))
         for name, constant in constants.items():
             if not self.folder.is_defined(name):
                 self.folder.add_constant(name, constant, merge=name not in self.sparse)
         return inputs
+
+    def _check_typed(self, value: ValueInfoProto, constants: Mapping[str, Constant]) -> None:
+        kind = value.type.WhichOneof("value")
+        untyped = kind is None or (kind == "tensor_type" and not value.type.tensor_type.elem_type)
+        if untyped and value.name not in constants:
+            raise ImportModelError(
+                f"input {value.name!r} has no type",
+                where=self.where,
+                expected="an element type for every input",
+                remedy="state it, or export the model again",
+            )
 
     def _node(self, index: int, node: NodeProto) -> None:
         place = f"{self.where}: {structure.describe(index, node)}"
@@ -230,6 +244,7 @@ class _Import:
             external=bool(files),
             files=(*((path.resolve(),) if path else ()), *files),
             warnings=tuple(self.warnings),
+            nodes=sum(n.op_type != "Constant" for n in self.source.model.graph.node),
         )
 
 

@@ -17,7 +17,8 @@ class OnnxOrigin:
     information, doc strings. `inputs`, `outputs` and `values` hold serialised ValueInfoProtos by name. `defaults`
     are the initializers that a caller may override, being inputs too; `sparse` the sparse tensors that constants were
     made of. `external` is true where the model kept its tensors in other files, `files` every file it was read from,
-    and `warnings` what a user should hear of.
+    and `warnings` what a user should hear of. `nodes` counts the nodes the model has, those that only hold a constant
+    left out.
     """
 
     model: bytes
@@ -32,3 +33,4 @@ class OnnxOrigin:
     external: bool = False
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
+    nodes: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from onnx import AttributeProto, GraphProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.onnx.tensors import dtype_of, number_of
@@ -101,6 +101,23 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
+
+
+def tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every dense tensor of a graph: its initializers, those that attributes hold, and those of inner graphs."""
+    yield from graph.initializer
+    for node in graph.node:
+        yield from tensors_within(node)
+
+
+def tensors_within(node: NodeProto) -> Iterator[TensorProto]:
+    """Every dense tensor that the attributes of a node hold, inner graphs included."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+    for inner in subgraphs(node):
+        yield from tensors(inner)
 
 
 def captured(node: NodeProto) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -146,6 +147,16 @@ def _elements(raw: bytes | Array, type: TensorType) -> Array:
         unpacked: Array = numpy_helper.to_array(proto)
         return unpacked
     return np.frombuffer(raw, type.dtype.numpy).reshape(type.static)
+
+
+def load_external(found: Iterable[TensorProto], where: str, external: ExternalData) -> None:
+    """Puts the data of tensors that keep them in a file into the tensors, in place."""
+    for tensor in found:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            constant = external.constant(tensor, tensor_type(tensor, where), f"{where}: tensor {tensor.name!r}")
+            tensor.raw_data = bytes(raw_bytes(constant))
+            tensor.data_location = TensorProto.DEFAULT
+            del tensor.external_data[:]
 
 
 def tensor_type(tensor: TensorProto, where: str) -> TensorType:

@@ -43,17 +43,18 @@ def save(
     data_path = path.with_name(path.name + ".data")
     outside = external or _size(model, tensors) > MESSAGE_BYTES
     for target in (path, data_path) if outside else (path,):
-        _refuse_source(target, sources)
+        refuse_source(target, sources)
     if outside:
         inside = {k: c for k, c in tensors.items() if stored_bytes(c) < _INLINE_BYTES}
         moved = {k: c for k, c in tensors.items() if k not in inside}
-        _replace(data_path, lambda file: _write_data(file, moved), where)
+        replace(data_path, lambda file: _write_data(file, moved), where)
         _state_external(model, moved, data_path.name)
         tensors = inside
-    _replace(path, lambda file: _write_all(file, _chunks(model, tensors)), where)
+    replace(path, lambda file: _write_all(file, _chunks(model, tensors)), where)
 
 
-def _refuse_source(target: Path, sources: Sequence[Path]) -> None:
+def refuse_source(target: Path, sources: Sequence[Path]) -> None:
+    """ExportModelError for a target that is one of the sources, by whatever name."""
     for source in sources:
         with contextlib.suppress(OSError):
             if target.exists() and target.samefile(source):
@@ -125,8 +126,11 @@ def _state_external(model: ModelProto, tensors: Mapping[str, Constant], location
         model.graph.initializer.append(proto)
 
 
-def _replace(path: Path, write: Callable[[BinaryIO], None], where: str) -> None:
-    """Writes a file under a temporary name in the same folder, then puts it in its place."""
+def replace(path: Path, write: Callable[[BinaryIO], object], where: str) -> None:
+    """Writes a file under a temporary name in the same folder, then puts it in its place.
+
+    ExportModelError where that fails; what was there before stays.
+    """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:

@@ -1,0 +1,88 @@
+"""The model that is optimised: as it was given, and as the graph read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eqsat.errors import UsageError
+from eqsat.language.dims import Sym
+from eqsat.language.graph import Graph
+from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.types import TensorType
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from eqsat.language.builder import Builder
+
+#: What `optimize` takes.
+ModelArgument: TypeAlias = "str | Path | ModelProto | Graph | Builder"
+
+
+@dataclass(frozen=True)
+class Given:
+    """A model as it was given and the graph read from it, typed and folded.
+
+    `source` is the path or the ModelProto, None for what was built in Python and where only some outputs are wanted;
+    `nodes` counts the model's nodes before folding, those that only hold a constant left out.
+    """
+
+    source: Any
+    graph: Graph
+    nodes: int
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader of the model wants a user to hear of."""
+        return self.graph.origin.warnings if isinstance(self.graph.origin, OnnxOrigin) else ()
+
+
+def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
+    """Reads a model, or the part of it that makes some outputs; ImportModelError where it cannot be read."""
+    from eqsat.language.builder import Builder
+
+    source: Any = None
+    if isinstance(model, Builder):
+        model = model.build()
+    if isinstance(model, Graph):
+        from eqsat.language.fold import infer_and_fold
+
+        graph, nodes = infer_and_fold(model), len(model.nodes)
+    else:
+        from eqsat.language.onnx.importer import load
+
+        # The folder a program works in may change before the result is written.
+        source = Path(model).absolute() if isinstance(model, str | Path) else model
+        graph = load(model)
+        nodes = graph.origin.nodes if isinstance(graph.origin, OnnxOrigin) else len(graph.nodes)
+    if outputs is None:
+        return Given(source, graph, nodes)
+    restricted = graph.restricted(outputs)
+    whole = list(restricted.outputs) == list(graph.outputs)
+    return Given(source if whole else None, restricted, nodes)
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """UsageError for a size that is no positive number, or of a named dim that the graph does not have."""
+    known = dims_of(graph)
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise UsageError(f"size {name} = {size!r}", where=graph.name, expected="an integer of 1 or more")
+        if name not in known:
+            raise UsageError(
+                f"no named dim {name!r}",
+                where=graph.name,
+                expected="one of " + ", ".join(known) if known else "none: every dim of the model is a number",
+                remedy="give sizes for dims the model names; `eqsat inspect` lists them",
+            )
+
+
+def dims_of(graph: Graph) -> list[str]:
+    """The named dims of a graph, sorted; those that nobody named are left out."""
+    types = (t for t in graph.types.values() if isinstance(t, TensorType) and t.shape is not None)
+    dims = {d for t in types for d in t.shape or () if isinstance(d, Sym)}
+    return sorted({name for d in dims for name in d.names() if not name.startswith("?")})
