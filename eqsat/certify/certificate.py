@@ -22,7 +22,7 @@ from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.
-HEAVY = 2 * 10**8
+HEAVY = 2 * 10**7
 #: Relative difference (of Euclidean norms) that float64 arithmetic in another order may leave.
 TOLERANCE = 1e-8
 

@@ -113,7 +113,10 @@ class _Decoder:
             self.nodes.append(Node(node.op, self._operands(node), (name,), node.attrs, self._node_name(node)))
 
     def _emit_several(self, leader: int, node: SnapshotNode) -> None:
-        """A node with several outputs: those that anything projects get their original names, if they had one."""
+        """A node with several outputs: those that anything projects get their original names, if they had one.
+
+        The rest are named too: few operators of ONNX may leave an output out.
+        """
         names = []
         wanted = {
             n.attrs["index"]: n.eclass
@@ -122,7 +125,8 @@ class _Decoder:
         }
         for index, type in enumerate(node.types):
             values = self.snapshot.classes[wanted[index]].values if index in wanted else ()
-            name = self._pick(values) or self._fresh(node.op) if index in wanted else ""
+            unread = node.op == OPAQUE and index not in wanted
+            name = "" if unread else self._pick(values) or self._fresh(node.op)
             names.append(name)
             self.parts[leader, index] = name
             if name:

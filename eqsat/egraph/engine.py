@@ -10,6 +10,9 @@ from eqsat.errors import EqsatError
 
 #: Text handed to egglog at once; parsing is quadratic in its length.
 _CHUNK = 25
+#: The attributes of a row that congruence has removed. egglog's scheduler matches such rows too, over classes that are
+#: no more; the row that replaced it is matched besides.
+_REMOVED = "Value(4294967295)"
 #: The sort of tensors.
 _SORT = "T"
 
@@ -117,7 +120,9 @@ class Engine:
             rows = functions[relation].rows
             if rows:
                 matches[relation] = [
-                    (*(index[v] for v in r.inputs[:tensors]), *(number(v) for v in r.inputs[tensors:])) for r in rows
+                    (*(index[v] for v in r.inputs[:tensors]), *(number(v) for v in r.inputs[tensors:]))
+                    for r in rows
+                    if not any(str(v) == _REMOVED for v in r.inputs[tensors:])
                 ]
         if matches:
             self._run("(run-schedule (run clear))")

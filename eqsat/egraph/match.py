@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
@@ -121,7 +121,7 @@ class Binder:
             start = self._attributes(app, attr_id)
             if start is None:
                 continue
-            begun = replace(start, steps=self.egraph.steps[number], number=number)
+            begun = _Form({}, start.attrs, start.checks, self.egraph.steps[number], number)
             leaders = [self.egraph.find(k) for k in operands]
             if len(app.operands) == 1 and isinstance(app.operands[0], Spread):
                 forms += self._spread(app.operands[0], leaders, begun, known)
