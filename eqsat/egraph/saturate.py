@@ -114,14 +114,18 @@ class Saturator:
         return self.report
 
     def _round(self) -> None:
-        for _ in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
-            if not self._step("simplify"):
+        for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
+            if not self._step("simplify", revisit=step == 0):
                 break
         for phase in PHASES[1:]:
             self._step(phase)
 
-    def _step(self, phase: str) -> bool:
-        """Matches a phase's rules once and applies what matched; True where something was new."""
+    def _step(self, phase: str, *, revisit: bool = True) -> bool:
+        """Matches a phase's rules once and applies what matched; True where something was new.
+
+        With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
+        come to have the form a rule asks for.
+        """
         self._declare(phase)
         self._check()
         relations = self._relations[phase].values()
@@ -138,8 +142,9 @@ class Saturator:
             for wanted, served in relation.served.items():
                 rows = rows_of.get(wanted, [])
                 for query, binder in served:
-                    if rows or query.name in self._spreads:
-                        changed |= self._apply_rows(query, binder, rows)
+                    again = self._kept_rows(query, rows, revisit) if query.sites else rows
+                    if again:
+                        changed |= self._apply_rows(query, binder, again)
         nodes, classes = self.egraph.size()
         self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
         if self.progress:
@@ -170,8 +175,6 @@ class Saturator:
 
     def _matches(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> list[Match]:
         """The matches of rows that were not seen before; siblings in groups."""
-        if query.sites:
-            rows = self._kept_rows(query, rows)
         matches = []
         for row in rows:
             if not query.sites and self._is_seen(query, row):
@@ -184,10 +187,13 @@ class Saturator:
             return [group for group in joined if not self._is_seen(query, group.roots)]
         return matches
 
-    def _kept_rows(self, query: Query, rows: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """All rows so far: what fits a spread's pattern may join an operand's class after egglog has found the row."""
-        kept, find, width = self._spreads.setdefault(query.name, set()), self.egraph.find, query.width
+    def _kept_rows(self, query: Query, rows: list[tuple[int, ...]], revisit: bool) -> list[tuple[int, ...]]:
+        """The new rows of a query, or all so far."""
+        kept = self._spreads.setdefault(query.name, set())
         kept |= set(rows)
+        if not revisit:
+            return rows
+        find, width = self.egraph.find, query.width
         current = {(*(find(k) for k in row[:width]), *row[width:]) for row in kept}
         self._spreads[query.name] = current
         return sorted(current)
