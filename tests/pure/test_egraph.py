@@ -162,6 +162,63 @@ def test_a_spread_matches_any_number_of_operands() -> None:
     assert ops == {"relu", "concat"}
 
 
+def test_a_spread_binds_what_its_elements_share_once() -> None:
+    """The same bias in every part moves out of a concat; where one part has another bias it does not."""
+    rule = (
+        "bias-out: concat(*[add(x, b) for x in xs], axis=k) => add(concat(*xs, axis=k), b) "
+        "if off_axis(b, k, rank(xs[0]))"
+    )
+    for other, fired in ((0.5, 1), (0.25, 0)):
+        g = Builder("bias")
+        bias, last = (g.constant(np.float32([[v]])) for v in (0.5, other))
+        parts = [g.input(f"x{i}", (2, 3)) + (last if i == 2 else bias) for i in range(3)]
+        g.output("y", g.apply("concat", *parts, axis=1))
+        _, report, _ = grow(g.build(), rule)
+        assert report.fired["bias-out"] == fired
+
+
+def test_two_spreads_in_step_need_equal_lengths() -> None:
+    rule = (
+        "sum-of-concats: concat(*xs, axis=k) + concat(*ys, axis=k) => concat(*[x + y for x, y in zip(xs, ys)], axis=k) "
+        "if len(xs) == len(ys), all(same_shape(x, y) for x, y in zip(xs, ys))"
+    )
+    for widths, fired in (((1, 2), 1), ((1, 1, 1), 0)):
+        g = Builder("zip")
+        one = g.apply("concat", g.input("a", (2, 1)), g.input("b", (2, 2)), axis=1)
+        two = g.apply("concat", *(g.input(f"c{i}", (2, w)) for i, w in enumerate(widths)), axis=1)
+        g.output("y", one + two)
+        _, report, _ = grow(g.build(), rule)
+        assert report.fired["sum-of-concats"] == fired
+
+
+def test_an_operand_that_comes_to_have_the_form_is_seen() -> None:
+    """One operand of the concat is a relu only once a rule has made it one."""
+    g = Builder("late")
+    x, y = g.input("x", (2,)), g.input("y", (2,))
+    g.output("z", g.apply("concat", g.apply("relu", x), g.apply("maximum", y, g.constant(np.float32([0]))), axis=0))
+    rules = (
+        "as-relu: maximum(x, c) => relu(x) if is_all(c, 0.0), spans(x, c)\n"
+        "relu-out: concat(*[relu(x) for x in xs], axis=k) => relu(concat(*xs, axis=k))"
+    )
+    _, report, _ = grow(g.build(), rules)
+    assert report.fired == {"as-relu": 1, "relu-out": 1}
+
+
+def test_what_lies_beyond_the_radius_is_not_made() -> None:
+    g = Builder("chain")
+    total = g.input("x0", (4,))
+    for i in range(1, 7):
+        total = total + g.input(f"x{i}", (4,))
+    g.output("y", total)
+    rules = "%phase expand\nassociate: (x + y) + z => x + (y + z)\ncommute: x + y => y + x"
+    sizes = []
+    for radius in (1, 2, 3):
+        _, report, frozen = grow(g.build(), rules, radius=radius)
+        assert report.stopped_by == "radius_limit"
+        sizes.append(len(frozen.nodes))
+    assert sizes == sorted(set(sizes))
+
+
 def test_a_split_is_held_as_slices_and_comes_out_as_a_split() -> None:
     g = Builder("split")
     a, b = g.apply("split", g.input("x", (2, 6)), axis=1, sizes=(2, 4))
