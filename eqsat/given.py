@@ -8,7 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eqsat.errors import UsageError
+from eqsat.errors import GraphError, UsageError
 from eqsat.language.dims import Sym
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.origin import OnnxOrigin
@@ -59,8 +59,12 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
         source = Path(model).absolute() if isinstance(model, str | Path) else model
         graph = load(model)
         nodes = graph.origin.nodes if isinstance(graph.origin, OnnxOrigin) else len(graph.nodes)
+    if not graph.outputs:
+        raise GraphError("it has no outputs", where=graph.name, expected="a graph that computes something")
     if outputs is None:
         return Given(source, graph, nodes)
+    if isinstance(outputs, str) or not outputs:
+        raise UsageError(f"outputs = {outputs!r}", where=graph.name, expected="a list of one name or more")
     restricted = graph.restricted(outputs)
     whole = list(restricted.outputs) == list(graph.outputs)
     return Given(source if whole else None, restricted, nodes)
