@@ -177,6 +177,7 @@ class Saturator:
         """The matches of rows that were not seen before; siblings in groups."""
         matches = []
         for row in rows:
+            self._check()
             if not query.sites and self._is_seen(query, row):
                 continue
             matches += [m for m in binder.bind(row) if not query.sites or not self._is_seen(query, _identity(m))]
