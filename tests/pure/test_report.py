@@ -75,6 +75,11 @@ def test_the_text_of_a_report(report, file):
     assert str(report) + "\n" == (GOLDEN / file).read_text(encoding="utf-8")
 
 
+def test_every_reason_to_stop_has_words():
+    for reason, words in (("radius_limit", "complete within its radius"), ("time_limit", "stopped by the time limit")):
+        assert words in str(replace(UNCHANGED, stopped_by=reason))
+
+
 def test_the_json_of_a_report():
     assert json.loads(CHANGED.json()) == json.loads((GOLDEN / "report.json").read_text(encoding="utf-8"))
     assert CHANGED.to_json() == json.loads(CHANGED.json())

@@ -33,6 +33,13 @@ def test_the_time_limit_stops_the_rounds_but_never_below_the_least():
     assert timings.rounds == LEAST_ROUNDS
 
 
+def test_a_request_to_stop_ends_after_the_round_however_few_there_were():
+    calls = []
+    timings = interleaved({"a": lambda: calls.append("a")}, 50, clock="wall", should_stop=lambda: len(calls) > 2)
+    assert timings.rounds < 5
+    assert interleaved({"a": lambda: None}, 50, should_stop=lambda: True).rounds == 0
+
+
 def test_medians_are_of_the_samples():
     assert Timings({"a": (1.0, 9.0, 2.0)}, "wall").median("a") == 2.0
 
