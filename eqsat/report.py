@@ -24,7 +24,7 @@ WIDTH = 110
 
 _NOT_SATURATED = {
     "node_limit": "stopped by the node limit",
-    "radius_limit": "complete within its radius",
+    "radius_limit": "saturated to its radius",
     "round_limit": "stopped by the limit of rounds",
     "time_limit": "stopped by the time limit",
     "interrupted": "interrupted",

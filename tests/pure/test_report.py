@@ -76,7 +76,7 @@ def test_the_text_of_a_report(report, file):
 
 
 def test_every_reason_to_stop_has_words():
-    for reason, words in (("radius_limit", "complete within its radius"), ("time_limit", "stopped by the time limit")):
+    for reason, words in (("radius_limit", "saturated to its radius"), ("time_limit", "stopped by the time limit")):
         assert words in str(replace(UNCHANGED, stopped_by=reason))
 
 
