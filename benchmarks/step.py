@@ -110,16 +110,17 @@ def accuracy(name: str, folder: Path) -> dict[str, Any]:
     wide = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in feeds.items()}
     exact = run(graph, wide, Floats(wide=True))
     errors: dict[str, list[float]] = {}
-    for file in ("model", "unmeasured"):
+    result = "result" if (folder / "result.onnx").exists() else "unmeasured"
+    for file in ("model", result):
         made = session(folder / f"{file}.onnx", threads=1)
         names = [o.name for o in made.get_outputs()]
         outputs = dict(zip(names, made.run(names, feeds), strict=True))
         errors[file] = [relative_difference(np.asarray(exact[n]), _wide(outputs[n])) for n in graph.outputs]
     worst = max(
         (new / old if old else (1.0 if new == old else float("inf")))
-        for new, old in zip(errors["unmeasured"], errors["model"], strict=True)
+        for new, old in zip(errors[result], errors["model"], strict=True)
     )
-    return {"error": max(errors["unmeasured"]), "own_error": max(errors["model"]), "error_over_own": worst}
+    return {"checked": result, "error": max(errors[result]), "own_error": max(errors["model"]), "error_over_own": worst}
 
 
 def _wide(array: Any) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from eqsat.certify import Certificate
+from eqsat.certify import Certificate, relative_difference
 from eqsat.costs.model import GraphCost, Sizes
 from eqsat.egraph.decode import Decoded
 from eqsat.errors import BackendError, EqsatError, ExportModelError
@@ -18,6 +19,8 @@ from eqsat.language.types import TensorType
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, interleaved
 
+#: How far, in relative terms, the outputs of a finalist may be from the original's on its backend.
+DRIFT = 1e-4
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
 #: Prices that differ by less than this share are one price, summed in another order.
@@ -81,6 +84,7 @@ def measure_finalists(
     calls: dict[str, Callable[[], object]] = {}
     refused: dict[str, str] = {}
     original = graphs["original"]
+    reference: Mapping[str, Any] = {}
     feeds = example_inputs(original, sizes, seed)
     for name, graph in graphs.items():
         if should_stop is not None and should_stop():
@@ -97,6 +101,12 @@ def measure_finalists(
                     raise
                 refused[name] = error.what
                 continue
+        outputs = program.run(feeds)
+        if name == "original":
+            reference = outputs
+        elif (drift := _drift(original, reference, outputs)) is not None:
+            refused[name] = drift
+            continue
         calls[name] = program.bind(feeds)
     if follow is not None:
         follow("timing")
@@ -105,6 +115,24 @@ def measure_finalists(
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
     return Measured(timings, refused)
+
+
+def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, Any]) -> str | None:
+    """Why outputs are too far from the original's, or None.
+
+    Both graphs are equal in the reals, which the certificate shows. A model may still amplify the rounding of a sum in
+    another order beyond use, as a softmax of huge values does.
+    """
+    for name, value in original.outputs.items():
+        type = original.type(value)
+        if not isinstance(type, TensorType) or not type.dtype.is_float:
+            continue
+        limit = max(DRIFT, 100 * float(ml_dtypes.finfo(type.dtype.numpy).eps))
+        one, two = (np.asarray(values[name]).astype(np.float64) for values in (reference, outputs))
+        difference = relative_difference(one, two)
+        if difference > limit:
+            return f"rounding moves its output {name!r} by {difference:.0e}, more than {limit:.0e}, from the original's"
+    return None
 
 
 def written_size(graph: Graph, opset: int | None) -> int:

@@ -99,6 +99,21 @@ def test_a_slower_choice_is_never_returned() -> None:
     assert [n.op for n in result.graph.nodes] == ["tanh"]
 
 
+def test_a_graph_that_amplifies_rounding_is_kept_as_it_is() -> None:
+    """Equal in the reals, and useless in float32: a difference of equal products is nothing but rounding."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("amplified")
+    x = g.input("x", (64, 256))
+    v, w = (rng.standard_normal((256, 256)).astype(np.float32) for _ in range(2))
+    product = (v.astype(np.float64) @ w).astype(np.float32)
+    g.output("y", (x @ g.constant(v)) @ g.constant(w) - x @ g.constant(product))
+    rules = parse_rules("together: (x @ y) @ z => x @ (y @ z) if constant(y, z)")
+    assert eqsat.optimize(g, rules=rules, **FAST).report.kept == "ilp"
+    report = eqsat.optimize(g, rules=rules).report
+    assert report.kept == "original"
+    assert any("rounding moves its output 'y' by" in w for w in report.warnings)
+
+
 def test_the_original_is_kept_where_no_rule_applies() -> None:
     result = eqsat.optimize(products(), rules=[])
     assert result.report.measured_bound in (None, 1.0) or result.report.measured_bound < 1
