@@ -84,7 +84,7 @@ def latency(name: str, folder: Path) -> dict[str, Any]:
     feeds = example_inputs(read(folder / "model.onnx"), {}, 1)
     sessions = {n: session(folder / f"{n}.onnx", threads=1) for n in ("model", "result")}
     calls = {n: (lambda s=s: s.run(None, feeds)) for n, s in sessions.items()}
-    timings = interleaved(calls, 60, 1, time_limit=30.0)
+    timings = interleaved(calls, 60, 1, time_limit=12.0)
     ratios = np.array(timings.samples["result"]) / np.array(timings.samples["model"])
     return {
         "kept": result.report.kept,
