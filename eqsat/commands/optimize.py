@@ -59,10 +59,10 @@ def optimize(
     or h, such as 30s. The result is checked against the original before it is written, and it is the original where
     nothing is measured to be faster.
     """
-    _check_files(model, target, report_file, rules)
-    from eqsat.optimize import optimize as run
-
     with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
+        _check_files(model, target, report_file, rules)
+        from eqsat.optimize import optimize as run
+
         result = run(
             model,
             device=device,
