@@ -25,11 +25,12 @@ from eqsat.extract.tensors import TensorProblem, tensor_problem
 from eqsat.finalists import Candidate, Measured, kept, measure_finalists, written_size
 from eqsat.given import Given, ModelArgument, check_sizes, read
 from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx.availability import has, opset_of
+from eqsat.language.onnx.availability import opset_of
 from eqsat.report import Phase, Progress, Report
 from eqsat.result import Change, Explanation, Result
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule
+from eqsat.runtime.kernels import available_on
 
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
@@ -175,7 +176,8 @@ class _Pipeline:
             grown = self._saturate(encoding, rules)
             frozen = snapshot(encoding)
         with self.phase("extract"):
-            framed = tensor_problem(frozen, costs, lambda op: has(op, self.opset or opset_of(original)))
+            available = available_on(self.device, self.opset or opset_of(original))
+            framed = tensor_problem(frozen, costs, available)
             solution, candidates = self._candidates(given, frozen, framed, costs)
         with self.phase("measure"):
             measured = self._measure(candidates, sizes, given.source) if measure else None

@@ -37,7 +37,13 @@ class Cone:
             else:
                 needed.add(positions[value])
                 stack += [v for v in graph.nodes[positions[value]].inputs if v is not None]
-        self.nodes = tuple(graph.nodes[i] for i in sorted(needed))
+        self.nodes = tuple(self._needed(graph.nodes[i]) for i in sorted(needed))
+
+    def _needed(self, node: Node) -> Node:
+        """A node without those of its outputs that are leaves."""
+        if self.leaves.isdisjoint(node.outputs):
+            return node
+        return replace(node, outputs=tuple("" if o in self.leaves else o for o in node.outputs))
 
     @property
     def opaque(self) -> bool:

@@ -265,17 +265,14 @@ class EGraph:
             type=type,
             constant=constant,
             finite=self.finite_math
-            or (self._finite_constant(node) if node.op == CONST else whole and all(c.finite for c in below)),
+            or (
+                self.constants[node.attrs["index"]].is_finite
+                if node.op == CONST
+                else whole and all(c.finite for c in below)
+            ),
             generation=max([generation, *(c.generation for c in below)]),
             depth=0 if constant else 1 + max((c.depth for c in below), default=-1),
         )
-
-    def _finite_constant(self, node: ENode) -> bool:
-        constant = self.constants[node.attrs["index"]]
-        if not constant.type.dtype.is_float:
-            return True
-        native = constant.type.dtype.numpy.kind == "f"
-        return bool(np.isfinite(constant.array if native else constant.array.astype(np.float32)).all())
 
     def _join(self, a: int, b: int) -> None:
         if a == b:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from eqsat.costs.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
@@ -15,6 +16,8 @@ from eqsat.language.graph import Attrs
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
 
+#: Whether an operator on operands of these types runs where the result will run.
+Available: TypeAlias = Callable[[str, Sequence[TensorType | None]], bool]
 #: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
 _BYTE = 1e-15
 
@@ -42,7 +45,7 @@ class TensorProblem:
 
 
 def tensor_problem(
-    snapshot: Snapshot, model: CostModel, available: Callable[[str], bool] = lambda op: True
+    snapshot: Snapshot, model: CostModel, available: Available = lambda op, operands: True
 ) -> TensorProblem:
     """Every e-node priced by the objective; a class known before the program runs costs nothing then.
 
@@ -63,7 +66,11 @@ def tensor_problem(
             continue
         for position in snapshot.classes[leader].nodes:
             node = snapshot.nodes[position]
-            if node.original is None and node.op in OPS and not (available(node.op) and _runs(node)):
+            if (
+                node.original is None
+                and node.op in OPS
+                and not (_runs(node) and available(node.op, pricing.types(node)))
+            ):
                 continue
             operands = tuple((index[k], 0) for k in dict.fromkeys(node.operands))
             nodes.append(Node(index[leader], operands, pricing.price(position, node), name=node.op))
@@ -100,10 +107,14 @@ class _Pricing:
         if position in self.pieces:
             return self.pieces[position]
         op = OPAQUE_NODE if node.op == OPAQUE else node.op
-        operands = [self._type(k) for k in node.operands]
+        operands = self.types(node)
         const = [k in self.derived for k in node.operands]
         results = [t if isinstance(t, TensorType) else None for t in node.types]
         return self.model.price(op, node.attrs, operands, results, const)
+
+    def types(self, node: SnapshotNode) -> list[TensorType | None]:
+        """The types of a node's operands."""
+        return [self._type(k) for k in node.operands]
 
     def _type(self, leader: int) -> TensorType | None:
         found = self.snapshot.classes[leader].type

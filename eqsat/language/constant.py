@@ -22,13 +22,14 @@ class Constant:
     False
     """
 
-    __slots__ = ("_array", "_digest", "_load", "type")
+    __slots__ = ("_array", "_digest", "_finite", "_load", "type")
 
     def __init__(self, type: TensorType, load: Callable[[], Array]) -> None:
         self.type = type
         self._load: Callable[[], Array] | None = load
         self._array: Array | None = None
         self._digest: bytes | None = None
+        self._finite: bool | None = None
 
     @staticmethod
     def of(array: Any, dtype: DType | None = None) -> Constant:
@@ -71,6 +72,16 @@ class Constant:
                 body, digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest()
             ).digest()
         return self._digest
+
+    @property
+    def is_finite(self) -> bool:
+        """True where no element is an infinity or NaN; elements that are no floats never are."""
+        if self._finite is None:
+            array = self.array
+            if self.type.dtype.is_float and self.type.dtype.numpy.kind != "f":
+                array = array.astype(np.float32)
+            self._finite = not self.type.dtype.is_float or bool(np.isfinite(array).all())
+        return self._finite
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"

@@ -1,0 +1,77 @@
+"""For which element types ONNX Runtime's CPU provider has a kernel of an operator."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from eqsat.language.onnx.availability import has
+from eqsat.language.spec import OPS
+from eqsat.language.types import DType, TensorType
+
+#: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between
+#: casts that ONNX Runtime puts in; of bfloat16 it runs next to nothing, so there is nothing to choose by.
+_NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float", DType.BFLOAT16: "float"}
+
+
+def available_on(device: str, opset: int) -> Callable[[str, Sequence[TensorType | None]], bool]:
+    """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types."""
+
+    def available(op: str, operands: Sequence[TensorType | None]) -> bool:
+        name = OPS[op].onnx
+        if not has(op, opset) or name is None or device != "onnxruntime-cpu":
+            return has(op, opset)
+        return has_kernel(name, opset, operands)
+
+    return available
+
+
+def has_kernel(name: str, opset: int, operands: Sequence[TensorType | None]) -> bool:
+    """True where an operator of ONNX runs on operands of these types, or onnxruntime is not here to be asked.
+
+        >>> from eqsat.language.onnx.availability import has
+    from eqsat.language.spec import OPS
+    from eqsat.language.types import TensorType
+        >>> [has_kernel("GlobalAveragePool", 17, [TensorType.of(t, (1, 2, 3))]) for t in ("float32", "float64")]
+        [True, False]
+    """
+    if importlib.util.find_spec("onnxruntime") is None:
+        return True
+    kernels = _kernels(name, opset)
+    if kernels is None:
+        return True
+    names, variants = kernels
+    used = {
+        place: f"tensor({_NAMES.get(t.dtype, t.dtype.value)})"
+        for place, t in zip(_places(names, len(operands)), operands, strict=True)
+        if t is not None
+    }
+    return any(all(used[p] in allowed.get(p, (used[p],)) for p in used) for allowed in variants)
+
+
+def _places(names: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """The type parameter of each operand; those of a variadic operator share the last."""
+    return (*names, *names[-1:] * count)[:count] if names else ("",) * count
+
+
+@cache
+def _kernels(name: str, opset: int) -> tuple[tuple[str, ...], tuple[dict[str, tuple[str, ...]], ...]] | None:
+    """The type parameters of the operands and the types each kernel takes for them; None where any will do."""
+    from onnx import defs
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    try:
+        schema = defs.get_schema(name, opset, "")
+    except defs.SchemaError:
+        return None
+    if schema.has_function or schema.has_context_dependent_function:
+        return None  # written by its parts where there is no kernel
+    since = schema.since_version
+    found = tuple(
+        {place: tuple(types) for place, types in kernel.type_constraints.items()}
+        for kernel in state.get_all_opkernel_def()
+        if (kernel.op_name, kernel.domain, kernel.provider) == (name, "", "CPUExecutionProvider")
+        and kernel.version_range[0] <= since <= kernel.version_range[1]
+    )
+    return tuple(i.type_str for i in schema.inputs), found
