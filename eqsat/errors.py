@@ -69,5 +69,9 @@ class CertificateError(EqsatError):
     """A result that differs from its original."""
 
 
+class UncheckedError(CertificateError):
+    """A result that could not be checked: no random data decides it, or its tensors are too large to compute here."""
+
+
 class UsageError(EqsatError):
     """An argument outside its domain."""

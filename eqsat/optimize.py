@@ -19,7 +19,7 @@ from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.explain import CONGRUENCE, Explainer
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
-from eqsat.errors import BackendError, CertificateError, UsageError
+from eqsat.errors import BackendError, CertificateError, UncheckedError, UsageError
 from eqsat.extract import EXTRACTORS, Solution, solve
 from eqsat.extract.tensors import TensorProblem, tensor_problem
 from eqsat.finalists import Candidate, Measured, kept, measure_finalists, written_size
@@ -183,7 +183,11 @@ class _Pipeline:
             measured = self._measure(candidates, sizes, given.source) if measure else None
             best, because = kept(candidates, measured)
         with self.phase("certify"):
-            self._certify(original, best, sizes, grown)
+            try:
+                self._certify(original, best, sizes, grown)
+            except UncheckedError as error:
+                self.warnings.append(f"{best.name} was left out: {error.what}")
+                best, because = candidates[0], "what was found could not be checked"
         explained = _explain(encoding, frozen, best)
         outcome = _Outcome(given, candidates, best, because, encoding, grown, solution, measured, explained)
         report = self._report(outcome, costs)
@@ -246,6 +250,8 @@ class _Pipeline:
                 sizes=assignments(original, sizes),
                 seed=self.seed,
             )
+        except UncheckedError:
+            raise
         except CertificateError as error:
             fired = ", ".join(f"{name} ({count})" for name, count in sorted(grown.fired.items()))
             raise CertificateError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
 from eqsat.certify.cone import Cone, positions, with_activations_apart
-from eqsat.errors import CertificateError
+from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
@@ -29,6 +29,8 @@ TOLERANCE = 1e-8
 #: root of 1/2 means that root, and its right side differs by a few units of float32.
 ROUNDED = 5e-7
 
+#: Regions with a tensor of more elements than this are not run: several copies of it would take gigabytes.
+LARGEST = 1 << 27
 #: How many unclaimed values deep two expressions are compared node by node.
 _DEPTH = 50
 
@@ -213,12 +215,29 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
         inner = {v for v in new.leaves if v in check.new_positions}
         found: tuple[Kind, float] | None = None
         if all(v in targets for v in old.leaves) and not new.opaque and not old.opaque:
+            _check_sizes(check, (old, new))
             found = _compare(check, old, new, targets, widest=not inner)
             if found is not None and found[1] <= tolerance:
                 return Region(tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes)))
         if not inner:
             raise _mismatch(check, pairs, found, tolerance)
         opened |= inner
+
+
+def _check_sizes(check: _Check, cones: Sequence[Cone]) -> None:
+    """UncheckedError for a region with a tensor too large to compute here several times over."""
+    for cone in cones:
+        for node in cone.nodes:
+            for value in node.outputs:
+                type = cone.graph.type(value)
+                if isinstance(type, TensorType) and type.shape is not None:
+                    count = max(type.elements(sizes) for sizes in check.sizes)
+                    if count > LARGEST:
+                        raise UncheckedError(
+                            f"{value!r} has {count} elements, too many to check what changed around it",
+                            where=check.old.name,
+                            expected=f"at most {LARGEST}",
+                        )
 
 
 def _tolerance(check: _Check, pairs: Sequence[Pair]) -> float:
@@ -230,9 +249,14 @@ def _mismatch(
     check: _Check, pairs: Sequence[Pair], found: tuple[Kind, float] | None, tolerance: float
 ) -> CertificateError:
     names = ", ".join(repr(b) for _, b in pairs[:3])
-    what = f"{names} cannot be checked" if found is None else f"{names} differ from the original by {found[1]:.1e}"
+    if found is None:
+        return UncheckedError(
+            f"{names} cannot be checked",
+            where=check.old.name,
+            expected="regions that random data can be run through, with some finite result",
+        )
     return CertificateError(
-        what,
+        f"{names} differ from the original by {found[1]:.1e}",
         where=check.old.name,
         expected=f"a relative difference of at most {tolerance:.0e} in float64 on random data",
         remedy="the original is unchanged; one of the rules that fired is unsound, or its conditions are too weak",

@@ -48,6 +48,7 @@ class _Decoder:
         self.types: dict[str, ValueType] = {v: original.type(v) for v in original.inputs}
         self.shared: dict[str, tuple[str, ...]] = {}
         self.used_names: set[str] = set()
+        self.counters: dict[str, Iterator[int]] = {}
 
     def decode(self) -> Decoded:
         for leader in self._order():
@@ -169,11 +170,8 @@ class _Decoder:
         return next(iter(outputs or values), None)
 
     def _fresh(self, op: str) -> str:
-        index = 0
-        while (name := f"eqsat_{op}_{index}") in self.taken:
-            index += 1
-        self.taken.add(name)
-        return name
+        counter = self.counters.setdefault(op, itertools.count())
+        return next(name for index in counter if (name := f"eqsat_{op}_{index}") not in self.taken)
 
 
 def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:

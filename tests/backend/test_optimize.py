@@ -206,3 +206,13 @@ def test_a_device_that_is_not_here_is_costed_but_not_measured(tmp_path: Path) ->
     assert any("nvidia-h200 is not this machine" in w for w in result.report.warnings)
     result.save(tmp_path / "out.onnx")
     onnx.checker.check_model(str(tmp_path / "out.onnx"))
+
+
+def test_what_cannot_be_checked_is_not_returned() -> None:
+    g = eqsat.Graph("huge")
+    x = g.input("x", (1, 1))
+    wide = g.apply("expand", x, shape=(1 << 14, 1 << 14))
+    g.output("y", eqsat.reduce_sum(eqsat.relu(eqsat.relu(wide)), axes=(0, 1)))
+    result = eqsat.optimize(g, rules=parse_rules("twice: relu(relu(x)) => relu(x)"), **FAST)
+    assert result.report.kept == "original"
+    assert any("too many to check" in w for w in result.report.warnings)

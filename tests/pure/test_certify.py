@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eqsat.certify import Certificate, assignments, certify, relative_difference
-from eqsat.errors import CertificateError
+from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.builder import Builder, Tensor
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Graph
@@ -220,3 +220,17 @@ def test_rounded_constants_are_what_they_stand_for() -> None:
     assert 1e-8 < check(parts("float32"), fused("float32")).error <= 5e-7
     with pytest.raises(CertificateError, match="differ"):
         check(parts("float64"), fused("float64"))
+
+
+def test_a_region_too_large_to_run_is_not_run() -> None:
+    def body(order: Sequence[str]) -> Body:
+        def made(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+            wide = g.apply("expand", x, shape=(1 << 14, 1 << 14))
+            for op in order:
+                wide = g.apply(op, wide)
+            return {"y": g.apply("reduce_sum", wide, axes=(0, 1), keepdims=False)}
+
+        return made
+
+    with pytest.raises(UncheckedError, match=r"has 268435456 elements, too many to check"):
+        check(body(["relu", "relu"]), body(["relu"]), (1, 1))
