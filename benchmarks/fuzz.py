@@ -70,12 +70,23 @@ def fault(graph: Graph, settings: Settings) -> str | None:
     """What is wrong with the optimised form of a graph, in words; None where it is right."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        if not _runs(graph):
+            return None
         try:
             result = settings.result(graph)
         except Exception as error:  # noqa: BLE001 - whatever is raised is the finding
             trace = "" if isinstance(error, CertificateError) else "\n" + traceback.format_exc(limit=-3)
             return f"{type(error).__name__}: {error}{trace}"
         return next(_faults(graph, result), None)
+
+
+def _runs(graph: Graph) -> bool:
+    """Whether a graph can be run at all: an index may lie outside, a window not fit."""
+    for sizes in SIZES if _names(graph) else SIZES[:1]:
+        with contextlib.suppress(Exception):
+            execute(graph, random_inputs(graph, sizes, 1), "numpy")
+            return True
+    return False
 
 
 def _faults(graph: Graph, result: Result) -> Iterator[str]:

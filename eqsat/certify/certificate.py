@@ -85,6 +85,7 @@ class _Check:
     claims: Mapping[str, Sequence[str]]
     sizes: Sequence[Mapping[str, int]]
     seed: int
+    folded: Graph
     old_positions: dict[str, int] = field(default_factory=dict)
     new_positions: dict[str, int] = field(default_factory=dict)
     settled: set[Any] = field(default_factory=set)
@@ -110,7 +111,7 @@ def certify(
     CertificateError names the value or the constant that differs, and by how much.
     """
     old, new = with_activations_apart(old), with_activations_apart(new)
-    check = _Check(old, new, claims, sizes, seed, positions(old), positions(new))
+    check = _Check(old, new, claims, sizes, seed, folded, positions(old), positions(new))
     pending: list[Pair] = []
     for value in (*new.constants, *(o for n in new.nodes for o in n.outputs)):
         same = _equal_constants if value in new.constants else _same_node
@@ -271,8 +272,10 @@ def _compare(
     if key in check.settled:
         return "exact", 0.0
     graphs = old.subgraph, new.subgraph
-    # Arithmetic modulo a prime knows nothing of infinities and NaN.
+    # Arithmetic modulo a prime knows nothing of infinities and NaN, neither given nor derived.
     finite = all(c.is_finite for g in graphs for c in g.constants.values())
+    made = [check.folded.constants.get(o) for n in new.nodes for o in n.outputs]
+    finite = finite and all(c is None or c.is_finite for c in made)
     draws = DRAWS if max(map(_work, graphs)) <= HEAVY else 1
     if finite and all(agree_exactly(*graphs, targets, sizes, check.seed, draws) for sizes in check.sizes):
         check.settled.add(key)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.errors import ExtractionError
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.interpret import run_node
 from eqsat.language.types import TensorType, ValueType
 
 
@@ -204,8 +204,11 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
                     arrays[value] = exact.constant(env[value].array, env[value].type)
             operands = [None if v is None else arrays[v] for v in node.inputs]
             types = [None if v is None else env[v].type for v in node.inputs]
-            (array,) = run_node(exact, node, operands, types, [result])
-            known[key] = array, Constant.of(array, result.dtype)
+            array = evaluated(exact, node, operands, types, result)
+            known[key] = None if array is None else (array, Constant.of(array, result.dtype))
+        if known[key] is None:
+            kept.append(node)
+            continue
         arrays[name], env[name] = known[key]
         base[name] = total
     return replace(graph, nodes=tuple(kept), constants=env).without_dead()

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from eqsat.egraph.engine import Engine
+from eqsat.egraph.ranges import check_size, evaluated, leaves_range
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
 from eqsat.language.graph import Node as GraphNode
-from eqsat.language.interpret import run_node
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import OpaqueType, TensorType, ValueType
 
@@ -23,8 +21,6 @@ from eqsat.language.types import OpaqueType, TensorType, ValueType
 INPUT, CONST, ABSENT, OPAQUE, PROJECTION = "input", "const", "absent", "opaque", "projection"
 #: Constants of at most this many elements are evaluated while the e-graph grows, so that conditions can ask for them.
 SMALL = 4096
-#: A rule may make no tensor of more elements than this.
-LARGEST = 1 << 40
 
 _TUPLE = OpaqueType("several tensors")
 _NOTHING = OpaqueType("left out")
@@ -118,7 +114,8 @@ class EGraph:
         if types is None:
             given = [self.type(k) for k in children]
             types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
-            _check_size(types, op)
+            check_size(types, op)
+            self._check_range(op, attrs, children, types)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
         self.steps.append(steps)
@@ -299,6 +296,22 @@ class EGraph:
             memo[key] = number if known is None else min(known, number)
         self._memo, self._members = memo, None
 
+    def _check_range(self, op: str, attrs: Attrs, operands: Sequence[int], types: Sequence[ValueType]) -> None:
+        """Refuses a small constant that leaves its type's range, as rules that think of real numbers make them."""
+        if not operands or not self._is_small(types) or not all(self._is_known(k) for k in operands):
+            return
+        given = [None if self.type(k) is _NOTHING else _tensor(self.type(k), op) for k in operands]
+        arrays = [None if t is None else self.value(k) for k, t in zip(operands, given, strict=True)]
+        if leaves_range(GraphNode(op, (), (), attrs), arrays, given, _tensor(types[0], op)):
+            raise ShapeError(f"a constant leaves the range of {types[0]}", where=op)
+
+    def _is_known(self, number: int) -> bool:
+        return self.type(number) is _NOTHING or (self.eclass(number).constant and self.value(number) is not None)
+
+    def _is_small(self, types: Sequence[ValueType]) -> bool:
+        type = types[0]
+        return len(types) == 1 and isinstance(type, TensorType) and type.is_static and type.elements({}) <= SMALL
+
     def _check_types(self, a: ValueType, b: ValueType, rule: str) -> None:
         if a == b:
             return
@@ -313,9 +326,7 @@ class EGraph:
 
     def _evaluate(self, leader: int) -> Any | None:
         found = self._classes[leader]
-        if not found.constant or not isinstance(found.type, TensorType) or not found.type.is_static:
-            return None
-        if int(np.prod(found.type.static, dtype=np.int64)) > SMALL:
+        if not found.constant or not self._is_small([found.type]):
             return None
         for number in found.members:
             node = self.nodes[number]
@@ -328,8 +339,7 @@ class EGraph:
                 continue
             step = GraphNode(node.op, (), (), node.attrs)
             types = [None if self.type(k) is _NOTHING else _tensor(self.type(k), node.op) for k in node.operands]
-            (result,) = run_node(Floats(), step, operands, types, [_tensor(node.types[0], node.op)])
-            return result
+            return evaluated(Floats(), step, operands, types, _tensor(node.types[0], node.op))
         return None
 
 
@@ -380,13 +390,6 @@ def presence_name(op: str) -> str:
 
 def _is_variadic(op: str) -> bool:
     return op in OPS and OPS[op].max_operands is None
-
-
-def _check_size(types: Sequence[ValueType], op: str) -> None:
-    """Rules that grow what they match could otherwise make tensors that no machine holds."""
-    for type in types:
-        if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
-            raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")
 
 
 def _tensor(type: ValueType, reader: str) -> TensorType:

@@ -121,3 +121,26 @@ def test_differences_are_told() -> None:
         assert difference(one, np.array([1.0, np.nan, -np.inf]), 1e-3) is not None
         assert difference(one, np.array([1.0, 0.0, np.inf]), 1e-3) is not None
         assert difference(one, one[:2], 1.0) is not None
+
+
+def test_constants_are_not_regrouped_out_of_their_range() -> None:
+    """1 / 1e25 / 1e25 is no number of float32 but 0, and the root of a variance of 0 has no finite inverse."""
+    g = eqsat.Graph("range")
+    x = g.input("x", (3, 2))
+    g.output("y", (x * np.float32([1e25, 1])) / np.float32([1e25, 1]) * np.float32([1e-25, 1]))
+    g.output("z", (x / np.float32([1e30, 1])) * np.float32([1e30, 1]) / np.float32([1e30, 1]))
+    one = np.ones(2, np.float32)
+    g.output(
+        "n", g.apply("batch_norm", x @ np.float32([[1, 2], [3, 4]]), one, one, one, np.float32([1, 0]), epsilon=0.0)
+    )
+    for costs in (None, *range(8)):
+        assert_right(g.build(), Settings(costs))
+
+
+def test_a_constant_that_cannot_be_computed_is_left_to_fail_when_it_runs() -> None:
+    g = eqsat.Graph("outside")
+    x = g.input("x", (3, 2))
+    g.output("y", g.apply("gather", g.constant(np.float32([1])), g.constant([2, 2, 2]), axis=0))
+    g.output("z", g.apply("identity", g.apply("relu", x)))
+    result = eqsat.optimize(g, measure=False)
+    assert [n.op for n in result.graph.nodes] == ["gather", "relu"]

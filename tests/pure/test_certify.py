@@ -234,3 +234,19 @@ def test_a_region_too_large_to_run_is_not_run() -> None:
 
     with pytest.raises(UncheckedError, match=r"has 268435456 elements, too many to check"):
         check(body(["relu", "relu"]), body(["relu"]), (1, 1))
+
+
+def test_derived_infinities_are_no_residues() -> None:
+    """The inverse of 0 is infinite: distributing over it makes NaN of what was infinite."""
+
+    def old(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        return {"y": (x - g.constant(np.float32([5]))) / g.constant(np.float32([0, 1, 1, 1]))}
+
+    def new(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        inverse = g.apply("reciprocal", g.constant(np.float32([0, 1, 1, 1])))
+        return {"y": x * inverse - g.constant(np.float32([5])) * inverse}
+
+    before, after = graph(old, (50, 4)), graph(new, (50, 4))
+    claims = {v: (before.outputs[n],) for n, v in after.outputs.items()} | {"x": ("x",)}
+    with pytest.raises(CertificateError, match="differ"):
+        certify(before, after, fold_derived(after), claims)

@@ -1,0 +1,58 @@
+"""What rules may make: tensors that a machine holds, and constants within the range of their element type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import EqsatError, ShapeError
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Node
+from eqsat.language.interpret import Interpretation, run_node
+from eqsat.language.types import TensorType, ValueType
+
+#: A rule may make no tensor of more elements than this.
+LARGEST = 1 << 40
+
+
+def check_size(types: Sequence[ValueType], op: str) -> None:
+    """Rules that grow what they match could otherwise make tensors that no machine holds."""
+    for type in types:
+        if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
+            raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")
+
+
+def evaluated(
+    interpretation: Interpretation,
+    node: Node,
+    operands: Sequence[Any],
+    types: Sequence[TensorType | None],
+    result: TensorType,
+) -> Any | None:
+    """The constant a node makes of constants; None where the program would fail to compute it, too."""
+    try:
+        return run_node(interpretation, node, list(operands), list(types), [result])[0]
+    except (IndexError, ValueError, ZeroDivisionError, EqsatError):
+        return None
+
+
+def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType | None], result: TensorType) -> bool:
+    """Whether a result overflows or vanishes when it is rounded to its type, or is infinite or NaN of finite operands.
+
+    Rules regroup constants as if they were real numbers; where they leave the range, the two sides are not equal.
+    """
+    if not result.dtype.is_float:
+        return False
+    exact = Floats(wide=True)
+    widened = [None if t is None else exact.constant(a, t) for a, t in zip(operands, types, strict=True)]
+    wide = evaluated(exact, node, widened, types, result)
+    if wide is None:
+        return False
+    with np.errstate(all="ignore"):
+        narrow = wide.astype(result.dtype.numpy).astype(np.float64)
+    if ((np.isfinite(wide) != np.isfinite(narrow)) | ((wide != 0) & (narrow == 0))).any():
+        return True
+    floats = [a for a in widened if a is not None and a.dtype.kind == "f"]
+    return bool(all(np.isfinite(a).all() for a in floats) and not np.isfinite(wide).all())
