@@ -337,6 +337,7 @@ def _keeps_value(constant: Constant) -> bool:
     return count <= EXACT_ELEMENTS or not constant.type.dtype.is_float
 
 
+@np.errstate(all="ignore")
 def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
     """The largest rounding error of a folded constant against its expression in float64, and how many there are."""
     names = [v for v in folded.constants if v in check.new_positions]

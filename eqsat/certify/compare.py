@@ -106,6 +106,7 @@ class DrawnResidues(Residues):
         return self._weights[key]
 
 
+@np.errstate(all="ignore")
 def _results(
     old: Graph,
     new: Graph,

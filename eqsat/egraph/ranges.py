@@ -24,6 +24,7 @@ def check_size(types: Sequence[ValueType], op: str) -> None:
             raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")
 
 
+@np.errstate(all="ignore")
 def evaluated(
     interpretation: Interpretation,
     node: Node,

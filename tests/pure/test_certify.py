@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from eqsat.certify import Certificate, assignments, certify, relative_difference
+from eqsat.egraph.decode import fold_derived
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.builder import Builder, Tensor
 from eqsat.language.constant import Constant
