@@ -13,6 +13,9 @@ import numpy as np
 from eqsat.errors import ExtractionError
 from eqsat.extract.model import Model, Row, Values
 
+RESTART_OPTIONS = 1000
+"""Options above which HiGHS may reduce the program anew after its root node; below, branching is faster."""
+
 POLL = 0.05
 """Seconds between looks at the stop request while HiGHS runs."""
 
@@ -57,7 +60,8 @@ class Solver:
         self._highspy = highspy
         self._highs = highspy.Highs()
         self._stop = False
-        options = {"output_flag": False, "threads": 1, "random_seed": seed % 2**31, "mip_allow_restart": False}
+        restart = model.binary > RESTART_OPTIONS
+        options = {"output_flag": False, "threads": 1, "random_seed": seed % 2**31, "mip_allow_restart": restart}
         for name, value in options.items():
             self._highs.setOptionValue(name, value)
         self._columns = len(model.upper)

@@ -6,17 +6,18 @@ import dataclasses
 import itertools
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 
-from eqsat.extract.bounds import dual_ascent, ruled_out
+from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.neighbourhood import confine, windows
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
-from eqsat.extract.program import Choice, Program, closure, total, unfounded
+from eqsat.extract.program import Choice, Program, closure, pieces, total, unfounded
 from eqsat.extract.solution import Solution, Status, decode
 
 SLACK = 1e-9
@@ -28,6 +29,12 @@ LAZY_ROUNDS = 12
 LARGE = 1500
 """Options left in a program, above which neighbourhoods are searched first: several windows have to fit into it."""
 
+CLEARLY = 0.2
+"""Part of the options to rule out by the relaxation, for which starting over on the rest pays."""
+
+FAR = 0.02
+"""Relative gap from which neighbourhoods are searched; below, the relaxation has led to a good choice already."""
+
 WINDOW_GAP = 1e-3
 """Relative gap within which a neighbourhood counts as solved."""
 
@@ -36,6 +43,12 @@ WINDOW_NODES = 30
 
 STALLED_ROUNDS = 5
 """Rounds of cuts that hardly move the bound of the relaxation, before the integer solve."""
+
+FAIR_GAIN = 0.05
+"""Part of the gap that a round of flow cuts should close."""
+
+SLOW_ROUNDS = 2
+"""Rounds that close less, after which flow cuts are no longer looked for."""
 
 Progress = Callable[[float, float], None]
 
@@ -101,6 +114,7 @@ class Search:
         self.floor = 0.0
         self.reduction: Presolved | None = None
         self.parts: list[Search] = []
+        self._ascent: tuple[Program, Ascent] | None = None
         self._report: Callable[[], None] = lambda: None
 
     def watch(self, progress: Progress | None) -> None:
@@ -154,50 +168,58 @@ class Search:
 
     def run(self) -> None:
         """Reduces, splits, and solves, until optimal or stopped."""
-        self._reduce()
+        self._solve(presolve(self.program, broken=self.broken))
+
+    def _solve(self, reduction: Presolved) -> None:
+        """Reduces further, and solves what is left, in parts if it is not connected."""
+        reduction = self._reduce(reduction)
         self._report()
-        if self.done() or self.clock.stop() or self.reduction is None:
+        if self.done() or self.clock.stop():
             return
-        small = self.reduction.program
+        small = reduction.program
         apart = pieces(small)
         if len(apart) == 1:
-            self._integer(self.reduction)
+            self._integer(reduction)
             return
-        known = self.reduction.shrink(self.choice) or best_greedy(small)
+        known = reduction.shrink(self.choice) or best_greedy(small)
         for roots in apart:
             part = dataclasses.replace(small, roots=roots)
             start = closure(part, known, roots)
-            broken = self.reduction.broken
-            search = Search(part, start, self.clock, self.relative_gap, self.seed, broken, self.deep)
+            search = Search(part, start, self.clock, self.relative_gap, self.seed, reduction.broken, self.deep)
             search._report = self._report
             self.parts.append(search)
         for search in self.parts:
             search.run()
             self._report()
 
-    def _reduce(self) -> None:
+    def _reduce(self, reduction: Presolved) -> Presolved:
         """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
-        reduction = presolve(self.program, broken=self.broken)
         while True:
             self.reduction = reduction
             small = reduction.program
             if any(not small.by_goal[root] for root in small.roots):
                 self.lift(self.cost)  # every choice that could be cheaper has been ruled out
-                return
+                return reduction
             self.offer(reduction.expand(best_greedy(small)))
             if not small.roots:
                 self.lift(self.cost)
-                return
-            ascent = dual_ascent(small)
+                return reduction
+            ascent = self._ascend(small)
             self.lift(min(reduction.paid + ascent.bound, self.cost))
             weights = [r + 0.01 * c for r, c in zip(ascent.reduced, small.costs, strict=True)]
             self.offer(reduction.expand(best_greedy(small, weights)))
             if self.done() or self.clock.stop():
-                return
+                return reduction
             out = ruled_out(small, ascent, self.cost * (1 - SLACK) - reduction.paid)
             if len(out) * 50 < len(small.provides):
-                return
+                return reduction
             reduction = compose(reduction, presolve(small, out))
+
+    def _ascend(self, small: Program) -> Ascent:
+        """Dual ascent, once a program."""
+        if self._ascent is None or self._ascent[0] is not small:
+            self._ascent = small, dual_ascent(small)
+        return self._ascent[1]
 
     def _integer(self, reduction: Presolved) -> None:
         """HiGHS with cycle cuts on a program that does not split."""
@@ -207,12 +229,15 @@ class Search:
         model = Model(small)
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
             model.strengthen(reduction.broken)
-        model.rows += model.break_pairs() + model.cover(dual_ascent(small).supports)
+        model.rows += model.break_pairs() + model.cover(self._ascend(small).supports)
         solver = Solver(model, costs, seed=self.seed)
-        if not self._relaxation(reduction, model, solver, scale):
+        relaxed = self._relaxation(reduction, model, solver, scale)
+        if relaxed is None:
             return
-        if self.deep and len(costs) > LARGE:
+        if self.deep and len(costs) > LARGE and self.bound() < self.cost * (1 - FAR):
             self._neighbourhoods(reduction)
+        if self.done() or self.clock.stop() or self._shrunk(reduction, relaxed):
+            return
         for attempt in itertools.count(1):
             cuts, finished = self._attempt(reduction, model, solver, scale)
             if finished and not cuts:
@@ -225,28 +250,43 @@ class Search:
             else:
                 solver.add(cuts)
 
-    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> bool:
-        """Solves the relaxation with cuts until none is violated; False when that ended the search."""
+    def _shrunk(self, reduction: Presolved, relaxed: Ascent) -> bool:
+        """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
+        out = ruled_out(reduction.program, relaxed, self.cost * (1 - SLACK) - reduction.paid)
+        if len(out) < CLEARLY * len(reduction.program.provides):
+            return False
+        self._solve(compose(reduction, presolve(reduction.program, out)))
+        return True
+
+    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Ascent | None:
+        """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
-        last, stalled = -1.0, 0
+        depth = path_bounds(small, small.users(), small.costs)
+        best = Ascent(0.0, [0.0] * len(small.costs), [])
+        last, stalled, slow = -1.0, 0, 0
         while not self.clock.stop():
             outcome = solver.relax(self.clock)
             if not outcome.finished:
-                return not self.clock.stop()
-            self.lift(outcome.bound / scale + reduction.paid)
+                return None if self.clock.stop() else best
+            best = Ascent(outcome.bound / scale, _reduced(model, outcome.reduced / scale), [])
+            self.lift(best.bound + reduction.paid)
             self._improve(reduction, selected(small, outcome.values))
             self._report()
             if self.done():
-                return False
+                return None
             spare = dual_ascent(small, outcome.reduced.clip(0.0)[: len(small.costs)].tolist(), rounds=30)
             cuts = model.cut_point(outcome.values) + model.cover(spare.supports, outcome.values)
+            gain, room = (outcome.bound - last) / scale, self.cost - reduction.paid - best.bound
+            slow = slow + 1 if gain <= FAIR_GAIN * room else 0
+            if slow < SLOW_ROUNDS:
+                cuts += flow_cuts(model, outcome.values, depth)
             stalled = stalled + 1 if outcome.bound <= last * (1 + 1e-5) else 0
             last = max(last, outcome.bound)
             if not cuts or stalled >= STALLED_ROUNDS:
-                return True
+                return best
             model.rows += cuts
             solver.add(cuts)
-        return False
+        return None
 
     def _neighbourhoods(self, reduction: Presolved) -> None:
         """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone."""
@@ -325,6 +365,16 @@ def selected(program: Program, values: Values) -> Choice:
     }
 
 
+def _reduced(model: Model, duals: Values) -> list[float]:
+    """What every option adds to the bound of the relaxation: its reduced cost and that of its goal.
+
+    The bound has those of the roots in it already, as roots are always there.
+    """
+    spare = duals.clip(0.0)
+    spare[[model.goal(root) for root in model.program.roots]] = 0.0
+    return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
+
+
 def _repairs(model: Model, choice: Choice) -> list[Row]:
     """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
     cuts = model.cut_choice(choice)
@@ -334,25 +384,6 @@ def _repairs(model: Model, choice: Choice) -> list[Row]:
     least = max(model.program.costs) / 100
     costs = [0.0 if o in used else cost + least for o, cost in enumerate(model.program.costs)]
     return cuts + model.cover(dual_ascent(model.program, costs, rounds=30).supports)
-
-
-def pieces(program: Program) -> list[list[int]]:
-    """The roots of every connected part of the program."""
-    leader = list(range(program.goals))
-
-    def find(goal: int) -> int:
-        while leader[goal] != goal:
-            leader[goal] = leader[leader[goal]]
-            goal = leader[goal]
-        return goal
-
-    for option, goal in enumerate(program.provides):
-        for need in program.needs[option]:
-            leader[find(need)] = find(goal)
-    parts: dict[int, list[int]] = defaultdict(list)
-    for root in program.roots:
-        parts[find(root)].append(root)
-    return list(parts.values())
 
 
 def _scale(cost: float) -> float:

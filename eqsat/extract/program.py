@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -113,6 +114,25 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
                             break
                     found += 1
     return component
+
+
+def pieces(program: Program) -> list[list[int]]:
+    """The roots of every connected part of the program."""
+    leader = list(range(program.goals))
+
+    def find(goal: int) -> int:
+        while leader[goal] != goal:
+            leader[goal] = leader[leader[goal]]
+            goal = leader[goal]
+        return goal
+
+    for option, goal in enumerate(program.provides):
+        for need in program.needs[option]:
+            leader[find(need)] = find(goal)
+    parts: dict[int, list[int]] = defaultdict(list)
+    for root in program.roots:
+        parts[find(root)].append(root)
+    return list(parts.values())
 
 
 def unfounded(program: Program, choice: Choice) -> set[int]:

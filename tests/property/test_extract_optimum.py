@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, ilp, solve
-from eqsat.extract.bounds import dual_ascent, ruled_out
+from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
-from eqsat.extract.highs import Clock
+from eqsat.extract.highs import Clock, Outcome, Solver
 from eqsat.extract.ilp import Search
 from eqsat.extract.model import Model
 from eqsat.extract.presolve import presolve
@@ -162,10 +165,57 @@ def test_cuts_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObjec
             assert sum(values.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
 
 
+def relaxed(problem: Problem) -> tuple[Model, Outcome]:
+    """The linear relaxation, with flow cuts until it violates none."""
+    program = problem.program
+    model = Model(program)
+    solver = Solver(model, [cost * 1e6 for cost in program.costs], seed=0)
+    depth = path_bounds(program, program.users(), program.costs)
+    while True:
+        outcome = solver.relax(Clock(math.inf))
+        cuts = flow_cuts(model, outcome.values, depth)
+        if not cuts:
+            return model, outcome
+        model.rows += cuts
+        solver.add(cuts)
+
+
+@settings(COMMON, max_examples=150)
+@given(problems(classes=7, states=2, size=16))
+def test_the_relaxation_with_flow_cuts_bounds_every_choice_and_what_it_rules_out_is_dearer(problem: Problem) -> None:
+    program = problem.program
+    choices = enumerate_choices(program)
+    model, outcome = relaxed(problem)
+    ascent = Ascent(outcome.bound / 1e6, ilp._reduced(model, outcome.reduced / 1e6), [])
+    costs = [total(program, choice) for choice in choices]
+    limit = sorted(costs)[len(costs) // 2]
+    out = set(ruled_out(program, ascent, limit * (1 - 1e-9)))
+    for choice, cost in zip(choices, costs, strict=True):
+        used = set(choice.values())
+        assert cost >= ascent.bound * (1 - 1e-6) + sum(ascent.reduced[option] for option in used) * (1 - 1e-6) - 1e-12
+        if used & out:
+            assert cost >= limit * (1 - 1e-6)
+
+
+@settings(COMMON, max_examples=150)
+@given(problems(classes=7, states=2, size=16), st.randoms(use_true_random=False))
+def test_flow_cuts_hold_for_every_acyclic_choice(problem: Problem, random: Random) -> None:
+    program = problem.program
+    model = Model(program)
+    values = np.array([random.choice([0.0, 0.25, 0.5, 1.0]) for _ in model.upper])
+    rows = flow_cuts(model, values, path_bounds(program, program.users(), program.costs))
+    for choice in enumerate_choices(program):
+        point = dict.fromkeys(choice.values(), 1.0) | {model.goal(goal): 1.0 for goal in choice}
+        for columns, coefficients, upper in rows:
+            assert sum(point.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
+
+
 def integer_optimum(problem: Problem) -> float:
     """By the integer program alone, with nothing reduced or bounded beforehand."""
     search = Search(problem.program, best_greedy(problem.program), Clock(math.inf), 0.0, 0, set())
-    search._integer(presolve(problem.program, passes=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ilp, "ruled_out", lambda program, ascent, cost: [])
+        search._integer(presolve(problem.program, passes=0))
     assert search.done()
     assert not unfounded(problem.program, search.best())
     return search.cost
@@ -185,4 +235,5 @@ def test_order_variables_find_the_optimum_where_cuts_are_withheld(problem: Probl
         patch.setattr(Model, "break_pairs", lambda self: [])
         patch.setattr(Model, "cover", lambda self, supports, values=None: [])
         patch.setattr(Model, "cut_point", lambda self, values: [])
+        patch.setattr(ilp, "flow_cuts", lambda model, values, depth: [])
         assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)

@@ -13,9 +13,11 @@ import pytest
 
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
+from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
-from eqsat.extract.highs import Clock
+from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.ilp import Search
+from eqsat.extract.model import Model
 from eqsat.extract.presolve import presolve
 from eqsat.extract.program import unfounded
 
@@ -287,3 +289,14 @@ def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
     exact.check(problem)
     assert exact.status == "optimal"
     assert exact.cost <= search.cost * (1 + 1e-9)
+
+
+def test_flow_cuts_count_a_source_once_where_two_ways_lead_to_it() -> None:
+    nodes = [Node(0, (), 10.0), Node(1, ((0, 0),), 0.0), Node(2, ((0, 0),), 0.0), Node(3, ((1, 0),), 0.0)]
+    problem = Problem([*nodes, Node(3, ((2, 0),), 0.0)], roots=[(3, 0)])
+    model = Model(problem.program)
+    solver = Solver(model, problem.program.costs, seed=0)
+    assert solver.relax(Clock(math.inf)).bound == pytest.approx(5.0)
+    halves = solver.relax(Clock(math.inf)).values
+    solver.add(flow_cuts(model, halves, [10.0] * 4))
+    assert solver.relax(Clock(math.inf)).bound == pytest.approx(10.0)
