@@ -50,13 +50,6 @@ def tail_axes(count: int, rank: int) -> tuple[int, ...]:
 
 
 @function
-def static_tail(x: Operand, count: int) -> bool | Fail:
-    """True where the last dims are integers."""
-    dims = x.type.dims
-    return all(isinstance(d, int) for d in dims[len(dims) - count :]) or Fail("a dim is known by name only")
-
-
-@function
 def is_power_of_two(count: int) -> bool | Fail:
     """True for 1, 2, 4, …, whose inverses are exact in any float."""
     return (count > 0 and count & (count - 1) == 0) or Fail("the inverse is not exact")

@@ -216,3 +216,16 @@ def test_what_cannot_be_checked_is_not_returned() -> None:
     result = eqsat.optimize(g, rules=parse_rules("twice: relu(relu(x)) => relu(x)"), **FAST)
     assert result.report.kept == "original"
     assert any("too many to check" in w for w in result.report.warnings)
+
+
+def test_an_infinite_gain_is_not_folded_into_a_filter() -> None:
+    """inf · x + (b − inf · m) is NaN where the normalisation is infinite."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("infinite")
+    x = g.input("x", (1, 2, 4, 4))
+    w = g.constant(rng.standard_normal((1, 2, 3, 3)).astype(np.float32))
+    gain, bias, mean, variance = (g.constant(np.float32([v])) for v in (np.inf, 0.0, 0.5, 1.0))
+    g.output("y", g.apply("batch_norm", eqsat.conv(x, w), gain, bias, mean, variance, epsilon=1e-5))
+    data = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
+    got = eqsat.optimize(g, **FAST).run(x=data)["y"]
+    assert np.isinf(got).all()
