@@ -108,7 +108,7 @@ class _Pricing:
             return self.pieces[position]
         op = OPAQUE_NODE if node.op == OPAQUE else node.op
         operands = self.types(node)
-        const = [k in self.derived for k in node.operands]
+        const = [self.snapshot.classes[k].constant for k in node.operands]
         results = [t if isinstance(t, TensorType) else None for t in node.types]
         return self.model.price(op, node.attrs, operands, results, const)
 

@@ -110,12 +110,10 @@ class ResidueNamespace:
     # of the elements under any fixed order; the order of a random relabelling serves.
     def maximum(self, a: Any, b: Any) -> Any:
         """The later of two elements in a fixed random order."""
-        a, b = np.broadcast_arrays(a, b)
         return np.where(self._rank(a) >= self._rank(b), a, b)
 
     def minimum(self, a: Any, b: Any) -> Any:
         """The earlier of two elements in a fixed random order."""
-        a, b = np.broadcast_arrays(a, b)
         return np.where(self._rank(a) <= self._rank(b), a, b)
 
     def max(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
@@ -178,7 +176,7 @@ class ResidueNamespace:
         return _inverses(self.prime)[np.asarray(x) % self.prime]
 
     def _rank(self, x: Any) -> Any:
-        return _mix(np.asarray(x) % self.prime, _seed("order"))
+        return np.take(_ranks(self.prime), x)
 
     def _random(self, name: str, *operands: Any) -> Any:
         mixed: Any = np.uint64(_seed(name))
@@ -199,6 +197,14 @@ class ResidueNamespace:
                 total = binary(total, np.take(x, index, axis=one))
             x = np.expand_dims(total, one) if keepdims else total
         return x
+
+
+@cache
+def _ranks(prime: int) -> Any:
+    """What every residue is ordered by: mixing is one to one, so no two tie."""
+    ranks = _mix(np.arange(prime), _seed("order"))
+    ranks.flags.writeable = False
+    return ranks
 
 
 @cache
