@@ -30,16 +30,21 @@ DEFAULT = [n for n in MODELS if not n.endswith("_batch16")]
 @click.option("--accuracy/--no-accuracy", default=True, help="Compare outputs with float64.")
 @click.option("--fill/--no-fill", default=False, help="Measure the operators of each model first.")
 def main(models: tuple[str, ...], target: Path, latency: bool, accuracy: bool, fill: bool) -> None:
-    """Optimises models, each in a process of its own, and tabulates what came of it."""
+    """Optimises models, each in a process of its own, and tabulates what came of it.
+
+    Rows of other models that the file holds already stay in it.
+    """
     unknown = [m for m in models if m not in MODELS]
     if unknown:
         raise click.UsageError(f"no model {unknown[0]!r}; one of {', '.join(MODELS)}")
     rows: list[dict[str, Any]] = []
+    kept = json.loads(target.read_text())["models"] if target.exists() else []
     with tempfile.TemporaryDirectory(prefix="eqsat-bench-") as folder:
         for name in track(models or DEFAULT, description="models"):
             rows.append(_row(name, Path(folder), latency=latency, accuracy=accuracy, fill=fill))
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(_document(rows), indent=1) + "\n")
+            done = {row["model"]: row for row in [*kept, *rows]}
+            target.write_text(json.dumps(_document(list(done.values())), indent=1) + "\n")
     Console(width=200).print(_table(rows))
 
 
