@@ -30,11 +30,8 @@ def available_on(device: str, opset: int) -> Callable[[str, Sequence[TensorType 
 def has_kernel(name: str, opset: int, operands: Sequence[TensorType | None]) -> bool:
     """True where an operator of ONNX runs on operands of these types, or onnxruntime is not here to be asked.
 
-        >>> from eqsat.language.onnx.availability import has
-    from eqsat.language.spec import OPS
-    from eqsat.language.types import TensorType
-        >>> [has_kernel("GlobalAveragePool", 17, [TensorType.of(t, (1, 2, 3))]) for t in ("float32", "float64")]
-        [True, False]
+    >>> [has_kernel("GlobalAveragePool", 17, [TensorType.of(t, (1, 2, 3))]) for t in ("float32", "float64")]
+    [True, False]
     """
     if importlib.util.find_spec("onnxruntime") is None:
         return True
