@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eqsat.errors import EqsatError
@@ -153,17 +153,3 @@ class Engine:
                     remedy="this is a fault in a rule or in eqsat; run again without the rule that was named last",
                 ) from error
             raise
-
-
-def egglog_version() -> str:
-    """The version of egglog in use."""
-    from importlib.metadata import version
-
-    return version("egglog")
-
-
-def tables(engine: Engine) -> Iterator[tuple[str, int]]:
-    """The sizes of the tables that hold e-nodes."""
-    for name, size in engine.sizes().items():
-        if name.startswith("op_"):
-            yield name, size

@@ -246,11 +246,6 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
-def may_be_one(dim: Dim) -> bool:
-    """False only where the dimension is provably not 1."""
-    return dim == 1 if isinstance(dim, int) else True
-
-
 def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
     """The broadcast of two dims by NumPy's rule, or None where they conflict.
 

@@ -133,11 +133,6 @@ def evaluate(expression: Expression, bindings: Bindings) -> Any:
         raise Undefined(f"{expression.text}: {error}") from error
 
 
-def is_bound(expression: Expression, bindings: Bindings) -> bool:
-    """True where every name the expression reads is bound."""
-    return all(n in bindings.tensors or n in bindings.attrs for n in compiled(expression).names)
-
-
 def _function_name(call: ast.Call, text: str) -> str:
     if not isinstance(call.func, ast.Name):
         raise RuleError(f"a call of an expression in {text!r}", expected="a call of a function by its name")

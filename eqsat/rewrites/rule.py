@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, OpSpec, spec
-from eqsat.rewrites.expression import bound_name, compiled, evaluate, is_bound
+from eqsat.rewrites.expression import bound_name, compiled, evaluate
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
 PHASES = ("simplify", "expand", "merge", "fuse", "associate")
@@ -87,34 +86,6 @@ class Rule:
                 for part in _parts(pattern):
                     yield from part.fields.values() if isinstance(part, App) else part.window or ()
 
-    def match_attributes(self, app: App, attrs: Mapping[str, Any], bindings: Bindings) -> Bindings | None:
-        """The bindings with those that a left-side App makes of a node's complete attributes; None for no match.
-
-        A field that is an expression over names not yet bound is not compared here: see `fields_hold`.
-        """
-        bound = dict(bindings.attrs)
-        full = Attrs(attrs)
-        if app.record is not None and bound.setdefault(app.record, full) != full:
-            return None
-        for name, expected in pattern_fields(app).items():
-            actual = full[name]
-            if not isinstance(expected, Expression):
-                if Attrs(v=expected) != Attrs(v=actual):
-                    return None
-                continue
-            variable = bound_name(expected)
-            if variable is None:
-                here = Bindings(bindings.tensors, bound)
-                if is_bound(expected, here) and not _equals(expected, actual, here):
-                    return None
-            elif Attrs(v=bound.setdefault(variable, actual)) != Attrs(v=actual):
-                return None
-        return Bindings(bindings.tensors, bound)
-
-    def fields_hold(self, app: App, attrs: Mapping[str, Any], bindings: Bindings) -> bool:
-        """Whether the left-side App's fields that are expressions equal the node's, all names bound."""
-        return all(bound_name(e) is not None or _equals(e, attrs[n], bindings) for n, e in app.fields.items())
-
     def refused(self, bindings: Bindings) -> str | None:
         """Why the rule does not fire under these bindings; None where all conditions hold."""
         for condition in self.conditions:
@@ -190,13 +161,6 @@ def length(bindings: Bindings, spread: Spread | Siblings) -> int:
         names = [sequence for _, sequence in spread.over]
     group = bindings.tensors.get(names[0]) or bindings.attrs[names[0]]
     return len(group) if isinstance(group, tuple) else 1
-
-
-def _equals(expression: Expression, actual: Any, bindings: Bindings) -> bool:
-    try:
-        return Attrs(v=evaluate(expression, bindings)) == Attrs(v=actual)
-    except ShapeError:
-        return False
 
 
 class _Names:
