@@ -47,6 +47,10 @@ class OpSpec:
     `view` ones need not even copy. `random` operators are never folded nor merged. `partial` ones may make an
     infinity or NaN of finite operands. `dtypes` names the element type of operands that are not floats, by
     position, for those who draw operands.
+
+    `index` is the index form, an einsum-like signature from which laws derive; `laws` states those that do not, in the
+    syntax of rules. `instances` are the attribute settings that the generator of rules tries, the defaults alone where
+    it is empty; `inputs_only` operators it applies to inputs and constants, never to results.
     """
 
     name: str
@@ -67,6 +71,10 @@ class OpSpec:
     dtypes: Mapping[int, str] = field(default_factory=dict)
     onnx: str | None = None
     doc: str = ""
+    index: str = ""
+    laws: tuple[str, ...] = ()
+    instances: tuple[Mapping[str, Any], ...] = ()
+    inputs_only: bool = False
 
     def complete(self, attrs: Mapping[str, Any]) -> Attrs:
         """The attributes with defaults filled in; GraphError for one that is unknown or missing."""
@@ -130,6 +138,10 @@ def op(
     partial: bool = False,
     dtypes: Mapping[int, str] | None = None,
     onnx: str | None = None,
+    index: str = "",
+    laws: Sequence[str] = (),
+    instances: Sequence[Mapping[str, Any]] = (),
+    inputs_only: bool = False,
 ) -> _Registry:
     """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
 
@@ -161,6 +173,10 @@ def op(
             dtypes=MappingProxyType(dict(dtypes or {})),
             onnx=onnx,
             doc=inspect.getdoc(reference) or "",
+            index=index,
+            laws=tuple(laws),
+            instances=tuple(MappingProxyType(dict(i)) for i in instances),
+            inputs_only=inputs_only,
         )
         _SPECS[name] = declared
         return declared
