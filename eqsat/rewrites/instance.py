@@ -98,11 +98,11 @@ class _Scope:
 
 
 class Sampler:
-    """Draws instances of one rule's left side, deterministically from a seed."""
+    """Draws instances of one rule's left side, deterministically from a seed, or by the choices of `rng`."""
 
-    def __init__(self, rule: Rule, seed: int = 0) -> None:
+    def __init__(self, rule: Rule, seed: int = 0, rng: random.Random | None = None) -> None:
         self.rule = rule
-        self._rng = random.Random(f"{seed}:{rule.text}")
+        self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
         self._hints = _hints(rule)
 
     def draw(self, tries: int) -> Bindings | None:

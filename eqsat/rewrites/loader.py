@@ -43,10 +43,10 @@ def shipped_rules() -> tuple[Rule, ...]:
     return tuple(r for path in sorted(AXIOMS.glob("*.rules")) for r in parse_rules(path.read_text(), path.name))
 
 
-def check_rewrite(text: str) -> tuple[Evidence, ...]:
+def check_rules(text: str) -> tuple[Evidence, ...]:
     """What checking says of each rule in a text: proved, refuted with a counterexample, or undecided.
 
-    >>> [e.verdict for e in check_rewrite("wrong: relu(-x) => -relu(x) if floating(x)")]
+    >>> [e.verdict for e in check_rules("wrong: relu(-x) => -relu(x) if floating(x)")]
     ['refuted']
     """
     from eqsat.rewrites.check import check

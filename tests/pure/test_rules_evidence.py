@@ -10,7 +10,7 @@ from eqsat.errors import RuleError, UnsoundRuleError
 from eqsat.rewrites import evidence as records
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence, rule_hash, write_evidence
-from eqsat.rewrites.loader import check_rewrite, load_rules, shipped_rules
+from eqsat.rewrites.loader import check_rules, load_rules, shipped_rules
 from eqsat.rewrites.parser import parse_rules
 
 SHIPPED = shipped_rules()
@@ -80,21 +80,21 @@ def test_evidence_can_be_made_again(rule) -> None:
 
 @pytest.mark.parametrize("text", FALSE.values(), ids=FALSE.keys())
 def test_false_rules_are_refuted_with_a_counterexample(text: str) -> None:
-    (record,) = check_rewrite(text)
+    (record,) = check_rules(text)
     assert record.verdict == "refuted"
     assert re.search(r"differ|does not type", record.detail)
     assert "float64[" in record.detail
 
 
 def test_symbolic_check_alone_refuses_what_it_cannot_settle() -> None:
-    (record,) = check_rewrite("r: tanh(x) => tanh(x) + (erf(x) - sin(x) * x - erf(x) + x * sin(x))")
+    (record,) = check_rules("r: tanh(x) => tanh(x) + (erf(x) - sin(x) * x - erf(x) + x * sin(x))")
     assert record.verdict == "proved"
-    (wrong,) = check_rewrite("r: erf(x) => tanh(x)")
+    (wrong,) = check_rules("r: erf(x) => tanh(x)")
     assert wrong.verdict == "refuted"
 
 
 def test_a_rule_without_instances_is_undecided_not_proved() -> None:
-    (record,) = check_rewrite("r: relu(x) => x if rank(x) == 9")
+    (record,) = check_rules("r: relu(x) => x if rank(x) == 9")
     assert (record.verdict, record.numeric) == ("undecided", 0)
 
 
