@@ -75,3 +75,7 @@ class UncheckedError(CertificateError):
 
 class UsageError(EqsatError):
     """An argument outside its domain."""
+
+
+class MissingExtraError(EqsatError, ImportError):
+    """A part of eqsat that needs a package which is not installed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +105,8 @@ class Sampler:
         self.rule = rule
         self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
         self._hints = _hints(rule)
+        #: Why the conditions refused what typed, each reason as often as it was given.
+        self.refusals: Counter[str] = Counter()
 
     def draw(self, tries: int) -> Bindings | None:
         """Bindings whose left side types and whose conditions hold, or None after so many tries."""
@@ -112,7 +115,12 @@ class Sampler:
                 bindings = self._attempt()
             except (Reject, GraphError):
                 continue
-            if bindings is not None and self.rule.refused(bindings) is None and self._defined(bindings):
+            if bindings is None:
+                continue
+            reason = self.rule.refused(bindings)
+            if reason is not None:
+                self.refusals[reason] += 1
+            elif self._defined(bindings):
                 return bindings
         return None
 
