@@ -6,12 +6,14 @@ import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs
+from eqsat.language.indices import Form, check_form, parse_form, pointwise_form
 from eqsat.language.types import Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
@@ -75,6 +77,15 @@ class OpSpec:
     laws: tuple[str, ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
     inputs_only: bool = False
+
+    @cached_property
+    def form(self) -> Form | None:
+        """The parsed index form; that of a pointwise operator follows from its number of operands."""
+        if self.index:
+            return parse_form(self.index, self.name)
+        if self.pointwise and self.min_operands == self.max_operands:
+            return parse_form(pointwise_form(self.min_operands), self.name)
+        return None
 
     def complete(self, attrs: Mapping[str, Any]) -> Attrs:
         """The attributes with defaults filled in; GraphError for one that is unknown or missing."""
@@ -178,6 +189,10 @@ def op(
             instances=tuple(MappingProxyType(dict(i)) for i in instances),
             inputs_only=inputs_only,
         )
+        if index:
+            code = reference.__code__
+            form = parse_form(index, name, f"{code.co_filename}:{code.co_firstlineno}")
+            check_form(form, name, declared.attrs, least, most)
         _SPECS[name] = declared
         return declared
 

@@ -300,6 +300,7 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     infer=_trilu_type,
     sample=sampling.one_operand(2, k=sampling.choice(0, 0, 1, -1), upper=sampling.flag),
     multilinear=(0,),
+    index="... [m n] -> ... [m n]",
     onnx="Trilu",
 )
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:

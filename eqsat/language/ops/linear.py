@@ -53,7 +53,15 @@ def _matmul_sample(
     return (a, b), attrs
 
 
-@op("matmul", infer=_matmul_type, flops=_matmul_flops, sample=_matmul_sample, multilinear=(0, 1), onnx="MatMul")
+@op(
+    "matmul",
+    infer=_matmul_type,
+    flops=_matmul_flops,
+    sample=_matmul_sample,
+    multilinear=(0, 1),
+    index="... m k, ... k n -> ... m n",
+    onnx="MatMul",
+)
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
     return xp.matmul(a, b)
@@ -98,7 +106,15 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     return shape[::-1] if turn and shape is not None else shape
 
 
-@op("gemm", infer=_gemm_type, flops=_gemm_flops, sample=_gemm_sample, multilinear=(0, 1), onnx="Gemm")
+@op(
+    "gemm",
+    infer=_gemm_type,
+    flops=_gemm_flops,
+    sample=_gemm_sample,
+    multilinear=(0, 1),
+    index="m k ^trans_a, k n ^trans_b, + m n -> m n",
+    onnx="Gemm",
+)
 def gemm(
     xp: Any,
     a: Any,
@@ -228,7 +244,15 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     return result
 
 
-@op("conv", infer=_conv_type, flops=_conv_flops, sample=_conv_sample, multilinear=(0, 1), onnx="Conv")
+@op(
+    "conv",
+    infer=_conv_type,
+    flops=_conv_flops,
+    sample=_conv_sample,
+    multilinear=(0, 1),
+    index="n g*c h@r..., g*o c r..., + g*o -> n g*o h...; g = group; linear if activation = none",
+    onnx="Conv",
+)
 def conv(
     xp: Any,
     x: Any,
@@ -317,6 +341,7 @@ def _transposed_sample(
     flops=_transposed_flops,
     sample=_transposed_sample,
     multilinear=(0, 1),
+    index="n g*c h@r..., g*c o r..., + g*o -> n g*o h...; g = group",
     onnx="ConvTranspose",
 )
 def conv_transpose(

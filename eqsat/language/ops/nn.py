@@ -31,7 +31,14 @@ def _along_axis(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _AXIS_SAMPLE = sampling.one_operand(axis=sampling.axis)
 
 
-@op("softmax", infer=_along_axis, flops=flops_per_input(8), sample=_AXIS_SAMPLE, onnx="Softmax")
+@op(
+    "softmax",
+    infer=_along_axis,
+    flops=flops_per_input(8),
+    sample=_AXIS_SAMPLE,
+    index="...{axis} -> ...{axis}",
+    onnx="Softmax",
+)
 def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum of exp(x) along an axis; floats are shifted by their maximum, so as not to overflow."""
     if not xp.exact:
@@ -41,7 +48,14 @@ def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     return xp.divide(weights, xp.sum(weights, axis=(axis,), keepdims=True))
 
 
-@op("log_softmax", infer=_along_axis, flops=flops_per_input(8), sample=_AXIS_SAMPLE, onnx="LogSoftmax")
+@op(
+    "log_softmax",
+    infer=_along_axis,
+    flops=flops_per_input(8),
+    sample=_AXIS_SAMPLE,
+    index="...{axis} -> ...{axis}",
+    onnx="LogSoftmax",
+)
 def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """Logarithm of the softmax, in floats without the detour."""
     if xp.exact:
@@ -51,7 +65,14 @@ def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     return xp.subtract(x, xp.apply("log", xp.sum(xp.apply("exp", x), axis=(axis,), keepdims=True)))
 
 
-@op("hardmax", infer=_along_axis, flops=flops_per_input(2), sample=_AXIS_SAMPLE, onnx="Hardmax")
+@op(
+    "hardmax",
+    infer=_along_axis,
+    flops=flops_per_input(2),
+    sample=_AXIS_SAMPLE,
+    index="...{axis} -> ...{axis}",
+    onnx="Hardmax",
+)
 def hardmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """1 at the first largest element along an axis, 0 elsewhere."""
     axis = axis % x.ndim
@@ -66,7 +87,14 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return sampling.one_operand(axis=sampling.axis, p=sampling.choice(1, 2))(rng, known, attrs)
 
 
-@op("lp_norm", infer=_along_axis, flops=flops_per_input(4), sample=_lp_sample, onnx="LpNormalization")
+@op(
+    "lp_norm",
+    infer=_along_axis,
+    flops=flops_per_input(4),
+    sample=_lp_sample,
+    index="...{axis} -> ...{axis}",
+    onnx="LpNormalization",
+)
 def lp_norm(xp: Any, x: Any, *, axis: int = -1, p: int = 2) -> Any:
     """The operand divided by its p-norm along an axis, p 1 or 2; 0 where that norm is 0."""
     if p == 1:
@@ -115,6 +143,7 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     infer=_trailing_type,
     flops=flops_per_input(8),
     sample=_trailing_sample,
+    index="...{axis:}, {axis:}, + {axis:} -> ...{axis:}",
     onnx="LayerNormalization",
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
@@ -123,7 +152,14 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     return _affine(xp, normalised(xp, x, axes, epsilon), scale, bias)
 
 
-@op("rms_norm", infer=_trailing_type, flops=flops_per_input(5), sample=_trailing_sample, onnx="RMSNormalization")
+@op(
+    "rms_norm",
+    infer=_trailing_type,
+    flops=flops_per_input(5),
+    sample=_trailing_sample,
+    index="...{axis:}, {axis:} -> ...{axis:}",
+    onnx="RMSNormalization",
+)
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -184,6 +220,7 @@ def _channels(x: Any, vector: Any) -> Any:
     flops=flops_per_input(2),
     sample=_channel_sample(2),
     partial=True,
+    index="n c h..., c, c, c, c -> n c h...",
     onnx="BatchNormalization",
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
@@ -198,6 +235,7 @@ def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, e
     infer=_by_channel(3),
     flops=flops_per_input(8),
     sample=_channel_sample(3),
+    index="n c [h...], c, c -> n c [h...]",
     onnx="InstanceNormalization",
 )
 def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
@@ -211,6 +249,7 @@ def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e
     infer=_by_channel(3),
     flops=flops_per_input(8),
     sample=_group_sample,
+    index="n [c h...], [c], [c] -> n [c h...]",
     onnx="GroupNormalization",
 )
 def group_norm(xp: Any, x: Any, scale: Any, bias: Any, *, groups: int, epsilon: float = 1e-5) -> Any:
@@ -233,6 +272,7 @@ def _mvn_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     infer=_mvn_type,
     flops=flops_per_input(8),
     sample=sampling.one_operand(4, axes=sampling.choice((0, 2, 3), (0, 1, 2, 3), (1,))),
+    index="...{axes} -> ...{axes}",
     onnx="MeanVarianceNormalization",
 )
 def mvn(xp: Any, x: Any, *, axes: tuple[int, ...] = (0, 2, 3)) -> Any:
@@ -289,6 +329,7 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     flops=_attention_flops,
     sample=_attention_sample,
     multilinear=(2,),
+    index="b [h q d], b [h k d], b [h k] v -> b [h q] v",
     onnx="Attention",
 )
 def attention(

@@ -115,7 +115,14 @@ def _border(x: Any, pads: Sequence[int], value: int) -> Any:
     return np.pad(x, widths, constant_values=value)
 
 
-@op("max_pool", infer=_pool_type, flops=_pool_flops, sample=_pool_sample, onnx="MaxPool")
+@op(
+    "max_pool",
+    infer=_pool_type,
+    flops=_pool_flops,
+    sample=_pool_sample,
+    index="n c h@kernel... -> n c h...",
+    onnx="MaxPool",
+)
 def max_pool(
     xp: Any,
     x: Any,
@@ -139,7 +146,15 @@ def max_pool(
     return result
 
 
-@op("avg_pool", infer=_pool_type, flops=_pool_flops, sample=_avg_sample, multilinear=(0,), onnx="AveragePool")
+@op(
+    "avg_pool",
+    infer=_pool_type,
+    flops=_pool_flops,
+    sample=_avg_sample,
+    multilinear=(0,),
+    index="n c h@kernel... -> n c h...",
+    onnx="AveragePool",
+)
 def avg_pool(
     xp: Any,
     x: Any,
@@ -180,6 +195,7 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     sample=_GLOBAL_SAMPLE,
     multilinear=(0,),
     partial=True,
+    index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
@@ -193,6 +209,7 @@ def global_avg_pool(xp: Any, x: Any) -> Any:
     flops=flops_per_input(1),
     sample=_GLOBAL_SAMPLE,
     partial=True,
+    index="n c h... -> n c 1...",
     onnx="GlobalMaxPool",
 )
 def global_max_pool(xp: Any, x: Any) -> Any:
@@ -211,7 +228,14 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
     return results[0].size * (2 * int(attrs["size"]) + 6)
 
 
-@op("lrn", infer=_lrn_type, flops=_lrn_flops, sample=sampling.one_operand(4, size=sampling.choice(1, 3)), onnx="LRN")
+@op(
+    "lrn",
+    infer=_lrn_type,
+    flops=_lrn_flops,
+    sample=sampling.one_operand(4, size=sampling.choice(1, 3)),
+    index="n [c] h... -> n [c] h...",
+    onnx="LRN",
+)
 def lrn(xp: Any, x: Any, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Any:
     """The operand over (bias + alpha / size · sum of squares over `size` neighbouring channels) ** beta."""
     squares = np.moveaxis(xp.multiply(x, x), 1, -1)

@@ -48,7 +48,15 @@ def _reduce_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
 
 
-@op("reduce_sum", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, multilinear=(0,), onnx="ReduceSum")
+@op(
+    "reduce_sum",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    multilinear=(0,),
+    index="...{axes} -> ...",
+    onnx="ReduceSum",
+)
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
     return xp.sum(x, axis=axes, keepdims=keepdims)
@@ -68,6 +76,7 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     sample=_SAMPLE,
     multilinear=(0,),
     partial=True,
+    index="...{axes} -> ...; reads axes",
     onnx="ReduceMean",
 )
 def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
@@ -75,43 +84,85 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     return mean(xp, x, axes, keepdims)
 
 
-@op("reduce_max", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceMax")
+@op(
+    "reduce_max",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    partial=True,
+    index="...{axes} -> ...",
+    onnx="ReduceMax",
+)
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""
     return xp.max(x, axis=axes, keepdims=keepdims)
 
 
-@op("reduce_min", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceMin")
+@op(
+    "reduce_min",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    partial=True,
+    index="...{axes} -> ...",
+    onnx="ReduceMin",
+)
 def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Minimum over axes; of nothing, the greatest element there is."""
     return xp.min(x, axis=axes, keepdims=keepdims)
 
 
-@op("reduce_prod", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, onnx="ReduceProd")
+@op(
+    "reduce_prod",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceProd",
+)
 def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Product over axes."""
     return xp.prod(x, axis=axes, keepdims=keepdims)
 
 
-@op("reduce_l1", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceL1")
+@op(
+    "reduce_l1", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL1"
+)
 def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of absolute values over axes."""
     return xp.sum(xp.apply("abs", x), axis=axes, keepdims=keepdims)
 
 
-@op("reduce_l2", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceL2")
+@op(
+    "reduce_l2", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL2"
+)
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
     return xp.apply("sqrt", xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims))
 
 
-@op("reduce_sum_square", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, onnx="ReduceSumSquare")
+@op(
+    "reduce_sum_square",
+    infer=_reduce_type,
+    flops=flops_per_input(2),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceSumSquare",
+)
 def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of squares over axes."""
     return xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims)
 
 
-@op("reduce_log_sum", infer=_reduce_type, flops=flops_per_input(1), sample=_SAMPLE, partial=True, onnx="ReduceLogSum")
+@op(
+    "reduce_log_sum",
+    infer=_reduce_type,
+    flops=flops_per_input(1),
+    sample=_SAMPLE,
+    partial=True,
+    index="...{axes} -> ...",
+    onnx="ReduceLogSum",
+)
 def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum over axes."""
     return xp.apply("log", xp.sum(x, axis=axes, keepdims=keepdims))
@@ -123,6 +174,7 @@ def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any
     flops=flops_per_input(6),
     sample=_SAMPLE,
     partial=True,
+    index="...{axes} -> ...",
     onnx="ReduceLogSumExp",
 )
 def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
@@ -223,6 +275,7 @@ def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     infer=_cumsum_type,
     sample=sampling.one_operand(axis=sampling.axis, exclusive=sampling.flag, reverse=sampling.flag),
     multilinear=(0,),
+    index="...{axis} -> ...{axis}",
     onnx="CumSum",
 )
 def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
