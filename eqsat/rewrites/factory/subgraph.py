@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.language.pattern import App, Expression, Pattern, Siblings, Spread, Var
@@ -110,7 +111,7 @@ def _put(condition: Expression, part: App, fresh: Var) -> Expression:
 
     if wanted not in condition.text:
         return condition
-    tree: ast.expr = Put().visit(ast.parse(condition.text, mode="eval").body)
+    tree: Any = Put().visit(ast.parse(condition.text, mode="eval").body)
     return Expression(ast.unparse(tree), tree)
 
 

@@ -1,0 +1,238 @@
+"""Which equations others derive: both sides of each in one e-graph, saturated with the other rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.egraph.build import split_slices
+from eqsat.egraph.egraph import INPUT, EGraph
+from eqsat.egraph.explain import CONGRUENCE, Explainer
+from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.errors import GraphError
+from eqsat.language.constant import Constant
+from eqsat.language.graph import Attrs
+from eqsat.language.pattern import Bindings, Siblings
+from eqsat.language.types import TensorType
+from eqsat.rewrites.instance import Drawn, Sampler, operands
+from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.term import Term, left_terms, output_types, right_terms
+
+#: Many claims at once, without merging siblings; then a few with all there is.
+CHEAP = Limits(nodes=12_000, rounds=4, seconds=20.0, generations=0, radius=2)
+THOROUGH = Limits(nodes=3_000, rounds=6, seconds=8.0, generations=1, radius=4)
+#: How many claims share an e-graph under each of the two.
+TOGETHER = {CHEAP: 96, THOROUGH: 3}
+#: Instances that stand for a rule, and how many are drawn to choose them from.
+INSTANCES, DRAWN = 3, 12
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One instance of an equation, as the terms of its two sides; `name` says whose it is."""
+
+    name: str
+    left: tuple[Any, ...]
+    right: tuple[Any, ...]
+    merges: bool = False
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
+
+    derived: bool
+    rules: tuple[str, ...] = ()
+    instances: int = 0
+
+    def __bool__(self) -> bool:
+        return self.derived
+
+
+def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivation:
+    """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
+
+    >>> from eqsat.rewrites.parser import parse_rules
+    >>> text = "once: relu(relu(x)) => relu(x)\\nthrice: relu(relu(relu(x))) => relu(x)"
+    >>> once, thrice = parse_rules(text)
+    >>> derivable(thrice, [once]).rules, bool(derivable(once, [thrice]))
+    (('once',), False)
+    """
+    return derivations(claims(rule), rules, limits).get(rule.name, Derivation(False))
+
+
+def derivations(
+    wanted: Iterable[Claim], rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)
+) -> dict[str, Derivation]:
+    """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
+    pending = list(wanted)
+    names = dict.fromkeys(c.name for c in pending)
+    running = executable(rules)
+    used: dict[str, dict[str, None]] = {name: {} for name in names}
+    proved = dict.fromkeys(names, 0)
+    for limit in limits:
+        open_claims: list[Claim] = []
+        for batch in _batches(pending, TOGETHER.get(limit, 1)):
+            found = _Batch(batch, running, limit).settled()
+            for claim, by in zip(batch, found, strict=True):
+                if by is None:
+                    open_claims.append(claim)
+                else:
+                    used[claim.name] |= dict.fromkeys(by)
+                    proved[claim.name] += 1
+        pending = open_claims
+        if not pending:
+            break
+    failed = {c.name for c in pending}
+    return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
+
+
+def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Rules in the phases that saturation runs, those of "associate" among those that grow the graph."""
+    return tuple(replace(r, phase="expand") if r.phase == "associate" else r for r in rules)
+
+
+def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) -> list[Claim]:
+    """Instances of a rule that are as weak as its conditions allow: few constants, few finite operands, any dtype.
+
+    What saturation derives for these it derives for all that conditions tell no further apart. Those with few dims of
+    one come first, since broadcasting makes special cases of them.
+    """
+    sampler = Sampler(rule, seed)
+    drawn: list[Bindings] = []
+    for _ in range(DRAWN):
+        bindings = sampler.draw(tries)
+        if bindings is None:
+            break
+        drawn.append(bindings)
+    drawn.sort(key=_ones)
+    merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
+    made: dict[str, Claim] = {}
+    for bindings in drawn:
+        claim = _claim(rule, _weakened(rule, bindings), merges)
+        if claim is not None and len(made) < count:
+            made.setdefault(repr([(t.op, t.attrs, t.types) for t in claim.left]), claim)
+    return list(made.values())
+
+
+def _ones(bindings: Bindings) -> int:
+    return sum(d == 1 for o in operands(bindings) for d in o.type.dims)
+
+
+def _claim(rule: Rule, bindings: Bindings, merges: bool) -> Claim | None:
+    try:
+        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
+    except GraphError:
+        return None
+    same = output_types(left) == output_types(right)
+    return Claim(rule.name, tuple(left), tuple(right), merges) if same else None
+
+
+def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
+    """The bindings with nothing known of an operand that the conditions do not ask for."""
+    drawn = operands(bindings)
+    for operand in drawn:
+        for fact in ("constant", "finite"):
+            before = getattr(operand, fact)
+            setattr(operand, fact, False)
+            if before and not _fits(rule, bindings):
+                setattr(operand, fact, True)
+        if operand.constant and not operand.read and operand.array.dtype.kind == "f":
+            operand.array = np.abs(operand.array) + 0.25  # no root of a negative number, which the e-graph refuses
+    wide = [o for o in drawn if o.type.dtype.value == "float64"]
+    for name in ("int64", "float16", "float32"):
+        saved = [(o.type, o.array) for o in wide]
+        for operand in wide:
+            operand.type = TensorType.of(name, operand.type.shape)
+            operand.array = np.asarray(operand.array).astype(operand.type.dtype.numpy)
+        if _fits(rule, bindings):
+            break
+        for operand, (type, array) in zip(wide, saved, strict=True):
+            operand.type, operand.array = type, array
+    return bindings
+
+
+def _fits(rule: Rule, bindings: Bindings) -> bool:
+    return rule.refused(bindings) is None and _claim(rule, bindings, False) is not None
+
+
+def _batches(pending: Sequence[Claim], size: int) -> Iterable[list[Claim]]:
+    """Claims that share an e-graph, those that merge siblings apart from those that do not."""
+    for merges in (False, True):
+        kind = [c for c in pending if c.merges == merges]
+        yield from (kind[i : i + size] for i in range(0, len(kind), size))
+
+
+@dataclass
+class _Batch:
+    """Claims in one e-graph; operands of different claims are different tensors, so nothing joins two of them."""
+
+    claims: Sequence[Claim]
+    rules: Sequence[Rule]
+    limits: Limits
+    egraph: EGraph = field(default_factory=EGraph)
+
+    def settled(self) -> list[tuple[str, ...] | None]:
+        """For each claim the rules that prove it, None where its sides stayed apart."""
+        sides = [self._encoded(index, claim) for index, claim in enumerate(self.claims)]
+        merging = any(c.merges for c in self.claims) or self.limits.generations > 0
+        rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
+        limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
+        Saturator(self.egraph, rules, limits).run()
+        explainer = Explainer(self.egraph)
+        return [None if found is None else self._proof(explainer, found) for found in sides]
+
+    def _encoded(self, index: int, claim: Claim) -> list[tuple[int, int]] | None:
+        made: dict[int, list[int]] = {}
+        try:
+            left = [n for t in claim.left for n in self._term(t, index, made)]
+            right = [n for t in claim.right for n in self._term(t, index, made)]
+        except GraphError:
+            return None
+        return list(zip(left, right, strict=True))
+
+    def _term(self, term: Term | Drawn, index: int, made: dict[int, list[int]]) -> list[int]:
+        if id(term) not in made:
+            if isinstance(term, Drawn):
+                made[id(term)] = [self._leaf(term, index)]
+            else:
+                below = [self._term(o, index, made)[0] for o in term.operands if isinstance(o, Term | Drawn)]
+                if term.op == "split":
+                    made[id(term)] = split_slices(self.egraph, below[0], term.attrs)
+                else:
+                    made[id(term)] = [self.egraph.add(term.op, term.attrs, below)]
+        return made[id(term)]
+
+    def _leaf(self, operand: Drawn, index: int) -> int:
+        if operand.constant:
+            return self.egraph.constant(Constant.of(np.asarray(operand.array)))
+        number = self.egraph.add(INPUT, Attrs(name=f"{index}.{operand.name}"), (), types=(operand.type,))
+        self.egraph.eclass(number).finite = operand.finite
+        return number
+
+    def _proof(self, explainer: Explainer, sides: Sequence[tuple[int, int]]) -> tuple[str, ...] | None:
+        find = self.egraph.find
+        if any(find(a) != find(b) for a, b in sides):
+            return None
+        return tuple(rules_between(explainer, sides))
+
+
+def rules_between(explainer: Explainer, pairs: Iterable[tuple[int, int]]) -> Mapping[str, None]:
+    """The rules on a chain between the two e-nodes of each pair, and between operands where chains use congruence."""
+    pending, seen = list(pairs), set()
+    found: dict[str, None] = {}
+    nodes = explainer.egraph.nodes
+    while pending:
+        pair = pending.pop()
+        if pair in seen or pair[0] == pair[1]:
+            continue
+        seen.add(pair)
+        for step in explainer.chain(*pair) or ():
+            if step.rule == CONGRUENCE:
+                pending += zip(nodes[step.source].operands, nodes[step.target].operands, strict=True)
+            else:
+                found[step.rule] = None
+    return found
