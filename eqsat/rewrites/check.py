@@ -16,6 +16,7 @@ from eqsat.language.pattern import Bindings
 from eqsat.language.residues import Residues
 from eqsat.language.terms import Terms
 from eqsat.rewrites.evidence import Evidence, rule_hash
+from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instance import Drawn, Sampler, operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import Term, left_terms, output_types, right_terms, values
@@ -28,10 +29,12 @@ TOLERANCE = 1e-9
 class Effort:
     """How much is drawn and checked: numeric instances, symbolic ones, tries for each, steps of the solver.
 
-    A symbolic instance has at most `size` elements over all its values.
+    The first `extremes` numeric instances are tried with infinities, NaN and integers as well. A symbolic instance has
+    at most `size` elements over all its values.
     """
 
     numeric: int = 80
+    extremes: int = 24
     symbolic: int = 24
     tries: int = 3000
     solver: int = 1_000_000
@@ -93,6 +96,8 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
             break
         made = build(rule, bindings)
         mismatch = made if isinstance(made, Mismatch) else numeric_mismatch(made)
+        if mismatch is None and len(instances) < effort.extremes:
+            mismatch = extreme_mismatch(rule, bindings)
         if isinstance(made, Mismatch) or mismatch is not None:
             return Evidence(rule.name, rule_hash(rule), "refuted", 0, len(instances) + 1, exact, 0, str(mismatch))
         exact += agrees_modulo_prime(made)
@@ -149,6 +154,12 @@ def numeric_mismatch(instance: Instance) -> Mismatch | None:
             if error > TOLERANCE:
                 return Mismatch(f"float64 differs by {error:.3g}", instance.bindings)
     return None
+
+
+def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """The difference of the two sides with an infinity, NaN or integers in the instance, None where there is none."""
+    found = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
+    return Mismatch(*found) if found is not None else None
 
 
 def agrees_modulo_prime(instance: Instance) -> bool:

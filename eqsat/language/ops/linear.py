@@ -203,8 +203,10 @@ def _conv_sample(
         x = (rng.randint(1, 2), per_group * group, rng.randint(1, 3), rng.randint(1, 3))
     if len(x) != 4 or not isinstance(x[1], int):
         return None
-    pads = attrs.get("pads") or tuple(rng.randint(0, 1) for _ in range(4))
-    rooms = [evaluate(x[2 + i], {}) + pads[i] + pads[2 + i] for i in range(2)]
+    pads = attrs["pads"] if "pads" in attrs else tuple(rng.randint(0, 1) for _ in range(4))
+    if len(pads) not in (0, 4):
+        return None
+    rooms: list[Any] = [evaluate(x[2 + i], {}) + sum(pads[i::2]) for i in range(2)]
     if w is None:
         if x[1] % group:
             return None
