@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
-from eqsat.language.ops.sampling import pointwise
+from eqsat.language.ops.sampling import choice, one_operand, pointwise
 from eqsat.language.spec import InferRule, Operands, broadcast, op, present, same_as, same_dtype
 from eqsat.language.types import DType, Shape, TensorType, broadcast_shapes
 
@@ -252,7 +252,14 @@ def _cast_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(to, x.shape),)
 
 
-@op("cast", infer=_cast_type, sample=pointwise, pointwise=True, partial=True, onnx="Cast")
+@op(
+    "cast",
+    infer=_cast_type,
+    sample=one_operand(0, to=choice("float32", "float64")),
+    pointwise=True,
+    partial=True,
+    onnx="Cast",
+)
 def cast(xp: Any, x: Any, *, to: str) -> Any:
     """Conversion to the element type named; to an integer, truncated toward zero."""
     return xp.cast(x, DType.of(to))

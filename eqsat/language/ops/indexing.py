@@ -167,16 +167,29 @@ def _scatter_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if x.shape is None or indices.shape is None or updates.shape is None:
         return (x,)
     if "axis" in attrs:
-        axis_of(x, attrs["axis"])
-        fits = x.rank == indices.rank == updates.rank
+        axis = axis_of(x, attrs["axis"])
+        fits = x.rank == indices.rank == updates.rank and _alike(updates.dims, indices.dims)
+        within = zip(indices.dims, x.dims, strict=False)
+        fits = fits and not any(_exceeds(i, d) for k, (i, d) in enumerate(within) if k != axis)
     else:
         depth = indices.dims[-1] if indices.shape else -1
         fits = not isinstance(depth, int) or (
-            0 <= depth <= x.rank and updates.rank == indices.rank - 1 + x.rank - depth
+            0 <= depth <= x.rank and _alike(updates.dims, indices.dims[:-1] + x.dims[depth:])
         )
     if not fits:
         raise ShapeError(f"scatter of {updates} into {x} at {indices}", expected="updates as many as the indices name")
     return (x,)
+
+
+def _alike(a: Shape, b: Shape) -> bool:
+    """Whether two shapes may be one: as many dims, and no two sizes that differ."""
+    return len(a) == len(b) and all(
+        i == j for i, j in zip(a, b, strict=True) if isinstance(i, int) and isinstance(j, int)
+    )
+
+
+def _exceeds(a: Dim, b: Dim) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a > b
 
 
 def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Any:
