@@ -11,9 +11,9 @@ from typing import Any
 from eqsat.errors import EqsatError
 from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.expression import evaluate
-from eqsat.rewrites.factory.equation import (
-    Equation,
+from eqsat.rewrites.factory.sides import (
     Part,
+    Statement,
     Substitution,
     equation_with,
     expression,
@@ -27,14 +27,14 @@ from eqsat.rewrites.functions import FUNCTIONS
 MOST_ORDERS = 2048
 
 
-def canonical(equation: Equation, *, directed: bool = True) -> str:
+def canonical(equation: Statement, *, directed: bool = True) -> str:
     """The text that equations have in common which differ in names and order alone.
 
     Names are those of variables, attributes and records; the orders are those of conditions, of the operands of
     commutative operators and of outputs. Undirected, the two sides may change places too.
 
     >>> from eqsat.rewrites.parser import parse_rules
-    >>> a, b = (Equation.of(r) for r in parse_rules("a: relu(x + y) => relu(y + x)\\nb: relu(z + t) => relu(z + t)"))
+    >>> a, b = (Statement.of(r) for r in parse_rules("a: relu(x + y) => relu(y + x)\\nb: relu(z + t) => relu(z + t)"))
     >>> canonical(a) == canonical(b)
     True
     """
@@ -44,10 +44,10 @@ def canonical(equation: Equation, *, directed: bool = True) -> str:
     if len(equation.right) != len(equation.left):
         return found
     apps = tuple(p for p in equation.right if isinstance(p, App))
-    return min(found, *_texts(Equation(apps, tuple(equation.left), equation.conditions)))
+    return min(found, *_texts(Statement(apps, tuple(equation.left), equation.conditions)))
 
 
-def distinct(equations: Iterable[tuple[str, Equation]]) -> tuple[list[str], dict[str, str]]:
+def distinct(equations: Iterable[tuple[str, Statement]]) -> tuple[list[str], dict[str, str]]:
     """The names of the first equation of each canonical form, and which of them each other one repeats."""
     first: dict[str, str] = {}
     repeated: dict[str, str] = {}
@@ -58,12 +58,12 @@ def distinct(equations: Iterable[tuple[str, Equation]]) -> tuple[list[str], dict
     return list(first.values()), repeated
 
 
-def _texts(equation: Equation) -> Iterator[str]:
+def _texts(equation: Statement) -> Iterator[str]:
     for left, right in itertools.islice(_orders(equation), MOST_ORDERS):
         yield _Renderer().equation(left, right, equation)
 
 
-def _orders(equation: Equation) -> Iterator[tuple[tuple[Part, ...], tuple[Part, ...]]]:
+def _orders(equation: Statement) -> Iterator[tuple[tuple[Part, ...], tuple[Part, ...]]]:
     """Both sides in every order of outputs and of the operands of commutative operators."""
     left: tuple[Part, ...] = equation.roots
     rows: Iterable[tuple[int, ...]] = [tuple(range(len(left)))]
@@ -99,7 +99,7 @@ class _Renderer:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def equation(self, left: Sequence[Part], right: Sequence[Part], equation: Equation) -> str:
+    def equation(self, left: Sequence[Part], right: Sequence[Part], equation: Statement) -> str:
         """The whole text; conditions come after the sides, in alphabetical order."""
         text = ", ".join(self.part(p) for p in left)
         if isinstance(equation.left, Siblings):
@@ -191,12 +191,12 @@ def _split_up(conditions: Iterable[Expression]) -> Iterator[Expression]:
             yield condition
 
 
-def generalises(general: Equation, special: Equation) -> bool:
+def generalises(general: Statement, special: Statement) -> bool:
     """Whether a substitution makes the general equation the special one, or one with fewer conditions.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> text = "a: (x + y) * z => x * z + y * z\\nb: (x + x) * z => x * z + x * z"
-    >>> a, b = (Equation.of(r) for r in parse_rules(text))
+    >>> a, b = (Statement.of(r) for r in parse_rules(text))
     >>> generalises(a, b), generalises(b, a)
     (True, False)
     """

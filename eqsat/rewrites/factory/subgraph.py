@@ -18,9 +18,9 @@ from eqsat.language.pattern import App, Expression, Pattern, Siblings, Spread, V
 from eqsat.language.spec import OPS
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.equation import (
-    Equation,
+from eqsat.rewrites.factory.sides import (
     Part,
+    Statement,
     Substitution,
     as_expression,
     is_commutative,
@@ -35,7 +35,7 @@ from eqsat.rewrites.factory.equation import (
 _INHERITED = frozenset({"wide", "floating", "dtype", "finite"})
 
 
-def lifted(equation: Equation) -> Iterator[Equation]:
+def lifted(equation: Statement) -> Iterator[Statement]:
     """The equations that leave out one common subgraph, each once, those with fewer conditions first."""
     seen = {canonical(equation)}
     for found in (*common_outputs(equation), *common_inputs(equation)):
@@ -45,12 +45,12 @@ def lifted(equation: Equation) -> Iterator[Equation]:
             yield found
 
 
-def common_inputs(equation: Equation) -> Iterator[Equation]:
+def common_inputs(equation: Statement) -> Iterator[Statement]:
     """The equation with a fresh variable for a subterm outside of which none of its variables occurs.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> (rule,) = parse_rules("r: relu(x) @ y + relu(x) @ z => relu(x) @ (y + z)")
-    >>> [e.text for e in common_inputs(Equation.of(rule))]
+    >>> [e.text for e in common_inputs(Statement.of(rule))]
     ['t @ y + t @ z => t @ (y + z)']
     """
     sides = (*equation.roots, *equation.right)
@@ -64,7 +64,7 @@ def common_inputs(equation: Equation) -> Iterator[Equation]:
                 yield from _without(equation, part, sides)
 
 
-def _without(equation: Equation, part: App, sides: tuple[Pattern, ...]) -> Iterator[Equation]:
+def _without(equation: Statement, part: App, sides: tuple[Pattern, ...]) -> Iterator[Statement]:
     taken = {n for p in sides for n in names_of(p)}
     fresh = Var(next(n for n in _fresh() if n not in taken))
     inner = names_of(part)
@@ -78,7 +78,7 @@ def _without(equation: Equation, part: App, sides: tuple[Pattern, ...]) -> Itera
             yield made
 
 
-def _conditions(equation: Equation, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
+def _conditions(equation: Statement, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
     """What becomes of conditions that read the subterm's variables: left out, or asked of the fresh one."""
     by: Substitution = dict.fromkeys(inner, fresh)
     kept: list[Expression] = []
@@ -115,12 +115,12 @@ def _put(condition: Expression, part: App, fresh: Var) -> Expression:
     return Expression(ast.unparse(tree), tree)
 
 
-def common_outputs(equation: Equation) -> Iterator[Equation]:
+def common_outputs(equation: Statement) -> Iterator[Statement]:
     """The equation without an output that both sides have, or without the operator that one ends in on both sides.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> (rule,) = parse_rules("r: relu(x + y) @ w => relu(y + x) @ w")
-    >>> [e.text for e in common_outputs(Equation.of(rule))]
+    >>> [e.text for e in common_outputs(Statement.of(rule))]
     ['relu(x + y) => relu(y + x)']
     """
     if isinstance(equation.left, Siblings) or len(equation.left) != len(equation.right):
@@ -140,7 +140,7 @@ def common_outputs(equation: Equation) -> Iterator[Equation]:
                 yield from _stripped(equation, place, (*rest[:index], outer, *rest[index:]))
 
 
-def _stripped(equation: Equation, left: tuple[App, ...], right: tuple[Pattern, ...]) -> Iterator[Equation]:
+def _stripped(equation: Statement, left: tuple[App, ...], right: tuple[Pattern, ...]) -> Iterator[Statement]:
     """The equation of these sides, with the conditions on what is left in them."""
     bound = {n for p in left for n in names_of(p)}
     conditions = tuple(c for c in equation.conditions if set(compiled(c).names) <= bound)
@@ -169,11 +169,11 @@ def _operand_pairs(left: Pattern, right: Pattern) -> Iterator[tuple[Pattern, Pat
 
 
 def _made(
-    equation: Equation, left: tuple[App, ...], right: tuple[Pattern, ...], conditions: tuple[Expression, ...]
-) -> Equation | None:
+    equation: Statement, left: tuple[App, ...], right: tuple[Pattern, ...], conditions: tuple[Expression, ...]
+) -> Statement | None:
     """The equation of these sides, None where it is not well formed as a rule."""
     side = replace(equation.left, item=left[0]) if isinstance(equation.left, Siblings) else left
-    made = Equation(side, right, conditions)
+    made = Statement(side, right, conditions)
     try:
         made.rule("made", "simplify")
     except RuleError:
