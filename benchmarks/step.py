@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,19 @@ def optimise(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def usage(name: str, folder: Path) -> dict[str, Any]:
+    """How often each rule fired, and in how many values of the cheapest graph it had a part."""
+    import eqsat
+
+    report = eqsat.optimize(folder / "model.onnx", measure=False).report
+    chosen = Counter(rule for change in report.changes for rule in change["rules"] for _ in change["values"])
+    uses = [
+        {"rule": rule, "model": name, "fired": fired, "chosen": chosen[rule]}
+        for rule, fired in sorted(report.rules_fired.items())
+    ]
+    return {"uses": uses}
+
+
 def latency(name: str, folder: Path) -> dict[str, Any]:
     """Original and measured result in one interleaved run of its own."""
     import eqsat
@@ -127,7 +141,7 @@ def _wide(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-STEPS = {f.__name__: f for f in (build, fill, optimise, latency, accuracy)}
+STEPS = {f.__name__: f for f in (build, fill, optimise, usage, latency, accuracy)}
 
 if __name__ == "__main__":
     print(json.dumps(STEPS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any
 
 from eqsat.rewrites.check import check
 from eqsat.rewrites.evidence import Evidence
@@ -35,6 +34,7 @@ class Drop:
     text: str
     why: str
     by: tuple[str, ...]
+    phase: str
 
 
 @dataclass(frozen=True)
@@ -247,9 +247,4 @@ class _Pruner:
         return self._claims[name]
 
     def _drop(self, name: str, why: str, by: Iterable[str]) -> None:
-        self.dropped[name] = Drop(name, self.rules[name].text, why, tuple(by))
-
-
-def as_records(pruned: Pruned) -> list[dict[str, Any]]:
-    """What went, one record a rule."""
-    return [asdict(d) for d in pruned.dropped.values()]
+        self.dropped[name] = Drop(name, self.rules[name].text, why, tuple(by), self.rules[name].phase)

@@ -1,0 +1,50 @@
+"""Where rules pay: `python -m benchmarks.usage [MODEL …]` counts firings and chosen changes on the benchmark models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.progress import track
+
+from benchmarks.models import MODELS
+from eqsat.rewrites.factory.library import LIBRARY, USAGE, Use, read_usage, write_usage
+
+#: Models whose optimisation takes minutes at their batch, and says nothing that batch 1 does not.
+DEFAULT = [n for n in MODELS if not n.endswith("_batch16")]
+
+
+@click.command()
+@click.argument("models", nargs=-1)
+@click.option("--into", type=click.Path(path_type=Path), default=LIBRARY / USAGE, show_default=False)
+def main(models: tuple[str, ...], into: Path) -> None:
+    """Optimises models, each in a process of its own, and writes which rules fired and which results owe to them.
+
+    What the file says of other models stays.
+    """
+    unknown = [m for m in models if m not in MODELS]
+    if unknown:
+        raise click.UsageError(f"no model {unknown[0]!r}; one of {', '.join(MODELS)}")
+    uses = {(u.rule, u.model): u for u in read_usage(into)}
+    with tempfile.TemporaryDirectory(prefix="eqsat-usage-") as folder:
+        for name in track(models or DEFAULT, description="models"):
+            uses = {key: use for key, use in uses.items() if key[1] != name}
+            uses |= {(u.rule, u.model): u for u in _uses(name, Path(folder))}
+            write_usage(uses.values(), into)
+
+
+def _uses(name: str, folder: Path) -> list[Use]:
+    for step in ("build", "usage"):
+        command = [sys.executable, "-m", "benchmarks.step", step, name, str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for path in folder.iterdir():
+        path.unlink()
+    return [Use(**use) for use in json.loads(done.stdout.splitlines()[-1])["uses"]]
+
+
+if __name__ == "__main__":
+    main()
