@@ -146,8 +146,9 @@ def numeric_mismatch(instance: Instance) -> Mismatch | None:
                 return Mismatch("elements differ", instance.bindings)
             continue
         known = np.isfinite(a) & np.isfinite(b)
-        if (~known & (np.isnan(a) != np.isnan(b))).any():
-            return Mismatch("one side is NaN where the other is not", instance.bindings)
+        # Where both are not finite, as after a division by zero, which of NaN and infinity they are is not compared.
+        if (np.isfinite(a) != np.isfinite(b)).any():
+            return Mismatch("one side is finite where the other is not", instance.bindings)
         if known.any():
             scale = max(1.0, float(np.abs(a[known]).max()))
             error = float(np.abs(a[known] - b[known]).max()) / scale

@@ -46,9 +46,18 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
 
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
-    """An instance with integers in place of floats whose sides differ, and why; None where there is none.
+    """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
+    made = with_integers(rule, bindings)
+    sides = _sides(rule, made) if made is not None else None
+    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
+        return None
+    return "with integers, elements differ", made or bindings
 
-    Only for rules all of whose operators take integers, by the ONNX schemas of those that have one.
+
+def with_integers(rule: Rule, bindings: Bindings) -> Bindings | None:
+    """An instance with integers in place of floats; conditions may refuse it.
+
+    None unless all of the rule's operators take integers, by the ONNX schemas of those that have one.
     """
     if not all(_takes_integers(spec(name).onnx or "") for name in rule.operators()):
         return None
@@ -64,11 +73,7 @@ def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
             return None
         kind = dataclasses.replace(operand.type, dtype=DType.INT64)
         changed[id(operand)] = dataclasses.replace(operand, type=kind, array=array.astype(np.int64))
-    made = _replaced(bindings, changed)
-    sides = _sides(rule, made) if changed else None
-    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
-        return None
-    return "with integers, elements differ", made
+    return _replaced(bindings, changed) if changed else None
 
 
 def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
