@@ -52,7 +52,9 @@ class OpSpec:
 
     `index` is the index form, an einsum-like signature from which laws derive; `laws` states those that do not, in the
     syntax of rules. `instances` are the attribute settings that the generator of rules tries, the defaults alone where
-    it is empty; `inputs_only` operators it applies to inputs and constants, never to results.
+    it is empty; a value may be a function of the operands' shapes, or of a constant's own, that returns the attribute,
+    or one that does not fit where there is none. `inputs_only` operators it applies to inputs and constants, never to
+    results.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,19 +17,24 @@ from eqsat.language.ops.sampling import Sample, pointwise
 from eqsat.language.spec import Operands, OpSpec, op, present, same_as, same_dtype
 from eqsat.language.types import DType, Shape, TensorType
 
+Instances: TypeAlias = Sequence[Mapping[str, Any]]
 
-def _function(name: str, onnx: str, doc: str, *, partial: bool = False) -> OpSpec:
+
+def _function(name: str, onnx: str, doc: str, *, partial: bool = False, instances: Instances = ()) -> OpSpec:
     """The operator that applies a function by its NumPy name."""
 
     def reference(xp: Any, x: Any) -> Any:
         return xp.apply(name, x)
 
     reference.__doc__ = doc
-    return op(name, infer=same_as(), sample=pointwise, pointwise=True, partial=partial, onnx=onnx)(reference)
+    declare = op(
+        name, infer=same_as(), sample=pointwise, pointwise=True, partial=partial, onnx=onnx, instances=instances
+    )
+    return declare(reference)
 
 
 abs_ = _function("abs", "Abs", "Absolute value.")
-exp = _function("exp", "Exp", "Exponential.", partial=True)
+exp = _function("exp", "Exp", "Exponential.", partial=True, instances=({},))
 log = _function("log", "Log", "Natural logarithm.", partial=True)
 sqrt = _function("sqrt", "Sqrt", "Square root.", partial=True)
 erf = _function("erf", "Erf", "Gauss error function.")
@@ -41,18 +46,18 @@ acos = _function("acos", "Acos", "Inverse cosine.", partial=True)
 atan = _function("atan", "Atan", "Inverse tangent.")
 sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True)
 cosh = _function("cosh", "Cosh", "Hyperbolic cosine.", partial=True)
-tanh = _function("tanh", "Tanh", "Hyperbolic tangent.")
+tanh = _function("tanh", "Tanh", "Hyperbolic tangent.", instances=({},))
 asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.")
 acosh = _function("acosh", "Acosh", "Inverse hyperbolic cosine.", partial=True)
 atanh = _function("atanh", "Atanh", "Inverse hyperbolic tangent.", partial=True)
-sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).")
+sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).", instances=({},))
 floor = _function("floor", "Floor", "The largest integer that is not above.")
 ceil = _function("ceil", "Ceil", "The smallest integer that is not below.")
 round_ = _function("round", "Round", "The nearest integer, halves to the even one.")
 sign = _function("sign", "Sign", "-1, 0 or 1.")
 
 
-@op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg")
+@op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg", instances=({},))
 def neg(xp: Any, x: Any) -> Any:
     """Negation."""
     return xp.negative(x)
@@ -64,7 +69,7 @@ def reciprocal(xp: Any, x: Any) -> Any:
     return xp.divide(xp.number(1.0, x), x)
 
 
-@op("relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Relu")
+@op("relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Relu", instances=({},))
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))

@@ -26,19 +26,28 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
-@op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add")
+@op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add", instances=({},))
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return xp.add(a, b)
 
 
-@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub")
+@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub", instances=({},))
 def sub(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return xp.subtract(a, b)
 
 
-@op("mul", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, multilinear=(0, 1), onnx="Mul")
+@op(
+    "mul",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    multilinear=(0, 1),
+    onnx="Mul",
+    instances=({},),
+)
 def mul(xp: Any, a: Any, b: Any) -> Any:
     """Product, element by element."""
     return xp.multiply(a, b)

@@ -61,6 +61,7 @@ def _matmul_sample(
     multilinear=(0, 1),
     index="... m k, ... k n -> ... m n",
     onnx="MatMul",
+    instances=({},),
 )
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
@@ -223,6 +224,22 @@ def _conv_sample(
     return shapes, full
 
 
+def _groups(x: tuple[int, ...], w: tuple[int, ...]) -> int:
+    """The groups into which a filter's shape cuts the channels."""
+    return x[1] // w[1]
+
+
+_SAME_3 = (1, 1, 1, 1)
+_CONV_INSTANCES: tuple[Mapping[str, Any], ...] = (
+    {"group": _groups},
+    {"group": _groups, "pads": _SAME_3},
+    {"group": _groups, "strides": (2, 2)},
+    {"group": _groups, "strides": (2, 2), "pads": _SAME_3},
+    {"group": _groups, "activation": "relu"},
+    {"group": _groups, "pads": _SAME_3, "activation": "relu"},
+)
+
+
 def windows(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
     """Views of all windows over the trailing axes: shape (…, out…, kernel…)."""
     spatial = len(kernel)
@@ -254,6 +271,7 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     multilinear=(0, 1),
     index="n g*c h@r..., g*o c r..., + g*o -> n g*o h...; g = group; linear if activation = none",
     onnx="Conv",
+    instances=_CONV_INSTANCES,
 )
 def conv(
     xp: Any,
@@ -345,6 +363,7 @@ def _transposed_sample(
     multilinear=(0, 1),
     index="n g*c h@r..., g*c o r..., + g*o -> n g*o h...; g = group",
     onnx="ConvTranspose",
+    instances=({"pads": (1, 1, 1, 1)},),
 )
 def conv_transpose(
     xp: Any,

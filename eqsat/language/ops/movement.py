@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,7 +88,28 @@ def _reshape_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     return sampling.one_operand(shape=_factors)(rng, known, attrs)
 
 
-@op("reshape", infer=_reshape_type, sample=_reshape_sample, multilinear=(0,), view=True, onnx="Reshape")
+def _flat(x: tuple[int, ...]) -> tuple[int, ...]:
+    return (math.prod(x),)
+
+
+def _matrix(x: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with all axes but the first merged, of what has more than two."""
+    return (x[0], math.prod(x[1:])) if len(x) > 2 else x[:-2]
+
+
+#: Permutations of the axes of matrices, all but the identity, and of stacks of matrices.
+_PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (0, 1, 2))]
+
+
+@op(
+    "reshape",
+    infer=_reshape_type,
+    sample=_reshape_sample,
+    multilinear=(0,),
+    view=True,
+    onnx="Reshape",
+    instances=({"shape": _flat}, {"shape": _matrix}),
+)
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
     return np.reshape(x, shape)
@@ -110,6 +133,7 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     multilinear=(0,),
     movement=True,
     onnx="Transpose",
+    instances=[{"perm": p} for p in _PERMUTATIONS],
 )
 def transpose(xp: Any, x: Any, *, perm: tuple[int, ...]) -> Any:
     """Axis i of the result is axis perm[i] of the operand."""
@@ -164,10 +188,27 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     return [s if s is not None else (*base[:axis], sampling.dim(rng), *base[axis + 1 :]) for s in known], full
 
 
-@op("concat", infer=_concat_type, operands=(1, None), sample=_concat_sample, movement=True, onnx="Concat")
+@op(
+    "concat",
+    infer=_concat_type,
+    operands=(1, None),
+    sample=_concat_sample,
+    movement=True,
+    onnx="Concat",
+    instances=({"axis": 0}, {"axis": 1}),
+)
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""
     return np.concatenate(xs, axis=axis)
+
+
+def _halves(axis: int) -> Callable[[tuple[int, ...]], tuple[int, ...] | None]:
+    """The sizes of two equal parts, the split at the most recent concat of equal parts."""
+
+    def sizes(x: tuple[int, ...]) -> tuple[int, ...] | None:
+        return None if x[axis] % 2 else (x[axis] // 2, x[axis] // 2)
+
+    return sizes
 
 
 def _split_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -207,7 +248,15 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**full, "sizes": (cut, total - cut)}
 
 
-@op("split", infer=_split_type, sample=_split_sample, multilinear=(0,), movement=True, onnx="Split")
+@op(
+    "split",
+    infer=_split_type,
+    sample=_split_sample,
+    multilinear=(0,),
+    movement=True,
+    onnx="Split",
+    instances=({"axis": 0, "sizes": _halves(0)}, {"axis": 1, "sizes": _halves(1)}),
+)
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The operand cut along an axis into parts of the sizes given, one output each."""
     ends = np.cumsum(sizes)
@@ -325,6 +374,7 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     ),
     movement=True,
     onnx="Pad",
+    instances=({"pads": (0, 0, 1, 1) * 2},),
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
@@ -377,6 +427,11 @@ def _wider(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Shape:
     return (*lead, *(sampling.dim(rng) if d == 1 else d for d in x))
 
 
+def _repeated(x: tuple[int, ...]) -> tuple[int, ...]:
+    """A vector as a row of a square matrix, as often as it has elements."""
+    return (x[0], *x) if len(x) == 1 else ()
+
+
 def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     x, shape = known[0], attrs.get("shape")
     if x is None:
@@ -384,7 +439,15 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     return (x,), {**attrs, "shape": shape if shape is not None else _wider(rng, x, attrs)}
 
 
-@op("expand", infer=_expand_type, sample=_expand_sample, multilinear=(0,), movement=True, onnx="Expand")
+@op(
+    "expand",
+    infer=_expand_type,
+    sample=_expand_sample,
+    multilinear=(0,),
+    movement=True,
+    onnx="Expand",
+    instances=({"shape": _repeated},),
+)
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))

@@ -38,6 +38,7 @@ _AXIS_SAMPLE = sampling.one_operand(axis=sampling.axis)
     sample=_AXIS_SAMPLE,
     index="...{axis} -> ...{axis}",
     onnx="Softmax",
+    instances=({"axis": 0}, {"axis": 1}),
 )
 def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum of exp(x) along an axis; floats are shifted by their maximum, so as not to overflow."""
@@ -145,6 +146,7 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     sample=_trailing_sample,
     index="...{axis:}, {axis:}, + {axis:} -> ...{axis:}",
     onnx="LayerNormalization",
+    instances=({"axis": 1}, {"axis": 2}),
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: (x - mean) / √(variance + epsilon) · scale + bias."""
@@ -159,6 +161,7 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     sample=_trailing_sample,
     index="...{axis:}, {axis:} -> ...{axis:}",
     onnx="RMSNormalization",
+    instances=({"axis": 1}, {"axis": 2}),
 )
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
@@ -222,6 +225,7 @@ def _channels(x: Any, vector: Any) -> Any:
     partial=True,
     index="n c h..., c, c, c, c -> n c h...",
     onnx="BatchNormalization",
+    instances=({},),
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised by stored statistics of each channel: (x - mean) / √(var + epsilon) · scale + bias (inference)."""

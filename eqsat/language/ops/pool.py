@@ -115,6 +115,12 @@ def _border(x: Any, pads: Sequence[int], value: int) -> Any:
     return np.pad(x, widths, constant_values=value)
 
 
+_POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
+    {"kernel": (3, 3), "pads": (1, 1, 1, 1)},
+    {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
+)
+
+
 @op(
     "max_pool",
     infer=_pool_type,
@@ -122,6 +128,7 @@ def _border(x: Any, pads: Sequence[int], value: int) -> Any:
     sample=_pool_sample,
     index="n c h@kernel... -> n c h...",
     onnx="MaxPool",
+    instances=_POOL_INSTANCES,
 )
 def max_pool(
     xp: Any,
@@ -154,6 +161,7 @@ def max_pool(
     multilinear=(0,),
     index="n c h@kernel... -> n c h...",
     onnx="AveragePool",
+    instances=[{**i, "count_include_pad": True} for i in _POOL_INSTANCES],
 )
 def avg_pool(
     xp: Any,
@@ -197,6 +205,7 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     partial=True,
     index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
+    instances=({},),
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""

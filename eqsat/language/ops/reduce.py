@@ -46,6 +46,7 @@ def _reduce_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 _SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
+_INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
 
 
 @op(
@@ -56,6 +57,7 @@ _SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
     multilinear=(0,),
     index="...{axes} -> ...",
     onnx="ReduceSum",
+    instances=_INSTANCES,
 )
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
@@ -78,6 +80,7 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     partial=True,
     index="...{axes} -> ...; reads axes",
     onnx="ReduceMean",
+    instances=_INSTANCES,
 )
 def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Mean over axes; the mean of nothing is NaN."""
@@ -92,6 +95,7 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     partial=True,
     index="...{axes} -> ...",
     onnx="ReduceMax",
+    instances=_INSTANCES,
 )
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""

@@ -23,6 +23,19 @@ def _nothing(operands: Operands, results: Sequence[TensorType], attrs: Attrs) ->
     return 0
 
 
+# What the generator of rules gives constants, from the shape that it wants.
+def _itself(shape: Shape) -> Shape:
+    return shape
+
+
+def _first(shape: Shape) -> Dim:
+    return shape[0]
+
+
+def _spatial(shape: Shape) -> Shape:
+    return shape[2:] if len(shape) > 2 else ()
+
+
 def _fill_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType.of(attrs["dtype"], attrs["shape"]),)
 
@@ -42,7 +55,7 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
-@op("fill", infer=_fill_type, flops=_nothing, sample=_fill_sample)
+@op("fill", infer=_fill_type, flops=_nothing, sample=_fill_sample, instances=({"shape": _itself, "value": 1.0},))
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
     return _filled(shape, _element(xp, value, dtype))
@@ -56,7 +69,7 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     return (), {"n": sampling.dim(rng), **attrs}
 
 
-@op("eye", infer=_eye_type, flops=_nothing, sample=_eye_sample)
+@op("eye", infer=_eye_type, flops=_nothing, sample=_eye_sample, instances=({"n": _first},))
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
     result = _filled((n, n), _element(xp, 0.0, dtype))
@@ -75,7 +88,13 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (TensorType.of(attrs["dtype"], (channels, channels, *kernel)),)
 
 
-@op("identity_kernel", infer=_identity_kernel_type, flops=_nothing, sample=_kernel_sample)
+@op(
+    "identity_kernel",
+    infer=_identity_kernel_type,
+    flops=_nothing,
+    sample=_kernel_sample,
+    instances=({"channels": _first, "kernel": _spatial},),
+)
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
     result = _filled((channels, channels, *kernel), _element(xp, 0.0, dtype))
@@ -88,7 +107,13 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType.of(attrs["dtype"], (attrs["channels"], 1, *attrs["kernel"])),)
 
 
-@op("pool_kernel", infer=_pool_kernel_type, flops=_nothing, sample=_kernel_sample)
+@op(
+    "pool_kernel",
+    infer=_pool_kernel_type,
+    flops=_nothing,
+    sample=_kernel_sample,
+    instances=({"channels": _first, "kernel": _spatial},),
+)
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
     count = int(np.prod(kernel, dtype=np.int64))
@@ -117,7 +142,15 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     return (w,), {**attrs, "kernel": grown}
 
 
-@op("enlarge", infer=_enlarge_type, flops=_nothing, sample=_enlarge_sample, multilinear=(0,))
+@op(
+    "enlarge",
+    infer=_enlarge_type,
+    flops=_nothing,
+    sample=_enlarge_sample,
+    multilinear=(0,),
+    instances=({"kernel": (3, 3)},),
+    inputs_only=True,
+)
 def enlarge(xp: Any, w: Any, *, kernel: tuple[int, ...]) -> Any:
     """A filter with zeros put evenly around its spatial dims until they have the sizes given."""
     borders = [(target - size) // 2 for size, target in zip(w.shape[2:], kernel, strict=True)]
