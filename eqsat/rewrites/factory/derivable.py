@@ -1,4 +1,10 @@
-"""Which equations others derive: both sides of each in one e-graph, saturated with the other rules."""
+"""Which equations other rules derive, by saturation: the test for what an optimiser gains by one more rule.
+
+An optimiser starts from the left side alone and runs no rule of the phase "associate". So a rule is derived where the
+others, in the phases that run, lead from its left side to its right side within the radius of an optimisation; such a
+derivation is a proof of the equation as well. An equation that no optimiser runs from left to right is derived where
+the two sides meet, wherever that is.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,7 @@ from eqsat.rewrites.term import Term, left_terms, output_types, right_terms
 
 #: Many claims at once, without merging siblings; then a few with all there is.
 CHEAP = Limits(nodes=12_000, rounds=4, seconds=20.0, generations=0, radius=2)
-THOROUGH = Limits(nodes=3_000, rounds=6, seconds=8.0, generations=1, radius=4)
+THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
 #: How many claims share an e-graph under each of the two.
 TOGETHER = {CHEAP: 96, THOROUGH: 3}
 #: Instances that stand for a rule, and how many are drawn to choose them from.
@@ -32,11 +38,15 @@ INSTANCES, DRAWN = 3, 12
 
 @dataclass(frozen=True)
 class Claim:
-    """One instance of an equation, as the terms of its two sides; `name` says whose it is."""
+    """One instance of an equation, as the terms of its two sides; `name` says whose it is.
+
+    A `directed` claim is that rules lead from left to right; `merges` says that this may take merging siblings.
+    """
 
     name: str
     left: tuple[Any, ...]
     right: tuple[Any, ...]
+    directed: bool = True
     merges: bool = False
 
 
@@ -53,7 +63,7 @@ class Derivation:
 
 
 def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivation:
-    """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
+    """Whether saturation with `rules` leads from one side of a rule to the other, on several instances of it.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> text = "once: relu(relu(x)) => relu(x)\\nthrice: relu(relu(relu(x))) => relu(x)"
@@ -70,13 +80,12 @@ def derivations(
     """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
-    running = executable(rules)
     used: dict[str, dict[str, None]] = {name: {} for name in names}
     proved = dict.fromkeys(names, 0)
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
-            found = _Batch(batch, running, limit).settled()
+            found = _Batch(batch, rules, limit).settled()
             for claim, by in zip(batch, found, strict=True):
                 if by is None:
                     open_claims.append(claim)
@@ -88,11 +97,6 @@ def derivations(
             break
     failed = {c.name for c in pending}
     return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
-
-
-def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules in the phases that saturation runs, those of "associate" among those that grow the graph."""
-    return tuple(replace(r, phase="expand") if r.phase == "associate" else r for r in rules)
 
 
 def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) -> list[Claim]:
@@ -109,10 +113,9 @@ def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) 
             break
         drawn.append(bindings)
     drawn.sort(key=_ones)
-    merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
     made: dict[str, Claim] = {}
     for bindings in drawn:
-        claim = _claim(rule, _weakened(rule, bindings), merges)
+        claim = _claim(rule, _weakened(rule, bindings))
         if claim is not None and len(made) < count:
             made.setdefault(repr([(t.op, t.attrs, t.types) for t in claim.left]), claim)
     return list(made.values())
@@ -122,13 +125,15 @@ def _ones(bindings: Bindings) -> int:
     return sum(d == 1 for o in operands(bindings) for d in o.type.dims)
 
 
-def _claim(rule: Rule, bindings: Bindings, merges: bool) -> Claim | None:
+def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
     try:
         left, right = left_terms(rule, bindings), right_terms(rule, bindings)
     except GraphError:
         return None
-    same = output_types(left) == output_types(right)
-    return Claim(rule.name, tuple(left), tuple(right), merges) if same else None
+    if output_types(left) != output_types(right):
+        return None
+    merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
+    return Claim(rule.name, tuple(left), tuple(right), rule.phase != "associate", merges)
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
@@ -156,7 +161,7 @@ def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
 
 
 def _fits(rule: Rule, bindings: Bindings) -> bool:
-    return rule.refused(bindings) is None and _claim(rule, bindings, False) is not None
+    return rule.refused(bindings) is None and _claim(rule, bindings) is not None
 
 
 def _batches(pending: Sequence[Claim], size: int) -> Iterable[list[Claim]]:
@@ -174,25 +179,31 @@ class _Batch:
     rules: Sequence[Rule]
     limits: Limits
     egraph: EGraph = field(default_factory=EGraph)
+    congruent: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     def settled(self) -> list[tuple[str, ...] | None]:
         """For each claim the rules that prove it, None where its sides stayed apart."""
-        sides = [self._encoded(index, claim) for index, claim in enumerate(self.claims)]
+        made: list[dict[int, list[int]]] = [{} for _ in self.claims]
+        for index, claim in enumerate(self.claims):
+            self._encoded(claim.left if claim.directed else (*claim.left, *claim.right), index, made)
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
         limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
         Saturator(self.egraph, rules, limits).run()
+        sides = []
+        for index, claim in enumerate(self.claims):
+            left, right = self._encoded(claim.left, index, made), self._encoded(claim.right, index, made)
+            sides.append(None if left is None or right is None else list(zip(left, right, strict=True)))
+        self.egraph.rebuild()
         explainer = Explainer(self.egraph)
-        return [None if found is None else self._proof(explainer, found) for found in sides]
+        return [None if pairs is None else self._proof(explainer, i, pairs) for i, pairs in enumerate(sides)]
 
-    def _encoded(self, index: int, claim: Claim) -> list[tuple[int, int]] | None:
-        made: dict[int, list[int]] = {}
+    def _encoded(self, terms: Iterable[Any], index: int, made: list[dict[int, list[int]]]) -> list[int] | None:
+        """The e-nodes of terms, None where the e-graph refuses one."""
         try:
-            left = [n for t in claim.left for n in self._term(t, index, made)]
-            right = [n for t in claim.right for n in self._term(t, index, made)]
+            return [n for t in terms for n in self._term(t, index, made[index])]
         except GraphError:
             return None
-        return list(zip(left, right, strict=True))
 
     def _term(self, term: Term | Drawn, index: int, made: dict[int, list[int]]) -> list[int]:
         if id(term) not in made:
@@ -204,6 +215,10 @@ class _Batch:
                     made[id(term)] = split_slices(self.egraph, below[0], term.attrs)
                 else:
                     made[id(term)] = [self.egraph.add(term.op, term.attrs, below)]
+                for number in made[id(term)]:  # the e-node found may have been made over other members of the classes
+                    self.congruent.setdefault(index, []).extend(
+                        zip(below, self.egraph.nodes[number].operands, strict=False)
+                    )
         return made[id(term)]
 
     def _leaf(self, operand: Drawn, index: int) -> int:
@@ -213,11 +228,11 @@ class _Batch:
         self.egraph.eclass(number).finite = operand.finite
         return number
 
-    def _proof(self, explainer: Explainer, sides: Sequence[tuple[int, int]]) -> tuple[str, ...] | None:
+    def _proof(self, explainer: Explainer, index: int, sides: list[tuple[int, int]]) -> tuple[str, ...] | None:
         find = self.egraph.find
         if any(find(a) != find(b) for a, b in sides):
             return None
-        return tuple(rules_between(explainer, sides))
+        return tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
 
 
 def rules_between(explainer: Explainer, pairs: Iterable[tuple[int, int]]) -> Mapping[str, None]:

@@ -1,0 +1,52 @@
+"""What long work on rules shares: processes to divide it over, and bars that follow its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from eqsat.commands.arguments import Command
+
+
+def jobs_option(command: Command) -> Command:
+    """Adds --jobs, the number of processes."""
+    option = click.option(
+        "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to divide the work over."
+    )
+    return option(command)
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[Executor | None]:
+    """So many processes; None where there is no more than this one."""
+    if jobs == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int], None]]:
+    """One bar on standard error for each stage that reports how much of it is done; nothing where no one watches."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def follow(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield follow

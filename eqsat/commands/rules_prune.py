@@ -1,0 +1,46 @@
+"""`eqsat rules prune`: the few rules of many that derive the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.batch import stages
+from eqsat.commands.display import console
+from eqsat.commands.targets import check_target, write_text
+from eqsat.report import count
+
+
+@click.command()
+@click.argument("verified", metavar="VERIFIED.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file of rules.")
+@debug_option
+def prune(verified: Path, target: Path) -> None:
+    """Leave out the rules that laws and the other rules derive.
+
+    The rules that stay are written in the order in which they pay on the benchmark models; beside them, in a file that
+    ends in .dropped.jsonl, what went, why, and by which rules. Interrupted, the same command goes on where it stood.
+    """
+    from eqsat.rewrites.factory.journal import Journal, subject_of
+    from eqsat.rewrites.factory.library import dropped_text, ordered, read_usage, rules_text
+    from eqsat.rewrites.factory.prune import prune as prune_rules
+    from eqsat.rewrites.factory.verification import read_outcomes, verified_rules
+    from eqsat.rewrites.loader import laws
+
+    check_target(target, [verified])
+    dropped = target.with_name(f"{target.name.removesuffix('.rules')}.dropped.jsonl")
+    check_target(dropped, [verified, target])
+    rules = [rule for rule, _ in verified_rules(read_outcomes(verified)).values()]
+    known = laws()
+    subject = subject_of(f"{r.name}: {r.text}" for r in (*rules, *known))
+    with Journal(target.with_name(f"{target.name}.partial"), subject) as journal, stages() as follow:
+        found = prune_rules(rules, known, journal=journal, progress=follow)
+        write_text(target, rules_text(ordered(found.kept, read_usage())))
+        write_text(dropped, dropped_text(found))
+    out = console()
+    out.print(f"{count(len(rules), 'rule')}, {len(found.kept)} kept")
+    for why, number in found.counts().items():
+        if why != "kept":
+            out.print(f"  {number} dropped: {why}")

@@ -1,0 +1,290 @@
+"""From candidates to verified rules: what known rules derive is set aside, the rest is generalised and verified."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eqsat.errors import GraphError, RuleError
+from eqsat.language.pattern import Bindings
+from eqsat.language.spec import spec
+from eqsat.rewrites.evidence import Evidence
+from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.factory.canonical import canonical
+from eqsat.rewrites.factory.derivable import CHEAP, Claim, derivations
+from eqsat.rewrites.factory.equation import equations
+from eqsat.rewrites.factory.journal import Journal
+from eqsat.rewrites.factory.sides import Statement
+from eqsat.rewrites.factory.subgraph import lifted
+from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.term import Term, left_terms, right_terms
+
+#: What became of a candidate: it is another but for names and order, or with a common subgraph; known rules derive it;
+#: rules that generalise it are proved; they hold wherever they were tried, but no law entails them; nothing that
+#: generalises it holds, or nothing does generalise it.
+REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED = "repeated", "derived", "proved", "plausible", "failed"
+#: Candidates that are derived together, and that are verified before the rest is derived again.
+_DERIVE, _VERIFY = 96, 24
+
+Follow = Callable[[str, int, int], None]
+#: The rules that generalise a candidate, each with its evidence.
+Settle = Callable[[Candidate], "list[tuple[Rule, Evidence]]"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one candidate.
+
+    `by` names the rules or the candidate that stand for it; `rules` are name, phase and text of those that generalise
+    it, `evidence` what was found out about each.
+    """
+
+    name: str
+    text: str
+    status: str
+    by: tuple[str, ...] = ()
+    rules: tuple[tuple[str, str, str], ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+
+    def as_rules(self) -> Iterator[tuple[Rule, Evidence]]:
+        """The rules that are proved, with their evidence."""
+        for (name, phase, text), evidence in zip(self.rules, self.evidence, strict=True):
+            if _is_proved(evidence):
+                (rule,) = parse_rules(f"%phase {phase}\n{name}: {text}", self.name)
+                yield rule, evidence
+
+
+def verified_rules(outcomes: Iterable[Outcome]) -> dict[str, tuple[Rule, Evidence]]:
+    """The proved rules of all candidates by name, each once."""
+    return {rule.name: (rule, evidence) for outcome in outcomes for rule, evidence in outcome.as_rules()}
+
+
+def verify_candidates(
+    candidates: Iterable[Candidate],
+    laws: Sequence[Rule],
+    *,
+    settle: Settle | None = None,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
+    progress: Follow | None = None,
+) -> Iterator[Outcome]:
+    """What becomes of each candidate, small ones first; the same for every executor.
+
+    `settle` generalises and verifies one candidate. Rules proved on the way set aside later candidates that they
+    derive.
+    """
+    work = _Verification(tuple(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
+    yield from work.run(sorted(candidates, key=_effort))
+
+
+def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
+    """The general rules of a candidate, each checked on instances and against the laws."""
+    from eqsat.rewrites.factory.generalise import generalise
+    from eqsat.rewrites.verify import verify_rule
+
+    return [(rule, verify_rule(rule, laws)) for rule in generalise(candidate)]
+
+
+def claim(candidate: Candidate) -> Claim | None:
+    """The candidate at its own shapes, None where the rules' syntax has no place for it.
+
+    An optimiser goes from more work to less; where both sides do as much it is enough that they meet.
+    """
+    for equation in equations(candidate):
+        rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
+        bindings = Bindings(dict(equation.operands))
+        try:
+            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
+        except GraphError:
+            continue
+        ours, theirs = sorted((tuple(left), tuple(right)), key=_work, reverse=True)
+        directed = _work(ours) > _work(theirs)
+        return Claim(candidate.name, ours, theirs, directed, merges=len(candidate.left) > 1)
+    return None
+
+
+def _work(terms: Sequence[Any]) -> tuple[int, int]:
+    """How many distinct operators terms apply: those that compute, and all."""
+    pending, seen = list(terms), set()
+    while pending:
+        term = pending.pop()
+        if isinstance(term, Term) and term not in seen:
+            seen.add(term)
+            pending += term.operands
+    return sum(not spec(t.op).movement for t in seen), len(seen)
+
+
+def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
+    most, least = max(candidate.left_ops, candidate.right_ops), min(candidate.left_ops, candidate.right_ops)
+    return most, len(candidate.left), least, candidate.text
+
+
+@dataclass
+class _Verification:
+    laws: tuple[Rule, ...]
+    settle: Settle
+    executor: Executor | None
+    journal: Journal | None
+    progress: Follow | None
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def run(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+        known = self.journal if self.journal is not None else Journal()
+        names = {c.name: c for c in candidates}
+        yield from (pending := _Repeated(candidates)).outcomes()
+        rest = pending.kept
+        found = self._derived(rest, self.laws, "by laws", known)
+        yield from (_derived_outcome(names[n], by) for n, by in found.items())
+        rest = [c for c in rest if c.name not in found]
+        proved: dict[str, Rule] = {}
+        self.taken = {r.name: r.text for r in self.laws}
+        for start in range(0, len(rest), _VERIFY):
+            chunk = rest[start : start + _VERIFY]
+            rules = (*self.laws, *proved.values())
+            by = self._derived(chunk, rules, f"by {len(proved)} rules", known) if proved else {}
+            yield from (_derived_outcome(names[n], used) for n, used in by.items())
+            for outcome in self._settled([c for c in chunk if c.name not in by], known):
+                proved |= {r.name: r for r, _ in outcome.as_rules()}
+                yield outcome
+            self._follow("verified", start + len(chunk), len(rest))
+
+    def _derived(
+        self, candidates: Sequence[Candidate], rules: Sequence[Rule], stage: str, known: Journal
+    ) -> dict[str, list[str]]:
+        """The rules that derive each of the candidates which rules derive."""
+        batches = [candidates[i : i + _DERIVE] for i in range(0, len(candidates), _DERIVE)]
+        keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
+        made = self._map(partial(_derive, rules=tuple(rules)), [b for _, b in todo])
+        done = len(batches) - len(todo)
+        for (key, _), by in zip(todo, made, strict=True):
+            known[key] = by
+            done += 1
+            self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
+        return {name: used for key in keys for name, used in known[key].items()}
+
+    def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
+        todo = [c for c in candidates if f"settled:{c.name}" not in known]
+        for candidate, found in zip(todo, self._map(self.settle, todo), strict=True):
+            named = [self._named(rule, evidence) for rule, evidence in found]
+            known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
+        for candidate in candidates:
+            outcome = from_record(known[f"settled:{candidate.name}"])
+            self.taken |= {name: text for name, _, text in outcome.rules}
+            yield outcome
+
+    def _named(self, rule: Rule, evidence: Evidence) -> tuple[Rule, Evidence]:
+        """The rule under a name that no other rule has."""
+        if self.taken.setdefault(rule.name, rule.text) == rule.text:
+            return rule, evidence
+        name = f"{rule.name}-{hashlib.blake2b(rule.text.encode(), digest_size=3).hexdigest()}"
+        self.taken[name] = rule.text
+        return replace(rule, name=name), replace(evidence, name=name)
+
+    def _map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        return map(function, items) if self.executor is None else self.executor.map(function, items)
+
+    def _follow(self, stage: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, min(done, total), total)
+
+
+def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule]) -> dict[str, list[str]]:
+    made = [c for c in map(claim, candidates) if c is not None]
+    return {n: list(d.rules) for n, d in derivations(made, rules, (CHEAP,)).items() if d}
+
+
+class _Repeated:
+    """Candidates apart from those that another stands for: the same in other names, or with a common subgraph."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self.kept: list[Candidate] = []
+        self._by: list[tuple[Candidate, str]] = []
+        first: dict[str, str] = {}
+        for candidate in candidates:
+            statement = _statement(candidate)
+            if statement is None:
+                self.kept.append(candidate)
+                continue
+            key = canonical(statement, directed=False)
+            stands = first.get(key) or next(
+                (first[k] for e in lifted(statement) if (k := canonical(e, directed=False)) in first), None
+            )
+            first.setdefault(key, candidate.name if stands is None else stands)
+            if stands is None:
+                self.kept.append(candidate)
+            else:
+                self._by.append((candidate, stands))
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """What became of those that another stands for."""
+        for candidate, by in self._by:
+            yield Outcome(candidate.name, candidate.text, REPEATED, (by,))
+
+
+def _statement(candidate: Candidate) -> Statement | None:
+    for equation in equations(candidate):
+        return Statement(equation.left, equation.right)
+    return None
+
+
+def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
+    return Outcome(candidate.name, candidate.text, DERIVED, tuple(by))
+
+
+def _outcome(candidate: Candidate, found: Sequence[tuple[Rule, Evidence]]) -> Outcome:
+    status = FAILED
+    if any(_is_proved(e) for _, e in found):
+        status = PROVED
+    elif any(e.verdict == "proved" for _, e in found):
+        status = PLAUSIBLE
+    rules = tuple((r.name, r.phase, r.text) for r, _ in found)
+    return Outcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))
+
+
+def _is_proved(evidence: Evidence) -> bool:
+    """Whether a rule holds on every instance and follows from the laws."""
+    return evidence.verdict == "proved" and bool(evidence.entailed)
+
+
+def as_record(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain values."""
+    return asdict(outcome)
+
+
+def from_record(record: dict[str, Any]) -> Outcome:
+    """The outcome of plain values; KeyError or TypeError where they are of none."""
+    return Outcome(
+        name=record["name"],
+        text=record["text"],
+        status=record["status"],
+        by=tuple(record["by"]),
+        rules=tuple((str(n), str(p), str(t)) for n, p, t in record["rules"]),
+        evidence=tuple(Evidence(**e) for e in record["evidence"]),
+    )
+
+
+def read_outcomes(path: Path) -> Iterator[Outcome]:
+    """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            yield from_record(json.loads(line))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RuleError(
+                f"no verified candidate: {error}",
+                where=f"{path}:{number}",
+                expected="one JSON object a line, written by the verifier",
+                remedy="run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`",
+            ) from None
+
+
+def written_outcomes(outcomes: Iterable[Outcome]) -> str:
+    """The outcomes as JSON lines."""
+    return "".join(json.dumps(as_record(o), ensure_ascii=False) + "\n" for o in outcomes)
