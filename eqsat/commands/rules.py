@@ -11,9 +11,15 @@ from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option
+from eqsat.commands.batch import jobs_option
 from eqsat.commands.display import console
+from eqsat.commands.rules_build import build
+from eqsat.commands.rules_candidates import verify_candidates
+from eqsat.commands.rules_prune import prune
+from eqsat.commands.rules_report import report
+from eqsat.commands.rules_show import show
 from eqsat.commands.targets import check_target
-from eqsat.errors import UnsoundRuleError
+from eqsat.errors import UnsoundRuleError, UsageError
 from eqsat.report import count
 
 if TYPE_CHECKING:
@@ -22,21 +28,35 @@ if TYPE_CHECKING:
 
 @click.group()
 def rules() -> None:
-    """Check rules."""
+    """Generate, verify, prune and show rules."""
+
+
+for _command in (build, prune, report, show):
+    rules.add_command(_command)
 
 
 @rules.command()
-@click.argument(
-    "files", metavar="[FILE.rules]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
+@jobs_option
 @debug_option
-def verify(files: tuple[Path, ...], again: bool) -> None:
+def verify(files: tuple[Path, ...], again: bool, target: Path | None, jobs: int) -> None:
     """Check rules with Z3, in float64 and modulo a prime.
 
     Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With
-    files, their rules; nothing is written. Fails unless every rule is proved.
+    files of rules, these; nothing is written. Fails unless every rule is proved. With files of candidates, .jsonl,
+    generalise and verify each one that known rules do not derive, and write what became of it; interrupted, the same
+    command goes on where it stood.
     """
+    candidates = [path.suffix == ".jsonl" for path in files]
+    if any(candidates):
+        if not all(candidates):
+            raise UsageError("files of rules and of candidates together", expected="files of one kind")
+        verify_candidates(files, target, jobs)
+        return
+    if target is not None:
+        raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")
     found = _verify_files(files) if files else _verify_shipped(again)
     wrong = [e for e in found if e.verdict != "proved"]
     out = console()

@@ -16,13 +16,8 @@ from eqsat.rewrites.rule import PHASES, Rule
 
 #: The library that is loaded by default.
 LIBRARY = Path(__file__).parent.parent / "library"
-RULES, EVIDENCE, COUNTS, DROPPED, USAGE = (
-    "generated.rules",
-    "evidence.jsonl",
-    "counts.json",
-    "dropped.jsonl",
-    "usage.jsonl",
-)
+RULES, EVIDENCE, COUNTS = "generated.rules", "evidence.jsonl", "counts.json"
+DROPPED, MISSING, USAGE = "dropped.jsonl", "missing.jsonl", "usage.jsonl"
 #: How many candidates pruning leaves one rule of in the published generator: 28 744 graphs' pairs to 743 rules.
 PUBLISHED_REDUCTION = 39
 
@@ -64,6 +59,13 @@ def read_counts(path: Path = LIBRARY / COUNTS) -> dict[str, Any]:
     return found
 
 
+def read_missing(path: Path = LIBRARY / MISSING) -> list[dict[str, str]]:
+    """The rules that hold wherever they were tried but lack a law; none where there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def ordered(rules: Sequence[Rule], uses: Iterable[Use] = ()) -> list[Rule]:
     """Rules by phase; within one, those first that results owe most to, then those that fire most, then small ones."""
     chosen: dict[str, int] = {}
@@ -92,20 +94,27 @@ def rules_text(rules: Sequence[Rule], head: str = _HEAD) -> str:
     return "\n".join(lines) + "\n"
 
 
+def dropped_text(pruned: Pruned) -> str:
+    """What went, by name, as JSON lines."""
+    drops = sorted(pruned.dropped.values(), key=lambda d: d.name)
+    return "".join(json.dumps(asdict(d), ensure_ascii=False) + "\n" for d in drops)
+
+
 def write_library(
     pruned: Pruned,
     evidence: Mapping[str, Evidence],
     counts: Mapping[str, Any],
+    missing: Iterable[Mapping[str, str]],
     folder: Path,
     uses: Iterable[Use] = (),
 ) -> list[Rule]:
-    """Writes the rules that stay, their evidence, what went, and the counts; the rules in their order."""
+    """Writes the rules that stay in their order, their evidence, what went, the counts, and rules that lack a law."""
     rules = ordered(pruned.kept, uses)
     folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(asdict(evidence[r.name]), ensure_ascii=False) + "\n" for r in rules)
     _write(folder / EVIDENCE, "".join(lines))
-    drops = sorted(pruned.dropped.values(), key=lambda d: d.name)
-    _write(folder / DROPPED, "".join(json.dumps(asdict(d), ensure_ascii=False) + "\n" for d in drops))
+    _write(folder / DROPPED, dropped_text(pruned))
+    _write(folder / MISSING, "".join(json.dumps(m, ensure_ascii=False) + "\n" for m in missing))
     _write(folder / COUNTS, json.dumps(counts, indent=1) + "\n")
     _write(folder / RULES, rules_text(rules))
     return rules

@@ -1,0 +1,44 @@
+"""`eqsat rules verify CANDIDATES.jsonl`: candidates of the generator into verified rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from eqsat.commands.batch import stages, workers
+from eqsat.commands.display import console
+from eqsat.commands.targets import check_target, write_text
+from eqsat.errors import UsageError
+from eqsat.report import count
+
+
+def verify_candidates(sources: tuple[Path, ...], target: Path | None, jobs: int) -> None:
+    """Verifies the candidates of files and writes what became of each; UsageError without a target."""
+    from eqsat.rewrites.factory.candidate import read_candidates
+    from eqsat.rewrites.factory.journal import Journal, subject_of
+    from eqsat.rewrites.factory.verification import verified_rules, written_outcomes
+    from eqsat.rewrites.factory.verification import verify_candidates as verify_all
+    from eqsat.rewrites.loader import laws
+
+    if target is None:
+        raise UsageError(
+            "verified candidates have no file to go to",
+            where=str(sources[0]),
+            expected="-o and the file to write",
+            remedy=f"eqsat rules verify {sources[0]} -o verified.jsonl",
+        )
+    check_target(target, sources)
+    candidates = [c for path in sources for c in read_candidates(path)]
+    known = laws()
+    subject = subject_of([*(c.text for c in candidates), *(f"{r.name}: {r.text}" for r in known)])
+    with (
+        Journal(target.with_name(f"{target.name}.partial"), subject) as journal,
+        workers(jobs) as executor,
+        stages() as follow,
+    ):
+        outcomes = list(verify_all(candidates, known, executor=executor, journal=journal, progress=follow))
+        write_text(target, written_outcomes(outcomes))
+    found = Counter(o.status for o in outcomes)
+    out = console()
+    out.print(f"{count(len(outcomes), 'candidate')}: " + ", ".join(f"{n} {s}" for s, n in sorted(found.items())))
+    out.print(f"{count(len(verified_rules(outcomes)), 'rule')} proved")

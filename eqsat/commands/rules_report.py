@@ -1,0 +1,70 @@
+"""`eqsat rules report`: what the library came from, rests on, and leaves open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.display import console
+from eqsat.report import count, integer
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@debug_option
+def report(as_json: bool) -> None:
+    """Show the counts of every stage, laws in use, what lacks a law, and what is written by hand and why."""
+    from eqsat.rewrites.factory.account import account
+
+    found = account()
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    out = console()
+    for line in lines(found):
+        out.print(line, soft_wrap=True)
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The report in lines of text."""
+    yield from _stages(found["counts"])
+    instances = found["instances"]
+    methods = ", ".join(f"{n} by {method}" for method, n in found["methods"].items())
+    yield f"library: {count(found['library'], 'rule')}; entailed: {methods or 'none'}"
+    bounded = f"{integer(instances['bounded'])} modulo a prime, all there are for {instances['exhaustive']} rules"
+    yield f"  {integer(instances['symbolic'])} instances by Z3, {integer(instances['numeric'])} in float64, {bounded}"
+    used = list(found["laws_used"].items())
+    yield f"laws in use: {len(used)}"
+    yield from (f"  {name}: {count(n, 'rule')}" for name, n in used)
+    yield f"true as far as tried, but without a law: {count(len(found['missing']), 'rule')}"
+    for rule in found["missing"]:
+        yield f"  {rule['name']}: {rule['text']}"
+        yield f"    would follow from {rule['missing'] or 'no single equation that was found'}"
+    yield f"written by hand: {count(len(found['by_hand']), 'rule')}; derived from declarations: {found['derived']}"
+    yield from (f"  {r['name']}: {r['reason']}" for r in found["by_hand"])
+    yield from _effort(found["lines"])
+
+
+def _stages(counts: Mapping[str, Any]) -> Iterator[str]:
+    if not counts:
+        yield "no library has been built: run `eqsat rules build --into FOLDER`"
+        return
+    for stage in ("generated", "candidates", "rules", "pruned"):
+        shown = ", ".join(f"{_number(n)} {name.replace('_', ' ')}" for name, n in counts[stage].items())
+        yield f"{stage}: {shown}"
+    yield f"equal pairs for each rule kept: {counts['reduction']} (published: {counts['published_reduction']})"
+
+
+def _number(value: Any) -> str:
+    return integer(value) if isinstance(value, int) else str(value)
+
+
+def _effort(effort: Mapping[str, Any]) -> Iterator[str]:
+    yield f"lines of specification: {effort['total']} (published: {effort['published']})"
+    for kind in ("operators", "laws"):
+        for name, n in effort[kind].items():
+            yield f"  {name}: {n}"

@@ -1,0 +1,142 @@
+"""The whole factory: generate, verify, prune, write; and what it comes to, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.rewrites.evidence import Evidence
+from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.factory.journal import Journal, subject_of
+from eqsat.rewrites.factory.library import PUBLISHED_REDUCTION, Use, write_library
+from eqsat.rewrites.factory.prune import Pruned, prune
+from eqsat.rewrites.factory.verification import (
+    DERIVED,
+    FAILED,
+    PLAUSIBLE,
+    PROVED,
+    REPEATED,
+    Outcome,
+    Settle,
+    verified_rules,
+    verify_candidates,
+)
+from eqsat.rewrites.rule import Rule
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.factory.generate import Settings
+
+Follow = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A library as it was made: its rules in their order, what went, and the counts of each stage."""
+
+    rules: tuple[Rule, ...]
+    pruned: Pruned
+    counts: Mapping[str, Any]
+
+
+def build(
+    settings: Settings,
+    folder: Path,
+    *,
+    laws: Sequence[Rule] | None = None,
+    uses: Iterable[Use] = (),
+    executor: Executor | None = None,
+    progress: Follow | None = None,
+    work: Path | None = None,
+) -> Built:
+    """Makes a library from nothing and writes it into a folder; the same settings give the same files.
+
+    `laws` are those that rules must follow from, by default the derived and hand-written ones. Under `work`, an
+    existing folder, finished steps are kept until all is done, so that the same call goes on where one was interrupted.
+    """
+    from eqsat.rewrites.factory.generate import generate
+    from eqsat.rewrites.loader import laws as shipped_laws
+
+    known = tuple(shipped_laws() if laws is None else laws)
+    resume = None if work is None else work / "generate.partial"
+    generated = generate(settings, executor=executor, progress=progress, resume=resume)
+    subject = subject_of([*(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)])
+    with Journal(None if work is None else work / "verify.partial", subject) as journal:
+        return assemble(
+            generated.candidates,
+            generated.counts,
+            known,
+            folder,
+            uses=uses,
+            executor=executor,
+            journal=journal,
+            progress=progress,
+        )
+
+
+def assemble(
+    candidates: Iterable[Candidate],
+    generated: Mapping[str, Any],
+    laws: Sequence[Rule],
+    folder: Path,
+    *,
+    settle: Settle | None = None,
+    uses: Iterable[Use] = (),
+    executor: Executor | None = None,
+    journal: Journal | None = None,
+    progress: Follow | None = None,
+) -> Built:
+    """Verifies and prunes candidates and writes what stays into a folder."""
+    from eqsat.rewrites.verify import verify_rule
+
+    outcomes = list(
+        verify_candidates(candidates, laws, settle=settle, executor=executor, journal=journal, progress=progress)
+    )
+    verified = verified_rules(outcomes)
+    evidence = {name: found for name, (_, found) in verified.items()}
+
+    def proved(rule: Rule) -> Evidence:
+        evidence[rule.name] = verify_rule(rule, laws)
+        return evidence[rule.name]
+
+    pruned = prune([r for r, _ in verified.values()], laws, verify=proved, journal=journal, progress=progress)
+    for rule in pruned.kept:
+        if rule.name not in evidence:  # its verdict came out of the journal
+            proved(rule)
+    counts = {"generated": dict(generated), **stage_counts(outcomes, pruned, generated)}
+    rules = write_library(pruned, evidence, counts, plausible(outcomes), folder, uses)
+    return Built(tuple(rules), pruned, counts)
+
+
+def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
+    """How many candidates and rules each stage was given and let through."""
+    found = Counter(o.status for o in outcomes)
+    verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
+    pairs = generated.get("equal_pairs", len(outcomes))
+    kept = len(pruned.kept)
+    return {
+        "candidates": {"all": len(outcomes), **{s: found[s] for s in (REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED)}},
+        "rules": {v: verdicts[v] for v in ("proved", "not entailed", "undecided", "refuted")},
+        "pruned": pruned.counts(),
+        "reduction": round(pairs / kept, 1) if kept else None,
+        "published_reduction": PUBLISHED_REDUCTION,
+    }
+
+
+def _verdict(evidence: Evidence) -> str:
+    if evidence.verdict == "proved" and not evidence.entailed:
+        return "not entailed"
+    return evidence.verdict
+
+
+def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
+    """Rules that hold wherever they were tried but follow from no laws, each with the law that would prove it."""
+    found = {}
+    for outcome in outcomes:
+        for (name, phase, text), evidence in zip(outcome.rules, outcome.evidence, strict=True):
+            if _verdict(evidence) == "not entailed":
+                found[text] = {"name": name, "phase": phase, "text": text, "missing": evidence.missing}
+    return [found[text] for text in sorted(found)]
