@@ -122,6 +122,8 @@ def written(pattern: Part, tight: float = 0) -> str:
         own = _TIGHT[sign]
         text = f"{written(left, own)} {sign} {written(right, own + 0.5)}"
         return f"({text})" if own < tight or own == 2 <= tight else text
+    if pattern.op == "neg" and not pattern.fields and pattern.record is None:
+        return f"-{written(pattern.operands[0], 3)}"
     arguments = [written(o) for o in pattern.operands]
     arguments += [f"{k}={e.text}" for k, e in pattern.fields.items() if k != SPLICE]
     arguments += [f"**{pattern.record}"] if pattern.record is not None else []

@@ -84,7 +84,7 @@ def _conditions(equation: Statement, part: App, inner: set[str], fresh: Var) -> 
     kept: list[Expression] = []
     asked: list[Expression] = []
     declared = OPS.get(part.op)
-    keeps_shape = declared is not None and declared.pointwise and len(part.operands) == 1
+    keeps_shape = declared is not None and declared.pointwise and [type(o) for o in part.operands] == [Var]
     for condition in equation.conditions:
         outer = _put(condition, part, fresh)
         if not inner & set(compiled(outer).names):
