@@ -15,6 +15,7 @@ from eqsat.commands.batch import jobs_option
 from eqsat.commands.display import console
 from eqsat.commands.rules_build import build
 from eqsat.commands.rules_candidates import verify_candidates
+from eqsat.commands.rules_prove import prove
 from eqsat.commands.rules_prune import prune
 from eqsat.commands.rules_report import report
 from eqsat.commands.rules_show import show
@@ -31,7 +32,7 @@ def rules() -> None:
     """Generate, verify, prune and show rules."""
 
 
-for _command in (build, prune, report, show):
+for _command in (build, prune, report, show, prove):
     rules.add_command(_command)
 
 

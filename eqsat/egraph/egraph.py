@@ -55,11 +55,16 @@ class EClass:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One firing of a rule: the e-node its left side matched and the e-node its right side became."""
+    """One firing of a rule: the e-node its left side matched and the e-node its right side became.
+
+    `match` holds what was bound, where firings are recorded for proofs, and `root` says which of its roots this is.
+    """
 
     rule: str
     left: int
     right: int
+    match: Any = None
+    root: int = 0
 
 
 class EGraph:
@@ -146,7 +151,7 @@ class EGraph:
         """The leaf that stands for an operand left out."""
         return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
 
-    def union(self, left: int, right: int, rule: str) -> bool:
+    def union(self, left: int, right: int, rule: str, match: Any = None, root: int = 0) -> bool:
         """Makes two e-nodes equal on the word of a rule; False where they already are.
 
         Types must agree: static shapes that differ are an UnsoundRuleError, named dims that may differ a refusal.
@@ -155,7 +160,7 @@ class EGraph:
         if a == b:
             return False
         self._check_types(self._classes[a].type, self._classes[b].type, rule)
-        self.applications.append(Application(rule, left, right))
+        self.applications.append(Application(rule, left, right, match, root))
         self.engine.union(left, right)
         self._join(a, b)
         return True

@@ -70,7 +70,7 @@ class Saturator:
     """Grows an e-graph with rules until nothing new comes, or a limit is met.
 
     egglog finds the matches; conditions and right sides are evaluated here, where every class has its type and facts,
-    so limits hold between any two firings.
+    so limits hold between any two firings. With `record` the e-graph keeps what each firing matched, for proofs.
     """
 
     def __init__(
@@ -80,8 +80,10 @@ class Saturator:
         limits: Limits,
         progress: Callable[[str, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        *,
+        record: bool = False,
     ) -> None:
-        self.egraph, self.limits = egraph, limits
+        self.egraph, self.limits, self.record = egraph, limits, record
         self.rules = {p: [r for r in rules if r.phase == p] for p in PHASES}
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
@@ -231,7 +233,9 @@ class Saturator:
                 self.report.refused[rule.name, reason] += 1
                 return False
             results = Builder(egraph, rule, match.bindings, match.classes, generation, steps).results(len(match.roots))
-            changed = [egraph.union(e, r, rule.name) for e, r in zip(match.enodes, results, strict=True)]
+            kept = match if self.record else None
+            pairs = enumerate(zip(match.enodes, results, strict=True))
+            changed = [egraph.union(e, r, rule.name, kept, i) for i, (e, r) in pairs]
         except ShapeError as error:
             self.report.refused[rule.name, error.what] += 1
             return False

@@ -1,0 +1,87 @@
+"""`eqsat rules prove`: what a set of rules proves of equations."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.display import console
+from eqsat.commands.targets import check_target
+from eqsat.errors import RuleError, UnsoundRuleError
+from eqsat.report import count
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.prove import Proof
+    from eqsat.rewrites.rule import Rule
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=_FILE)
+@click.option("--rules", "given", type=_FILE, multiple=True, help="Prove with these rules. [the shipped ones]")
+@click.option("--time-limit", type=click.FloatRange(min=0.0, min_open=True), help="Seconds for one equation. [60]")
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the proofs here.")
+@debug_option
+def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target: Path | None) -> None:
+    """Prove the equations of FILE, in the syntax of rules, from rules.
+
+    Says of each: proved, with the chain of rules; refuted, with a counterexample; or undecided, with the limit that was
+    met. Fails unless every equation is proved.
+    """
+    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.prove import LIMITS
+    from eqsat.rewrites.prove import prove as prove_one
+
+    equations = read(file)
+    rules = [r for path in given for r in read(path)] if given else list(load_rules())
+    if target is not None:
+        check_target(target, ())
+    limits = LIMITS if time_limit is None else replace(LIMITS, seconds=time_limit)
+    out = console()
+    proofs: list[Proof] = []
+    try:
+        for equation in track(equations, "proving", console=Console(stderr=True), transient=True):
+            proofs.append(prove_one(equation, rules, limits))
+            for line in describe(proofs[-1]):
+                out.print(line, soft_wrap=True)
+    finally:
+        if target is not None:
+            target.write_text(json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
+    counts = Counter(p.verdict for p in proofs)
+    out.print(count(len(proofs), "equation") + ": " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+    open_ = [p.name for p in proofs if p.verdict != "proved"]
+    if open_:
+        raise UnsoundRuleError(
+            f"{count(len(open_), 'equation')} not proved: {', '.join(open_)}", expected="equations that the rules prove"
+        )
+
+
+def describe(proof: Proof) -> list[str]:
+    """A proof as lines of text."""
+    found = [f"{proof.verdict:<9} {proof.name}"]
+    if proof.verdict == "refuted":
+        return [f"{found[0]}: {proof.counterexample}"]
+    if proof.verdict == "undecided":
+        return [f"{found[0]}: {proof.detail}"]
+    cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
+    return [f"{found[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
+
+
+def read(path: Path) -> tuple[Rule, ...]:
+    """The rules of a file; RuleError where it is no text."""
+    from eqsat.rewrites.parser import parse_rules
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"cannot be read: {error}", where=str(path), expected="a text file of rules") from None
+    return parse_rules(text, str(path))
