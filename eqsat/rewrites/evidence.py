@@ -60,14 +60,15 @@ def rule_hash(rule: Rule) -> str:
 
 @cache
 def _meaning(function: Any) -> bytes:
-    """The source of a function and of those of this package that it calls."""
+    """The source of a function and of those that it calls, of this package or of the function's own module."""
     digest = hashlib.blake2b(digest_size=12)
+    home = getattr(getattr(function, "reference", function), "__module__", None)
     seen: set[str] = set()
     pending = [function]
     while pending:
         one = pending.pop()
         one = getattr(one, "reference", one)
-        if not isinstance(one, FunctionType) or not one.__module__.startswith("eqsat"):
+        if not isinstance(one, FunctionType) or not _is_followed(one, home):
             digest.update(repr(one).encode() if isinstance(one, int | float | str) else b"")
             continue
         if one.__qualname__ + one.__module__ in seen:
@@ -80,13 +81,27 @@ def _meaning(function: Any) -> bytes:
     return digest.digest()
 
 
+def _is_followed(function: FunctionType, home: str | None) -> bool:
+    return function.__module__.partition(".")[0] == "eqsat" or function.__module__ == home
+
+
 def _source(code: CodeType) -> str:
-    """The lines of a function, cheaper than inspect.getsource and without its decorators' arguments."""
+    """The lines of a function without its decorators, cheaper than inspect.getsource; its code where it has no file."""
     lines = linecache.getlines(code.co_filename)
     if not lines:
-        raise RuleError("the source of an operator cannot be read", where=code.co_filename, expected="a source file")
+        return _bytes(code)
+    first = code.co_firstlineno - 1
+    if code.co_name != "<lambda>":
+        while first < len(lines) and not lines[first].lstrip().startswith(("def ", "async def ")):
+            first += 1
     last = max((line for _, _, line in _all_lines(code) if line), default=code.co_firstlineno)
-    return "".join(lines[code.co_firstlineno - 1 : last])
+    return "".join(lines[first:last])
+
+
+def _bytes(code: CodeType) -> str:
+    """What a function typed at a prompt does, as text."""
+    constants = [_bytes(c) if inspect.iscode(c) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names}"
 
 
 def _all_lines(code: CodeType) -> Iterator[tuple[int, int, int | None]]:

@@ -1,4 +1,5 @@
-"""Rules that are ready to use: the shipped ones whose evidence is current, and a user's own, checked on the spot."""
+"""Rules that are ready to use: the shipped ones whose evidence is current, those of operators that a user declares, and
+a user's own rules; what is not shipped is checked on the spot."""
 
 from __future__ import annotations
 
@@ -8,11 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from eqsat.errors import RuleError, UnsoundRuleError
+from eqsat.language.spec import OPS, OpSpec, spec
+from eqsat.rewrites.derive import derived_laws, stated_laws
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence
+from eqsat.rewrites.memory import recalled, remember
 from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rule import Origin, Rule
 
+#: Laws written by hand, and the rules that the generator found, each with its record of evidence.
 AXIOMS = Path(__file__).parent / "axioms"
+LIBRARY = Path(__file__).parent / "library"
 
 
 class EvidenceWarning(UserWarning):
@@ -22,11 +28,12 @@ class EvidenceWarning(UserWarning):
 def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
     """The shipped rules, and those of more files or texts, which are checked before they count.
 
-    A shipped rule without current evidence is left out with an EvidenceWarning. A given one that is refuted is an
-    UnsoundRuleError with a counterexample, one that cannot be settled a RuleError. A string that has an arrow in it is
-    the text of rules, any other the path of a file.
+    A shipped rule without current evidence is left out with an EvidenceWarning. The laws of operators that are declared
+    outside this package come next. A law or given rule that is refuted is an UnsoundRuleError with a counterexample, a
+    given one that cannot be settled a RuleError. A string that has an arrow in it is the text of rules, any other the
+    path of a file.
     """
-    rules = list(_shipped())
+    rules = [*_shipped(), *(rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))]
     names = {r.name for r in rules}
     for given in paths or ():
         for rule in _read(given):
@@ -39,8 +46,19 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """Every rule of the shipped files, with evidence or without."""
-    return tuple(r for path in sorted(AXIOMS.glob("*.rules")) for r in parse_rules(path.read_text(), path.name))
+    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library."""
+    own = [one for one in OPS.values() if is_shipped(one)]
+    return (*_axioms(), *stated_laws(own), *derived_laws(own), *_files(LIBRARY, "library"))
+
+
+def laws() -> tuple[Rule, ...]:
+    """What is taken for true of all operators, a user's too: axioms, and what declarations state and imply."""
+    return (*_axioms(), *stated_laws(), *derived_laws())
+
+
+def is_shipped(one: OpSpec) -> bool:
+    """Whether an operator is declared in this package."""
+    return one.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def check_rules(text: str) -> tuple[Evidence, ...]:
@@ -55,21 +73,72 @@ def check_rules(text: str) -> tuple[Evidence, ...]:
 
 
 @cache
+def _axioms() -> tuple[Rule, ...]:
+    return _files(AXIOMS, "axiom")
+
+
+def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:
+    paths = sorted(folder.glob("*.rules"))
+    return tuple(r for path in paths for r in parse_rules(path.read_text(encoding="utf-8"), path.name, origin=origin))
+
+
+@cache
 def _shipped() -> tuple[Rule, ...]:
-    evidence = read_evidence()
+    evidence = shipped_evidence()
     rules = shipped_rules()
     current = tuple(r for r in rules if is_current(r, evidence.get(r.name)))
     if len(current) < len(rules):
         kept = set(current)
-        left = [r.name for r in rules if r not in kept]
-        shown = ", ".join(left[:5]) + (", …" if len(left) > 5 else "")
-        warnings.warn(
-            f"{len(left)} of {len(rules)} rules have no current evidence and are left out: {shown}\n"
-            "  run `eqsat rules verify` to check them again",
-            EvidenceWarning,
-            stacklevel=3,
+        _warn(
+            [r.name for r in rules if r not in kept],
+            f"of {len(rules)} rules have no current evidence and are left out",
+            "run `eqsat rules verify` to check them again",
         )
     return current
+
+
+def shipped_evidence() -> dict[str, Evidence]:
+    """The records of the axioms, of the derived laws, and of the library."""
+    return {**read_evidence(LIBRARY / "evidence.jsonl"), **read_evidence(AXIOMS / "evidence.jsonl")}
+
+
+@cache
+def _declared(name: str) -> tuple[Rule, ...]:
+    """The laws of an operator declared elsewhere, those that can be settled; checked once for each user."""
+    from eqsat.rewrites.check import check
+
+    one = spec(name)
+    found = (*stated_laws([one]), *derived_laws([one]))
+    known = recalled(found)
+    fresh = []
+    proved = []
+    for rule in found:
+        evidence = known.get(rule.name)
+        if evidence is None:
+            evidence = check(rule)
+            fresh.append(evidence)
+        if evidence.verdict == "refuted":
+            stated = rule.origin == "axiom"
+            raise UnsoundRuleError(
+                f"operator {name!r} {'states' if stated else 'implies'} a false law, {rule}: {evidence.detail}",
+                where=rule.where,
+                expected="laws that hold for the operator's reference",
+                remedy="correct laws= of its declaration" if stated else "correct index= or multilinear= there",
+            )
+        if evidence.verdict == "proved":
+            proved.append(rule)
+    remember(fresh)
+    if len(proved) < len(found):
+        kept = set(proved)
+        missing = [r.name for r in found if r not in kept]
+        _warn(missing, f"of {len(found)} laws of {name!r} could not be settled and are left out", "")
+    return tuple(proved)
+
+
+def _warn(names: Sequence[str], what: str, remedy: str) -> None:
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    tail = f"\n  {remedy}" if remedy else ""
+    warnings.warn(f"{len(names)} {what}: {shown}{tail}", EvidenceWarning, stacklevel=4)
 
 
 def _read(given: str | Path) -> Sequence[Rule]:

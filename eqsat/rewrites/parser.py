@@ -1,8 +1,9 @@
 """The text form of rules, one line a rule: ``name (law N): lhs => rhs if condition, condition``.
 
 A line that begins with white space continues the one before; ``#`` begins a comment; ``%phase simplify`` sets the phase
-of the rules after it, and ``%each f in unary`` … ``%end`` makes each line with ``{f}`` between them one rule for every
-operator of a family. Both sides and the conditions are Python expressions.
+of the rules after it, ``%because …`` says why they are written by hand, until the next such line or the next phase, and
+``%each f in relu abs`` … ``%end`` makes each line with ``{f}`` between them one rule for every operator named. Both
+sides and the conditions are Python expressions.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 
 from eqsat.errors import RuleError
 from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import OPS, REQUIRED
-from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Rule
+from eqsat.language.spec import OPS
+from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _PHASE = re.compile(r"%phase\s+(\w+)\s*$")
+_BECAUSE = re.compile(r"%because\s+(\S.*?)\s*$", re.DOTALL)
 _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -30,8 +32,10 @@ _OPERATORS: dict[type[ast.operator], str] = {
 }
 
 
-def parse_rules(text: str, source: str = "<text>") -> tuple[Rule, ...]:
+def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule, ...]:
     """Every rule of a text; RuleError with file, line and column for the first that is not well formed.
+
+    `origin` says where the text comes from.
 
     >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
     ['twice']
@@ -43,7 +47,7 @@ def parse_rules(text: str, source: str = "<text>") -> tuple[Rule, ...]:
             state.directive(block, f"{source}:{number}:1")
             continue
         for instance in state.instances(block):
-            for rule in _Block(instance, source, number).rules(state.phase):
+            for rule in _Block(instance, source, number, origin, state.reason).rules(state.phase):
                 if rule.name in rules:
                     raise RuleError(
                         f"rule {rule.name!r} is already there",
@@ -60,23 +64,28 @@ class _State:
 
     def __init__(self) -> None:
         self.phase = "simplify"
+        self.reason = ""
         self.variable = ""
         self.members: tuple[str, ...] = ()
 
     def directive(self, line: str, where: str) -> None:
-        phase, each = _PHASE.match(line), _EACH.match(line)
+        phase, each, because = _PHASE.match(line), _EACH.match(line), _BECAUSE.match(line)
         if phase is not None and phase[1] in PHASES:
-            self.phase = phase[1]
+            self.phase, self.reason = phase[1], ""
+        elif because is not None:
+            self.reason = " ".join(because[1].split())
         elif each is not None:
             self.variable = each[1]
-            self.members = tuple(m for word in each[2].split() for m in family(word, where))
+            self.members = tuple(_operator(word, where) for word in each[2].split())
         elif line.strip() == "%end":
             self.variable, self.members = "", ()
         else:
             raise RuleError(
                 f"{line.strip()!r} is no directive",
                 where=where,
-                expected="%phase and one of " + ", ".join(PHASES) + "; or %each f in family; or %end",
+                expected="%phase and one of "
+                + ", ".join(PHASES)
+                + "; ; or %because and a reason; or %each f in operators; or %end",
             )
 
     def instances(self, block: str) -> list[str]:
@@ -85,21 +94,10 @@ class _State:
         return [block.replace(mark, m) for m in self.members] if self.members and mark in block else [block]
 
 
-def family(word: str, where: str = "") -> tuple[str, ...]:
-    """The operators a word of an %each line stands for: all pointwise ones of one or two operands, or itself.
-
-    Those that only take integers are left out, their laws being those of bits.
-    """
-    plain = [s for s in OPS.values() if s.pointwise and not s.dtypes and REQUIRED not in s.attrs.values()]
-    if word == "unary":
-        return tuple(s.name for s in plain if s.max_operands == 1)
-    if word == "binary":
-        return tuple(s.name for s in plain if s.min_operands == s.max_operands == 2)
-    if word == "reductions":
-        return tuple(s.name for s in OPS.values() if s.name.startswith("reduce_"))
+def _operator(word: str, where: str) -> str:
     if word not in OPS:
-        raise RuleError(f"no family or operator {word!r}", where=where, expected="unary, binary, reductions or names")
-    return (word,)
+        raise RuleError(f"no operator {word!r}", where=where, expected="names of operators")
+    return word
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -126,6 +124,8 @@ class _Block:
     text: str
     source: str
     line: int
+    origin: Origin
+    reason: str
 
     def rules(self, phase: str) -> list[Rule]:
         head = _HEAD.match(self.text)
@@ -166,6 +166,8 @@ class _Block:
                 laws=laws,
                 text=f"{_text(left)} => {_text(right)}{tail}",
                 where=where,
+                origin=self.origin,
+                reason=self.reason,
             )
         except RuleError as error:
             if error.where.startswith(self.source):

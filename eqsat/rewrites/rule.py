@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
@@ -13,6 +13,8 @@ from eqsat.rewrites.expression import bound_name, compiled, evaluate
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
 PHASES = ("simplify", "expand", "merge", "fuse", "associate")
+#: Whose rule it is: written by hand, implied by a declaration, found by the generator, or a user's.
+Origin: TypeAlias = Literal["axiom", "derived", "library", "given"]
 #: The field of a right-side App that holds an expression whose value is a record, ``slice(x, **after(x, s, t))``.
 SPLICE = "**"
 #: Where errors say they are, until the parser puts file, line and column.
@@ -24,7 +26,8 @@ class Rule:
     """A rewrite rule; RuleError at construction where a side is not well formed.
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
-    outputs (split). `text` is canonical: evidence is keyed by its hash. `where` is file, line and column.
+    outputs (split). `text` is canonical: evidence is keyed by its hash. `where` is file, line and column. `reason` says
+    why a hand-written rule is one.
 
     What a loop runs over is a sequence of tensors where its variable stands for an operand, and a sequence of
     attributes or records where it names those: ``concat(*[slice(x, **s) for s in ss], axis=k)`` binds the records ss.
@@ -38,6 +41,8 @@ class Rule:
     laws: tuple[int, ...] = ()
     text: str = ""
     where: str = ""
+    origin: Origin = "given"
+    reason: str = ""
     #: What the left side binds: tensors, sequences of tensors, fields and records, sequences of fields and records.
     tensors: frozenset[str] = field(init=False, default=frozenset())
     tensor_groups: frozenset[str] = field(init=False, default=frozenset())

@@ -10,11 +10,11 @@ from eqsat.errors import RuleError, UnsoundRuleError
 from eqsat.rewrites import evidence as records
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence, rule_hash, write_evidence
-from eqsat.rewrites.loader import check_rules, load_rules, shipped_rules
+from eqsat.rewrites.loader import check_rules, load_rules, shipped_evidence, shipped_rules
 from eqsat.rewrites.parser import parse_rules
 
 SHIPPED = shipped_rules()
-EVIDENCE = read_evidence()
+EVIDENCE = shipped_evidence()
 
 #: Rules that look right, some of them published as such; each is false.
 FALSE = {
@@ -116,7 +116,7 @@ def test_stale_evidence_is_ignored_with_a_message(tmp_path: Path, monkeypatch: p
     kept = [e for e in EVIDENCE.values() if e.name != SHIPPED[0].name]
     changed = Evidence(SHIPPED[0].name, "0" * 24, "proved", 24, 80)
     write_evidence([*kept, changed], tmp_path / "evidence.jsonl")
-    monkeypatch.setattr(loader, "read_evidence", lambda: read_evidence(tmp_path / "evidence.jsonl"))
+    monkeypatch.setattr(loader, "shipped_evidence", lambda: read_evidence(tmp_path / "evidence.jsonl"))
     loader._shipped.cache_clear()
     try:
         with pytest.warns(loader.EvidenceWarning, match="eqsat rules verify"):

@@ -27,7 +27,8 @@ REFUSED = [
     ("r: [relu(x) for x in xs if x] => relu(y)", "f.rules:1:4", "a list with several loops or a filter"),
     ("r: relu(x) => x ++", "f.rules:1:", "syntax"),
     ("%phase sometimes", "f.rules:1:1", "'%phase sometimes' is no directive"),
-    ("%each f in unaries", "f.rules:1:1", "no family or operator 'unaries'"),
+    ("%each f in unaries", "f.rules:1:1", "no operator 'unaries'"),
+    ("%because", "f.rules:1:1", "'%because' is no directive"),
     ("r: relu(x) => x\nr: abs(x) => x", "f.rules:2:1", "rule 'r' is already there"),
     ("r: relu(x)\n  => relu(\n    y)", "f.rules:2:6", "right side uses unbound variable 'y'"),
 ]
@@ -68,9 +69,23 @@ b: relu(x) => relu(x)
     assert first.tensor_groups == {"ws"}
 
 
-def test_each_makes_a_rule_for_every_member_of_a_family() -> None:
+def test_each_makes_a_rule_for_every_operator_named() -> None:
     rules = parse_rules("%each f in relu tanh\n{f}-twice: {f}({f}(x)) => {f}(x)\n%end\nother: abs(x) => abs(x)")
     assert [r.name for r in rules] == ["relu-twice", "tanh-twice", "other"]
+
+
+def test_a_reason_holds_until_the_next_one_or_the_next_phase() -> None:
+    rules = parse_rules("""
+%because first,
+  and more
+a: relu(x) => relu(x)
+b: abs(x) => abs(x)
+%because second
+c: exp(x) => exp(x)
+%phase fuse
+d: log(x) => log(x)
+""")
+    assert [r.reason for r in rules] == ["first, and more", "first, and more", "second", ""]
 
 
 def test_canonical_text_ignores_layout() -> None:

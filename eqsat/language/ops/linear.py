@@ -319,6 +319,9 @@ def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         raise ShapeError(
             f"weight has {channels} input channels, the input has {inputs}", expected="C = weight.shape[0]"
         )
+    outputs = w.dims[1] * attrs["group"]
+    if len(operands) > 2 and operands[2] is not None and operands[2].shape not in (None, (outputs,)):
+        raise ShapeError(f"bias {operands[2]} for {outputs} output channels", expected=f"a vector of {outputs}")
     strides, dilations, pads = conv_geometry(attrs, spatial)
     more = attrs["output_padding"] or (0,) * spatial
     sizes = [
@@ -329,7 +332,7 @@ def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     ]
     if any(isinstance(s, int) and s < 1 for s in sizes):
         raise ShapeError(f"pads {list(pads)} cut more off than there is", expected="a result with dims of 1 or more")
-    return (TensorType(x.dtype, (x.dims[0], w.dims[1] * attrs["group"], *sizes)),)
+    return (TensorType(x.dtype, (x.dims[0], outputs, *sizes)),)
 
 
 def _transposed_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:

@@ -1,0 +1,128 @@
+"""Laws of operators that an attribute gives their axes: they commute with movement along the others.
+
+Reductions drop the axes, or keep them with one element; softmax and its like compute their elements from one another;
+normalisations do so from an axis on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.rewrites.schemas.operator import Operator, Statement, law, loop
+
+_ALIKE = "all(without(shape(x), {k}) == without(shape(xs[0]), {k}) for x in xs)"
+
+
+def axis_laws(op: Operator) -> Iterator[Statement]:
+    """What follows from an attribute that names axes."""
+    first = op.form.operands[0]
+    if not first.attribute:
+        return
+    if first.tail:
+        yield from _from_an_axis_on(op, first.attribute)
+    elif len(op.form.terms) > 1:
+        return
+    elif not op.form.result.attribute:
+        if "keepdims" in op.spec.attrs and first.attribute == "axes":
+            yield from _reduction(op)
+    elif first.attribute == "axis":
+        yield from _mixed(op)
+
+
+def _reduction(op: Operator) -> Iterator[Statement]:
+    f = op.name
+    kept, dropped = "axes=a, keepdims=True", "axes=a, keepdims=False"
+    yield from law(
+        f"{f}-of-transpose",
+        f"{f}(transpose(x, perm=p), {kept})",
+        f"transpose({f}(x, axes=mapped(a, p), keepdims=True), perm=p)",
+    )
+    yield from law(
+        f"{f}-of-transpose-dropped",
+        f"{f}(transpose(x, perm=p), {dropped})",
+        f"transpose({f}(x, axes=mapped(a, p), keepdims=False), perm=dropped_perm(p, a))",
+    )
+    yield from law(
+        f"transpose-of-{f}",
+        f"transpose({f}(x, {kept}), perm=p)",
+        f"{f}(transpose(x, perm=p), axes=mapped(a, inverse(p)), keepdims=True)",
+    )
+    yield from law(
+        f"{f}-keeps",
+        f"{f}(x, {dropped})",
+        f"reshape({f}(x, {kept}), shape=without_all(shape(x), a))",
+        back="expand",
+    )
+    yield from law(
+        f"{f}-of-concat",
+        f"{f}(concat(*xs, axis=k), {kept})",
+        f"concat(*[{f}(x, {kept}) for x in xs], axis=k)",
+        ["k not in a", _ALIKE.format(k="k")],
+        back="expand",
+    )
+    yield from law(
+        f"{f}-of-slice",
+        f"{f}(slice(x, **s), {kept})",
+        f"slice({f}(x, {kept}), **s)",
+        ["not any(k in a for k in s.axes)"],
+        back="expand",
+    )
+    if 0 in op.spec.multilinear and "axes" not in op.form.reads:
+        yield from law(
+            f"{f}-of-joined-axis",
+            f"{f}(concat(x, y, axis=k), axes=a, keepdims=d)",
+            f"{f}(x, axes=a, keepdims=d) + {f}(y, axes=a, keepdims=d)",
+            ["k in a", "wide(x)"],
+        )
+
+
+def _mixed(op: Operator) -> Iterator[Statement]:
+    f = op.name
+    rest = ", **a" if len(op.spec.attrs) > 1 else ""
+    yield from law(
+        f"{f}-of-transpose", f"{f}(transpose(x, perm=p), axis=k{rest})", f"transpose({f}(x, axis=p[k]{rest}), perm=p)"
+    )
+    yield from law(
+        f"transpose-of-{f}",
+        f"transpose({f}(x, axis=k{rest}), perm=p)",
+        f"{f}(transpose(x, perm=p), axis=place(p, k){rest})",
+    )
+    yield from law(
+        f"{f}-of-concat",
+        f"{f}(concat(*xs, axis=j), axis=k{rest})",
+        f"concat(*[{f}(x, axis=k{rest}) for x in xs], axis=j)",
+        ["j != k"],
+        back="expand",
+    )
+    yield from law(
+        f"{f}-of-slice",
+        f"{f}(slice(x, **s), axis=k{rest})",
+        f"slice({f}(x, axis=k{rest}), **s)",
+        ["k not in s.axes"],
+        back="expand",
+    )
+    yield from law(
+        f"{f}-of-reshape",
+        f"{f}(reshape(x, shape=s), axis=k{rest})",
+        f"reshape({f}(x, axis=rank(x) - 1{rest}), shape=s)",
+        ["k == len(s) - 1", "keeps_last(x, s)"],
+    )
+
+
+def _from_an_axis_on(op: Operator, attribute: str) -> Iterator[Statement]:
+    """Axes before the one named are walked in step; parameters must not reach them."""
+    f, others = op.name, op.variables[1:]
+    for added in ((), ("b",)) if op.form.additions else ((),):
+        rest = (*others, *added)
+        suffix = "-with-bias" if added else ""
+        within = [f"rank({v}) <= rank({{x}}) - a.{attribute}" for v in rest]
+        moved = op.applied("slice(x, **s)", *rest)
+        free = [f"all(k < a.{attribute} for k in s.axes)", *(w.format(x="x") for w in within)]
+        yield from law(f"slice-of-{f}{suffix}", f"slice({op.applied('x', *rest)}, **s)", moved, free, back="associate")
+        yield from law(
+            f"concat-of-{f}{suffix}",
+            f"concat(*[{op.applied('x', *rest)} {loop(['x'])}], axis=k)",
+            op.applied("concat(*xs, axis=k)", *rest),
+            [f"k < a.{attribute}", _ALIKE.format(k="k"), *(w.format(x="xs[0]") for w in within)],
+            back="associate",
+        )

@@ -1,0 +1,255 @@
+"""Laws of operators that are linear in an operand: sums, differences, negation and scales go through.
+
+Taking a common factor out is in "expand", distributing in "associate", as it repeats the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.language.indices import Index, Term
+from eqsat.language.spec import OpSpec
+from eqsat.rewrites.schemas.operator import ADDED, VARIABLES, Operator, Statement, axis, axis_of, law, vector
+
+#: Movements whose sums and scales follow from those of pointwise operators.
+_MOVED = frozenset({"reshape", "transpose", "slice", "split", "expand", "identity"})
+_SIDES = {1: ("",), 2: ("-left", "-right")}
+
+
+def linear_laws(spec: OpSpec) -> Iterator[Statement]:
+    """What follows from linearity in some of the operands."""
+    linear = sorted(k for k in spec.multilinear if k < spec.min_operands)
+    if not linear or spec.max_operands is None or spec.name in _MOVED:
+        return
+    op = Operator(spec, spec.form) if spec.form is not None else None
+    if spec.pointwise:
+        if op is not None:
+            yield from _pointwise(op)
+        return
+    yield from _sums(spec, op, linear)
+    if op is None or any(i.name == "1" for i in op.form.result.indices):
+        return
+    if len(op.form.operands) == 1:
+        yield from _scale_of_one(op)
+    elif len(op.form.operands) == 2 and len(linear) == 2:
+        yield from _negation(op)
+        yield from _scale_between(op) if op.guards else _scale_of_each(op)
+        yield from _vectors(op)
+
+
+def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Statement]:
+    names = VARIABLES[: spec.min_operands]
+    record = ["**a"] if spec.attrs else []
+    guards = list(op.guards) if op is not None else []
+    sides = _SIDES.get(spec.min_operands, tuple(f"-of-{v}" for v in names))
+
+    def applied(*operands: str) -> str:
+        return op.applied(*operands) if op is not None else f"{spec.name}({', '.join([*operands, *record])})"
+
+    for place in linear:
+        name, other = names[place], "y" if "y" not in names else "z"
+        one, two = applied(*names), applied(*(other if n == name else n for n in names))
+        conditions = [*guards, f"same_shape({name}, {other})", f"wide({name})"]
+        conditions.append(_finite(spec, (*names, other), names))
+        for sign, word in (("+", "add"), ("-", "sub")):
+            whole = applied(*(f"{name} {sign} {other}" if n == name else n for n in names))
+            title = f"{spec.name}-over-{word}{sides[place]}"
+            both = word == "add"
+            yield from law(
+                title,
+                f"{one} {sign} {two}",
+                whole,
+                conditions,
+                back="associate" if both else None,
+                back_name=f"{spec.name}-distributes{sides[place]}",
+            )
+
+
+def _finite(spec: OpSpec, shown: tuple[str, ...], names: tuple[str, ...]) -> str:
+    indices = {names[k] for k in spec.dtypes if k < len(names)}
+    return f"finite({', '.join(n for n in shown if n not in indices)})"
+
+
+def _scale_of_one(op: Operator) -> Iterator[Statement]:
+    """A scalar goes through, and so does what varies only along an axis that is walked in step."""
+    f, first = op.name, op.form.operands[0]
+    conditions = [*op.guards, "size(c) == 1", "rank(c) <= rank(x)", "wide(x)", "finite(x, c)"]
+    if first.attribute and not op.form.result.attribute:  # a reduction, which may lower the rank
+        yield from law(
+            f"{f}-of-scaled",
+            f"{f}(x * c, **a)",
+            f"{f}(x, **a) * reshape(c, shape=())",
+            ["size(c) == 1", "spans(x, c)", "wide(x)", "finite(x, c)"],
+        )
+        kept = "axes=a, keepdims=True"
+        yield from law(f"{f}-scaled", f"{f}(x, {kept}) * c", f"{f}(x * c, {kept})", conditions)
+        return
+    yield from law(f"{f}-of-scaled", op.applied("x * c"), f"{op.applied('x')} * c", conditions, back="expand")
+    for index in op.form.parallel():
+        here, there = axis_of(first, index.name, "x"), axis(op.form.result, index.name, "rank(x)")
+        if here != there:
+            continue
+        yield from law(
+            f"{f}-of-scaled-along-{index.name}",
+            op.applied("x * c"),
+            f"{op.applied('x')} * c",
+            [*op.guards, f"along_only(c, {here}, rank(x), dim(x, {here}))", "wide(x)", "finite(x, c)"],
+            phase="associate",
+            back="associate",
+        )
+
+
+def _negation(op: Operator) -> Iterator[Statement]:
+    for name, side in zip(op.variables, ("left", "right"), strict=True):
+        yield from law(
+            f"{op.name}-neg-{side}",
+            op.with_operands({name: f"-{name}"}),
+            f"-{op.with_operands({})}",
+            [*op.guards, "floating(x)"],
+            back="expand",
+        )
+
+
+def _scalar(op: Operator, *names: str) -> list[str]:
+    """The conditions that c is one number, and that multiplying by it adds no axes."""
+    ranks = []
+    for name, term in zip(op.variables, op.form.operands, strict=True):
+        if name in names:
+            ranks.append(f"rank(c) <= {term.fixed}" if term.broadcasts else f"rank(c) <= rank({name})")
+    return ["size(c) == 1", *ranks, *op.ranks(), "wide(x)", f"finite({', '.join(op.variables)}, c)"]
+
+
+def _scale_of_each(op: Operator) -> Iterator[Statement]:
+    """A scale of either operand is one of the result."""
+    for name, side in zip(op.variables, ("left", "right"), strict=True):
+        for sign, word in (("*", "scaled"), ("/", "quotient")):
+            yield from law(
+                f"{op.name}-of-{word}-{side}",
+                op.with_operands({name: f"{name} {sign} c"}),
+                f"{op.with_operands({})} {sign} c",
+                _scalar(op, name),
+                back="expand",
+            )
+
+
+def _scale_between(op: Operator) -> Iterator[Statement]:
+    """A scale of one operand is one of the other whatever follows, and one of the result where nothing does."""
+    x, w = op.variables
+    yield from law(
+        f"{op.name}-of-scaled-left",
+        op.with_operands({x: f"{x} * c"}),
+        op.with_operands({w: f"{w} * c"}),
+        _scalar(op, x, w),
+        back="expand",
+    )
+    yield from law(
+        f"{op.name}-scaled",
+        f"{op.with_operands({})} * c",
+        op.with_operands({x: f"{x} * c"}),
+        [*op.guards, *_scalar(op, x)],
+        back="expand",
+    )
+
+
+def _vectors(op: Operator) -> Iterator[Statement]:
+    """A vector of scales along one axis of the data or of the result goes into the constants."""
+    data, weights = op.form.operands
+    for index in op.form.contracted():
+        place = weights.position(index.name)
+        if place is None or not op.settled(index):
+            continue
+        here = axis_of(data, index.name, "x")
+        count = f"dim(x, {here})"
+        yield from law(
+            f"{op.name}-of-scaled-along-{index.name}",
+            op.applied("x * c", "w"),
+            op.applied("x", f"w * reshape(c, shape={_turned(weights, index, count)})"),
+            [
+                "constant(c, w)",
+                op.group_guard(index),
+                *_matrix(op),
+                f"along_only(c, {here}, rank(x), {count})",
+                "wide(x)",
+                "finite(x, c, w)",
+            ],
+        )
+    for index in op.form.parallel():
+        if op.form.holders(index.name) != (1,):
+            continue
+        yield from _result_vector(op, index)
+
+
+def _result_vector(op: Operator, index: Index) -> Iterator[Statement]:
+    weights = op.form.operands[1]
+    there = axis(op.form.result, index.name, "rank(x)")
+    count = f"dim(w, {axis_of(weights, index.name, 'w')})"
+    scaled = f"w * reshape(c, shape={_turned(weights, index, count)})"
+    conditions = [*op.guards, *_matrix(op), f"along_only(c, {there}, rank(x), {count})", "wide(x)"]
+    yield from law(
+        f"{op.name}-scaled-along-{index.name}",
+        f"{op.applied('x', 'w')} * c",
+        op.applied("x", scaled),
+        ["constant(c, w)", *conditions, "finite(x, c, w)"],
+    )
+    for added in op.form.additions:
+        if len(added.indices) != 1:
+            continue
+        bias = f"{ADDED} * reshape(c, shape=({count},))"
+        yield from law(
+            f"{op.name}-scaled-along-{index.name}-with-bias",
+            f"{op.applied('x', 'w', ADDED)} * c",
+            op.applied("x", scaled, bias),
+            ["constant(c, w, b)", *conditions, "finite(x, c, w, b)"],
+        )
+
+
+def _turned(term: Term, index: Index, count: str) -> str:
+    """The shape of a vector along an index of an operand, whichever way an attribute turns it."""
+    shape = vector(term, index.name, count, "w")
+    if not term.turned:
+        return shape
+    other = vector(Term(term.indices[::-1]), index.name, count, "w")
+    return f"{other} if a.{term.turned} else {shape}"
+
+
+def _matrix(op: Operator) -> list[str]:
+    """The conditions that the second operand has no leading axes, and the first those that are named."""
+    data, weights = op.form.operands
+    return [f"rank(w) == {weights.fixed}", f"rank(x) >= {data.fixed}"] if weights.broadcasts else []
+
+
+def _pointwise(op: Operator) -> Iterator[Statement]:
+    """Sums and signs under pointwise operators; the numerator's of a quotient run on request only."""
+    f, names = op.name, op.variables
+    if len(names) == 1:
+        yield from law(f"{f}-of-sum", f"{f}(x + y)", f"{f}(x) + {f}(y)", ["wide(x)"], phase="associate")
+        return
+    own = op.spec.commutative
+    phase, title = ("expand", "factor") if own else ("associate", f"factor-of-{f}")
+    joint = ["wide(x)", "finite(x, y, z)", "same_shape(x, y)"]
+    for sign, word in (("+", ""), ("-", "-difference")):
+        yield from law(
+            f"{title}{word}" if f == "mul" else f"{f}-factor{word}",
+            f"{f}(x, z) {sign} {f}(y, z)",
+            f"{f}(x {sign} y, z)",
+            joint,
+            phase=phase,
+        )
+    yield from law(
+        f"{f}-over-add", f"{f}(x + y, z)", f"{f}(x, z) + {f}(y, z)", ["wide(x)", "finite(x, y, z)"], phase="associate"
+    )
+    if own:
+        yield from law(
+            f"{f}-over-add-of-constants",
+            f"{f}(x + c, d)",
+            f"{f}(x, d) + {f}(c, d)",
+            ["constant(c, d)", "wide(x)", "finite(x, c, d)"],
+        )
+        yield from law(f"{f}-neg", f"{f}(x, -y)", f"-{f}(x, y)", ["floating(x)"])
+    else:
+        yield from law(
+            f"{f}-scaled",
+            f"{f}(x, y) * c",
+            f"{f}(x * c, y)",
+            ["wide(x)", "constant(c)", "not constant(y)"],
+        )

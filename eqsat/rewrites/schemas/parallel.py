@@ -1,0 +1,160 @@
+"""Laws of an axis whose places are computed apart: concatenations, slices and groups, and siblings that merge.
+
+An operator that slides a window over its operand is spread over a concatenation in "expand" too, as it is seldom worth
+a concatenation of its operands; other ways back are in "associate".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from eqsat.language.indices import Index, Term
+from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, alike, axis, axis_of, law, loop
+from eqsat.rewrites.schemas.rows import free_block
+
+
+def parallel_laws(op: Operator) -> Iterator[Statement]:
+    """What follows for each axis that is walked in step by some operands and the result."""
+    block = {i.name for i in free_block(op)}
+    for index in op.form.parallel():
+        if not op.settled(index) or index.name in block:
+            continue
+        yield from _concatenation(op, index)
+        if len(op.form.holders(index.name)) == 1:
+            yield from _slices(op, index)
+            if len(op.linear) > 1:
+                yield from _merge(op, index)
+    for group, counted in op.form.sizes.items():
+        yield from _groups(op, group, counted)
+
+
+def _holders(op: Operator, index: Index) -> list[tuple[str, Term]]:
+    """The variables of the operands that have an index, with their terms."""
+    return [(op.variables[k], op.form.operands[k]) for k in op.form.holders(index.name)]
+
+
+def _concatenation(op: Operator, index: Index) -> Iterator[Statement]:
+    """A result joined along the index is that of operands joined along it."""
+    held = _holders(op, index)
+    names = [v for v, _ in held]
+    firsts = {v: f"{v}s[0]" for v in names}
+    place = axis(op.form.result, index.name, f"rank({op.called(firsts)})")
+    bound = "rank" in place  # an axis counted from the right is bound, then compared
+    joined = {v: f"concat(*{v}s, axis={axis_of(t, index.name, f'{v}s[0]')})" for v, t in held}
+    conditions = [op.group_guard(index), *op.ranks(firsts)]
+    if len(names) > 1:
+        (first, term), *others = held
+        conditions.append(" and ".join(f"len({first}s) == len({v}s)" for v, _ in others))
+        sizes = " and ".join(
+            f"dim({first}, {axis_of(term, index.name, first)}) == dim({v}, {axis_of(t, index.name, v)})"
+            for v, t in others
+        )
+        conditions.append(f"all({sizes} {loop(names)})")
+    conditions += [alike(v, f"{v}s", t, index.name) for v, t in held]
+    whole, parts = op.with_operands(joined), f"concat(*[{op.with_operands({})} {loop(names)}], axis={{}})"
+    title, back = f"{op.name}-over-concat-along-{index.name}", "expand" if op.form.windowed else "associate"
+    forward = [f"k == {place}", *conditions] if bound else conditions
+    yield from law(f"concat-of-{op.name}-along-{index.name}", parts.format("k" if bound else place), whole, forward)
+    yield from law(title, whole, parts.format(place), conditions, phase=back)
+
+
+def _slices(op: Operator, index: Index) -> Iterator[Statement]:
+    """A slice of the result along the index is that of a slice of the one operand that has it; products, back too."""
+    ((name, term),) = _holders(op, index)
+    phase = "associate" if op.form.windowed or len(op.form.operands) == 1 else "expand"
+    whole = op.with_operands({})
+    here, there = axis_of(term, index.name, name), axis(op.form.result, index.name, f"rank({op.called({})})")
+    guards = [op.group_guard(index), *op.ranks()]
+    fixed = here.isdecimal() and there.isdecimal()
+    before, after = (f"axes=({k},), starts=i, ends=j, steps=d" if fixed else "**s" for k in (there, here))
+    yield from law(
+        f"slice-of-{op.name}-along-{index.name}",
+        f"slice({whole}, {before})",
+        op.with_operands({name: f"slice({name}, {after if fixed else _moved(there, here)})"}),
+        ["" if fixed else f"s.axes == ({there},)", *guards],
+        phase=phase,
+    )
+    if len(op.linear) < 2 or op.form.windowed:
+        return  # the slice has done its work
+    yield from law(
+        f"{op.name}-of-slice-along-{index.name}",
+        op.with_operands({name: f"slice({name}, {after})"}),
+        f"slice({whole}, {before if fixed else _moved(here, there)})",
+        ["" if fixed else f"s.axes == ({here},)", *guards, f"not constant({name})"],
+        phase=phase,
+    )
+
+
+def _moved(here: str, there: str) -> str:
+    """The attributes of a slice along one axis, moved to another."""
+    if here == there:
+        return "**s"
+    return f"**axes_to(s, place_of({there}, {here} + 1))"
+
+
+def _merge(op: Operator, index: Index) -> Iterator[Statement]:
+    """Siblings that share all other operands are parts of one result."""
+    ((name, term),) = _holders(op, index)
+    group = f"{name}s"
+    there = axis(op.form.result, index.name, f"rank({op.called({name: f'{group}[0]'})})")
+    joined = f"concat(*{group}, axis={axis_of(term, index.name, f'{group}[0]')})"
+    sizes = f"sizes=[dim({name}, {axis_of(term, index.name, name)}) for {name} in {group}]"
+    conditions = [op.group_guard(index), *op.ranks({name: f"{group}[0]"}), alike(name, group, term, index.name)]
+    title = f"{op.name}s-merge-along-{index.name}"
+    yield from law(
+        title,
+        f"[{op.with_operands({})} for {name} in {group}]",
+        f"split({op.with_operands({name: joined})}, axis={there}, {sizes})",
+        conditions,
+        phase="merge",
+    )
+    for added in op.form.additions:
+        yield from _merge_with_addition(op, index, added, title, (name, joined, there, sizes), conditions)
+
+
+def _merge_with_addition(
+    op: Operator, index: Index, added: Term, title: str, parts: Sequence[str], conditions: Sequence[str]
+) -> Iterator[Statement]:
+    name, joined, there, sizes = parts
+    group, term = f"{name}s", op.form.operands[op.form.holders(index.name)[0]]
+    exact = len(added.indices) == 1
+    if added.position(index.name) == len(added.indices) - 1:  # the bias varies along the index, and is a vector
+        count = f"dim({name}, {axis_of(term, index.name, name)})"
+        vectors = "" if exact else f"all(shape(b) == ({count},) for {name}, b in zip({group}, bs))"
+        yield from law(
+            f"{title}-with-bias",
+            f"[{op.with_operands({}, ADDED)} for {name}, b in zip({group}, bs)]",
+            f"split({op.with_operands({name: joined}, 'concat(*bs, axis=0)')}, axis={there}, {sizes})",
+            [vectors, *conditions],
+            phase="merge",
+        )
+        return
+    rank = len(op.form.result.indices)
+    steady = "" if added.position(index.name) is None else f"off_axis(b, {there}, {rank})"
+    yield from law(
+        f"{title}-with-bias",
+        f"[{op.with_operands({}, ADDED)} for {name} in {group}]",
+        f"split({op.with_operands({name: joined}, ADDED)}, axis={there}, {sizes})",
+        [steady, *conditions],
+        phase="merge",
+    )
+
+
+def _groups(op: Operator, group: str, counted: str) -> Iterator[Statement]:
+    """Two results of equal groups are one of twice as many, where every operand has the groups and all are alike."""
+    terms = [*zip(op.variables, op.form.operands, strict=True)]
+    places = {v: next((i.name for i in t.indices if i.group == group), "") for v, t in terms}
+    outer = next((i.name for i in op.form.result.indices if i.group == group), "")
+    if not outer or not all(places.values()):
+        return
+    left, right = ([f"{v}{n}" for v in op.variables] for n in (1, 2))
+    joined = [
+        f"concat({a}, {b}, axis={axis_of(t, places[v], a)})" for a, b, (v, t) in zip(left, right, terms, strict=True)
+    ]
+    where = axis(op.form.result, outer, f"rank({left[0]})")
+    yield from law(
+        f"concat-of-{op.name}-groups",
+        f"concat({op.applied(*left)}, {op.applied(*right)}, axis={where})",
+        op.applied(*joined, fields={counted: f"2 * a.{counted}"}),
+        [f"same_shape({a}, {b})" for a, b in zip(left, right, strict=True)],
+    )

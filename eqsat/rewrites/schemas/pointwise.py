@@ -1,0 +1,172 @@
+"""Laws of operators that act on each element alone: they commute with every movement of elements.
+
+Towards one operator on more elements in "expand"; the ways back that only ever undo that are in "associate", except
+where they feed another rule: slices (less work), transposes and reshapes (they meet and cancel), and operators that
+others take in as an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.errors import ShapeError
+from eqsat.language.spec import REQUIRED, OpSpec
+from eqsat.language.types import DType, TensorType
+from eqsat.rewrites.schemas.operator import Statement, law
+
+#: Activations that convolutions take in: they go back over a concatenation of convolutions.
+ABSORBED = frozenset({"relu"})
+_ALIGNED = "reshape(c, shape=ones(rank(x) - rank(c)) + shape(c))"
+
+
+def pointwise_laws(spec: OpSpec) -> Iterator[Statement]:
+    """What follows for a pointwise operator of one or two operands that take numbers."""
+    if not spec.pointwise:
+        return
+    if spec.commutative and (spec.min_operands, spec.max_operands) == (2, 2):
+        numbers = {"add": (2,), "mul": (4,)}.get(spec.name, ())
+        yield from law(f"{spec.name}-commutes", f"{spec.name}(x, y)", f"{spec.name}(y, x)", laws=numbers)
+    if spec.dtypes or REQUIRED in spec.attrs.values():
+        return
+    if spec.max_operands == 1:
+        yield from _unary(spec.name)
+    elif spec.min_operands == spec.max_operands == 2:
+        yield from _binary(spec.name)
+        if _takes(spec, (2, 3), ()):
+            yield from _with_one_right(spec.name)
+        if not _takes(spec, (), (2, 3)):
+            return
+        yield from _spread(spec.name, "left", "{f}(expand(x, shape=s), y)", "{f}(x, y)")
+        if not spec.commutative:
+            yield from _with_one_left(spec.name)
+            yield from _spread(spec.name, "right", "{f}(y, expand(x, shape=s))", "{f}(y, x)")
+
+
+def _takes(spec: OpSpec, *shapes: tuple[int, ...]) -> bool:
+    """Whether the operator takes operands of these shapes."""
+    try:
+        spec.result_types([TensorType(DType.FLOAT32, s) for s in shapes], spec.complete({}))
+    except ShapeError:
+        return False
+    return True
+
+
+def _unary(f: str) -> Iterator[Statement]:
+    back = "expand" if f in ABSORBED else "associate"
+    joined, apart = f"{f}(concat(*xs, axis=k), **a)", f"concat(*[{f}(x, **a) for x in xs], axis=k)"
+    yield from law(f"concat-of-{f}", apart, joined, back=back, back_name=f"{f}-over-concat", laws=(15,))
+    yield from law(
+        f"{f}-of-transpose",
+        f"{f}(transpose(x, perm=p), **a)",
+        f"transpose({f}(x, **a), perm=p)",
+        back="expand",
+        laws=(16,),
+    )
+    yield from law(f"{f}-of-reshape", f"{f}(reshape(x, shape=s), **a)", f"reshape({f}(x, **a), shape=s)", back="expand")
+    yield from law(f"{f}-of-slice", f"{f}(slice(x, **s), **a)", f"slice({f}(x, **a), **s)", back="expand")
+    yield from law(f"{f}-of-expand", f"{f}(expand(x, shape=s), **a)", f"expand({f}(x, **a), shape=s)")
+    yield from law(
+        f"{f}-of-gather", f"{f}(gather(x, i, axis=k), **a)", f"gather({f}(x, **a), i, axis=k)", ["constant(x)"]
+    )
+
+
+def _binary(f: str) -> Iterator[Statement]:
+    """Both operands move together."""
+    joined = f"{f}(concat(*xs, axis=k), concat(*ys, axis=k))"
+    apart = f"concat(*[{f}(x, y) for x, y in zip(xs, ys)], axis=k)"
+    equal = "all(same_shape(x, y) for x, y in zip(xs, ys))"
+    yield from law(f"concat-of-{f}", apart, joined, [equal], laws=(21, 22))
+    yield from law(f"{f}-over-concats", joined, apart, ["len(xs) == len(ys)", equal], phase="associate", laws=(21, 22))
+    yield from law(
+        f"{f}-of-transposes",
+        f"{f}(transpose(x, perm=p), transpose(y, perm=p))",
+        f"transpose({f}(x, y), perm=p)",
+        ["rank(x) == rank(y)"],
+        back="expand",
+        laws=(34, 35),
+    )
+    yield from law(
+        f"{f}-of-reshapes",
+        f"{f}(reshape(x, shape=s), reshape(y, shape=s))",
+        f"reshape({f}(x, y), shape=s)",
+        ["same_shape(x, y)"],
+        back="expand",
+    )
+    yield from law(
+        f"{f}-of-slices",
+        f"{f}(slice(x, **s), slice(y, **s))",
+        f"slice({f}(x, y), **s)",
+        ["same_shape(x, y)"],
+        back="expand",
+    )
+
+
+def _with_one_right(f: str) -> Iterator[Statement]:
+    """The right operand is broadcast and does not vary along the axis concerned; a scalar is the published S(x, c)."""
+    steady = "all(off_axis(c, k, rank(x)) for k in s.axes)"
+    yield from law(
+        f"concat-of-{f}-and-one",
+        f"concat(*[{f}(x, c) for x in xs], axis=k)",
+        f"{f}(concat(*xs, axis=k), c)",
+        ["off_axis(c, k, rank(xs[0]))", "all(spans(x, c) for x in xs)"],
+        back="associate",
+        back_name=f"{f}-over-concat-and-one",
+        laws=(11,),
+    )
+    yield from law(
+        f"{f}-of-transpose-and-one",
+        f"{f}(transpose(x, perm=p), c)",
+        f"transpose({f}(x, transpose({_ALIGNED}, perm=inverse(p))), perm=p)",
+        ["constant(c)", "rank(c) <= rank(x)"],
+        laws=(9,),
+    )
+    yield from law(
+        f"transpose-of-{f}-and-one",
+        f"transpose({f}(x, c), perm=p)",
+        f"{f}(transpose(x, perm=p), transpose({_ALIGNED}, perm=p))",
+        ["constant(c)", "rank(c) <= rank(x)"],
+        laws=(9,),
+    )
+    yield from law(
+        f"{f}-of-reshape-and-one",
+        f"{f}(reshape(x, shape=s), c)",
+        f"reshape({f}(x, c), shape=s)",
+        ["constant(c)", "rank(c) <= 1", "keeps_last(x, s)", "spans(x, c)"],
+        back="expand",
+    )
+    moved, still = f"{f}(slice(x, **s), c)", f"slice({f}(x, c), **s)"
+    yield from law(f"{f}-of-slice-and-one", moved, still, ["constant(c)", "spans(x, c)", steady])
+    yield from law(f"slice-of-{f}-and-one", still, moved, ["spans(x, c)", steady])
+
+
+def _with_one_left(f: str) -> Iterator[Statement]:
+    """The left operand is the broadcast one; commutative operators need no such laws."""
+    steady = "all(off_axis(c, k, rank(x)) for k in s.axes)"
+    yield from law(
+        f"concat-of-one-and-{f}",
+        f"concat(*[{f}(c, x) for x in xs], axis=k)",
+        f"{f}(c, concat(*xs, axis=k))",
+        ["off_axis(c, k, rank(xs[0]))", "all(spans(x, c) for x in xs)"],
+    )
+    yield from law(
+        f"{f}-of-one-and-transpose",
+        f"{f}(c, transpose(x, perm=p))",
+        f"transpose({f}(transpose({_ALIGNED}, perm=inverse(p)), x), perm=p)",
+        ["constant(c)", "rank(c) <= rank(x)"],
+    )
+    yield from law(
+        f"{f}-of-one-and-reshape",
+        f"{f}(c, reshape(x, shape=s))",
+        f"reshape({f}(c, x), shape=s)",
+        ["constant(c)", "rank(c) <= 1", "keeps_last(x, s)", "spans(x, c)"],
+        back="expand",
+    )
+    moved, still = f"{f}(c, slice(x, **s))", f"slice({f}(c, x), **s)"
+    yield from law(f"{f}-of-one-and-slice", moved, still, ["constant(c)", "spans(x, c)", steady])
+    yield from law(f"slice-of-one-and-{f}", still, moved, ["spans(x, c)", steady])
+
+
+def _spread(f: str, side: str, spread: str, plain: str) -> list[Statement]:
+    """An operand need not be spread over axes that the other has anyway."""
+    same = "broadcast(shape(x), shape(y)) == broadcast(shape(x), s, shape(y))"
+    return law(f"{f}-of-expand-{side}", spread.format(f=f), plain.format(f=f), [same])
