@@ -90,9 +90,11 @@ def _judged(found: Sequence[Proved], steps: int) -> Entailment:
 
 def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int) -> Entailment:
     """Z3 alone, where no chain was found."""
+    if stuck.search is None:
+        return Entailment("undecided", detail=stuck.stopped_by)
     aim = stuck.search.goal
     fresh = goal(rule, aim.bindings)
-    core = Court(fresh, fresh.closure, steps).entailed(_relevant(rule, laws))
+    core = Court(fresh, fresh.closure, steps).entailed(relevant(rule, laws))
     sequences = [t for t in fresh.env.values() if isinstance(t, tuple)]
     if core is not None and not sequences:
         return Entailment("proved", "z3", core, detail="no chain in an instance")
@@ -100,7 +102,7 @@ def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int) -
     return Entailment("undecided", detail=detail, missing=missing_law(stuck.search))
 
 
-def _relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
+def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
     """The laws whose left sides are made of operators of the rule, or of those that such laws bring in."""
     known = set(rule.operators())
     chosen: dict[str, Rule] = {}

@@ -77,7 +77,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
         if isinstance(result, Stuck):
-            gap = missing_law(result.search)
+            gap = missing_law(result.search) if result.search is not None else ""
             detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
             return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
         found.append(result)

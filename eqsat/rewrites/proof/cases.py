@@ -8,7 +8,6 @@ from typing import Any
 
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError
-from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings
 from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.proof.closure import ChainTooLongError, Closure, Link
@@ -71,7 +70,7 @@ class Proved:
 class Stuck:
     """An instance in which the sides did not meet, and what stopped the search."""
 
-    search: Search
+    search: Search | None
     stopped_by: str
 
 
@@ -102,11 +101,14 @@ def forms(rule: Rule, instances: Sequence[Bindings]) -> list[list[Bindings]]:
 def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], limits: Limits) -> Proved | Stuck:
     """Chains for all these instances, found in the most typical ones first."""
     claims = Claims(rule)
-    typical = sorted(instances, key=typicality, reverse=True)
+    typical = sorted(instances, key=lambda b: _typicality(rule, b), reverse=True)
     open_ = list(typical)
     found: list[tuple[Case, set[int]]] = []
     while open_:
-        search = Search(goal(rule, open_[0]), claims)
+        try:
+            search = Search(goal(rule, open_[0]), claims)
+        except GraphError as error:
+            return Stuck(None, f"the right side does not type: {error.what}")
         if not search.run(laws, limits):
             return Stuck(search, search.stopped_by)
         case = extract(search)
@@ -150,17 +152,17 @@ def extract(search: Search) -> Case | None:
     return Case(aim, closure, tuple(equations), tuple(tuple(c or ()) for c in chains))
 
 
-def typicality(bindings: Bindings) -> float:
+def _typicality(rule: Rule, bindings: Bindings) -> float:
     """How little is special about an instance: no dims of one, no equal dims, no attribute without effect."""
+    try:
+        terms = goal(rule, bindings).closure.terms
+    except GraphError:
+        terms = []
     score = 0.0
     for operand in operands(bindings):
         dims = [d for d in operand.type.dims if isinstance(d, int)]
         score += len({d for d in dims if d > 1}) - sum(d <= 1 for d in dims) - 0.5 * (len(dims) - len(set(dims)))
-    for value in bindings.attrs.values():
-        for one in value if isinstance(value, tuple) and value and isinstance(value[0], Attrs) else (value,):
-            for field in one.values() if isinstance(one, Attrs) else (one,):
-                score -= 2.0 * _is_idle(field)
-    return score
+    return score - sum(2.0 * _is_idle(value) for term in terms for value in term.attrs.values())
 
 
 def _is_idle(value: Any) -> bool:

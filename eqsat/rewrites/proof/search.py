@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from eqsat.egraph.egraph import CONST, INPUT, EGraph
@@ -74,13 +74,17 @@ class Search:
         self._numbers: dict[int, int] = {}
         self._terms: dict[int, int] = {}
         self._replayed = 0
-        self.left = [self._encode(t) for t in goal.left]
-        self.right = [self._encode(t) for t in goal.right]
+        self.left = [self.encode(t) for t in goal.left]
+        self.right = [self.encode(t) for t in goal.right]
 
-    def run(self, rules: Sequence[Rule], limits: Limits) -> bool:
-        """Saturates until each output's two sides are in one class; False where a limit or saturation ends it."""
+    def run(self, rules: Sequence[Rule], limits: Limits, *, until_settled: bool = True) -> bool:
+        """Saturates until each output's two sides are in one class, or, if asked to, on from there.
+
+        False where a limit or saturation comes before.
+        """
         self.rules = {r.name: r for r in rules}
-        saturator = Saturator(self.egraph, rules, limits, should_stop=self.is_settled, record=True)
+        stop = self.is_settled if until_settled else None
+        saturator = Saturator(self.egraph, rules, limits, should_stop=stop, record=True)
         self.stopped_by = saturator.run().stopped_by
         return self.is_settled()
 
@@ -111,9 +115,8 @@ class Search:
             self._terms[number] = known
         return self._terms[number]
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _encode(self, number: int) -> int:
+    def encode(self, number: int) -> int:
+        """The e-node of a term, made if it is new."""
         if number not in self._numbers:
             term = self.goal.closure.terms[number]
             made = self._leaf(number) if term.leaf is not None else self._apply(term)
@@ -121,8 +124,10 @@ class Search:
             self._terms.setdefault(made, number)
         return self._numbers[number]
 
+    # -- inside -------------------------------------------------------------------------------------------------------
+
     def _apply(self, term: Term) -> int:
-        return self.egraph.add(term.op, term.attrs, [self._encode(c) for c in term.children])
+        return self.egraph.add(term.op, term.attrs, [self.encode(c) for c in term.children])
 
     def _leaf(self, number: int) -> int:
         name, index = self.goal.closure.terms[number].leaf or ("", None)
@@ -190,8 +195,3 @@ def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
         closure.equate(equation.left, equation.right, index)
     met = all(closure.find(a) == closure.find(b) for a, b in zip(goal.left, goal.right, strict=True))
     return closure if met else None
-
-
-def wider(limits: Limits) -> Limits:
-    """Twice the limits, for another try."""
-    return replace(limits, nodes=2 * limits.nodes, radius=limits.radius + 3, seconds=2 * limits.seconds)

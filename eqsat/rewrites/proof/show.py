@@ -21,11 +21,12 @@ _LONGEST = 48
 class Printer:
     """Writes terms, attributes as expressions over what the rule binds.
 
-    `names` are what to call terms that are not to be written out.
+    `names` are what to call terms that are not to be written out; `concrete` writes attributes as the values that they
+    have in the instance.
     """
 
-    def __init__(self, closure: Closure, names: Mapping[int, str] | None = None) -> None:
-        self.closure, self.names = closure, dict(names or {})
+    def __init__(self, closure: Closure, names: Mapping[int, str] | None = None, *, concrete: bool = False) -> None:
+        self.closure, self.names, self.concrete = closure, dict(names or {}), concrete
 
     def term(self, number: int, *, inner: bool = False) -> str:
         """One term; in parentheses where it is an operand written with an infix operator."""
@@ -73,6 +74,8 @@ class Printer:
 
     def _attributes(self, op: str, symbols: tuple[tuple[str, Symbol], ...], attrs: Attrs) -> list[str]:
         defaults = spec(op).attrs
+        if self.concrete:
+            return [f"{k}={v!r}" for k, v in attrs.items() if Attrs(v=defaults.get(k)) != Attrs(v=v)]
         sources = [s.record for k, s in symbols if isinstance(s, Member) and s.key == k and isinstance(s.record, Bound)]
         record = max(sources, key=sources.count, default=None)
         shown = []

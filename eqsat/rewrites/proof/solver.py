@@ -45,22 +45,26 @@ class Court:
 
     def entailed(self, laws: Sequence[Rule]) -> tuple[str, ...] | None:
         """The laws that first-order logic derives the goal from, premises given; None where Z3 does not say so."""
-        z3, logic = self.logic.z3, self.logic
+        z3 = self.logic.z3
         solver = self._solver()
-        marks: dict[str, str] = {}
-        for law in laws:
-            for arity in _arities(law, self.goal):
-                try:
-                    formulas = Axiom(logic, law, arity).formulas()
-                except WindowError:
-                    continue
-                for formula in formulas:
-                    mark = z3.Bool(f"law {len(marks)}", logic.context)
-                    marks[str(mark)] = law.name
-                    solver.assert_and_track(formula, mark)
+        marks = self._track(solver, laws)
         self._assume(solver)
+        if solver.check() == z3.unsat:
+            return None  # whatever follows from a contradiction is no proof
         pairs = zip(self.goal.left, self.goal.right, strict=True)
         solver.add(z3.Not(z3.And(*(self.ground.term(a) == self.ground.term(b) for a, b in pairs))))
+        if solver.check() != z3.unsat:
+            return None
+        return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
+
+    def collapses(self, laws: Sequence[Rule], terms: Sequence[int], leaves: Sequence[int]) -> tuple[str, ...] | None:
+        """The laws that make two different operands of one type equal, given that some terms are well-typed."""
+        z3, logic = self.logic.z3, self.logic
+        solver = self._solver()
+        marks = self._track(solver, laws)
+        self._assume(solver)
+        solver.add(*self.ground.facts(terms), *(logic.typed(self.ground.term(t)) for t in terms))
+        solver.add(z3.Distinct(*(self.ground.term(leaf) for leaf in leaves)))
         if solver.check() != z3.unsat:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
@@ -86,6 +90,8 @@ class Court:
             text = f"{_text(one)} == {_text(other)}"
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
+        if solver.check() == z3.unsat:
+            return Settled(False, why="the side conditions contradict one another")
         for chain in case.chains:
             for link in chain:
                 result.steps += 1
@@ -97,6 +103,22 @@ class Court:
         return result if self._meets(case, z3) else Settled(False, why="the chain does not lead from side to side")
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _track(self, solver: Any, laws: Sequence[Rule]) -> dict[str, str]:
+        """Asserts laws so that a proof says which it used; returns what their marks stand for."""
+        z3, logic = self.logic.z3, self.logic
+        marks: dict[str, str] = {}
+        for law in laws:
+            for arity in _arities(law, self.goal):
+                try:
+                    formulas = Axiom(logic, law, arity).formulas()
+                except WindowError:
+                    continue
+                for formula in formulas:
+                    mark = z3.Bool(f"law {len(marks)}", logic.context)
+                    marks[str(mark)] = law.name
+                    solver.assert_and_track(formula, mark)
+        return marks
 
     def _meets(self, case: Case, z3: Any) -> bool:
         ends = [(c[0].before, c[-1].after) if c else None for c in case.chains]
