@@ -1,243 +1,155 @@
-"""Rules as equations of patterns that can be renamed, substituted in and written as text again."""
+"""Equations of the generator as patterns, both ways round, with the operands of the instance it found them at."""
 
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
 
-from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import OPS, REQUIRED
-from eqsat.rewrites.expression import compiled
+import numpy as np
+
+from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.types import TensorType
+from eqsat.rewrites.elements import Drawn
+from eqsat.rewrites.expression import compiled, evaluate
+from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import SPLICE, Rule
+from eqsat.rewrites.rule import applications
 
-Part: TypeAlias = "Pattern | Spread"
-#: What stands for a name: a pattern for a tensor, an expression for an attribute.
-Substitution: TypeAlias = "Mapping[str, Pattern | Expression]"
-
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
-_TIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
+_INFIX: Mapping[str, ast.operator] = {
+    "add": ast.Add(),
+    "sub": ast.Sub(),
+    "mul": ast.Mult(),
+    "div": ast.Div(),
+    "matmul": ast.MatMult(),
+}
+_NOTHING = Bindings()
+Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
 
 
 @dataclass(frozen=True)
 class Equation:
-    """The sides and conditions of a rule, without its name and phase."""
+    """Two sides with literal attributes, and the operands of the instance at which they were found equal.
+
+    A sequence of operands that a spread or a group runs over is a tuple.
+    """
 
     left: Left
     right: tuple[Pattern, ...]
-    conditions: tuple[Expression, ...] = ()
-
-    @classmethod
-    def of(cls, rule: Rule) -> Equation:
-        """The equation that a rule states."""
-        return cls(rule.left, rule.right, rule.conditions)
+    operands: Mapping[str, Operands]
 
     @property
     def roots(self) -> tuple[App, ...]:
-        """The left side's root patterns; the one form of all siblings for a group."""
+        """The left side's patterns, the one form of all siblings for a group."""
         return (self.left.item,) if isinstance(self.left, Siblings) else self.left
 
-    @property
-    def text(self) -> str:
-        """The equation in the syntax of rules."""
-        if isinstance(self.left, Siblings):
-            left = f"[{written(self.left.item)}{_loop(self.left.over)}]"
-        else:
-            left = ", ".join(written(p) for p in self.left)
-        tail = " if " + ", ".join(c.text for c in self.conditions) if self.conditions else ""
-        return f"{left} => {', '.join(written(p) for p in self.right)}{tail}"
 
-    def rule(self, name: str, phase: str) -> Rule:
-        """The rule that states the equation; RuleError where it is not well formed."""
-        (made,) = parse_rules(f"%phase {phase}\n{name}: {self.text}\n", "<made>")
-        return made
-
-    @property
-    def effort(self) -> tuple[int, int, int, int, str]:
-        """What makes an equation come early: few operators, few literal attributes and conditions, short text."""
-        apps = [a for side in (self.roots, self.right) for p in side for a in parts(p) if isinstance(a, App)]
-        literals = sum(not _names(e) for a in apps for e in a.fields.values())
-        outputs = max(len(self.roots), len(self.right))
-        return len(apps), outputs, literals, len(self.conditions), self.text
+def equations(candidate: Candidate) -> Iterator[Equation]:
+    """The candidate from left to right and from right to left, where that way round it can be a rule."""
+    operands = {
+        name: _operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
+        for name, shape in candidate.shapes.items()
+    }
+    for left, right in ((candidate.left, candidate.right), (candidate.right, candidate.left)):
+        begun = [ast.parse(side, mode="eval").body for side in left]
+        if any(isinstance(t, ast.Name) for t in begun) or _reads(right) - _reads(left):
+            continue
+        if any(isinstance(t, ast.Call) and isinstance(t.func, ast.Name) and t.func.id == "split" for t in begun):
+            continue
+        (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name)
+        used = _reads(left)
+        yield Equation(rule.left, rule.right, {n: o for n, o in operands.items() if n in used})
 
 
-def parts(pattern: Part) -> Iterator[Part]:
-    """Every part of a pattern, operators before their operands."""
-    yield pattern
-    if isinstance(pattern, Spread):
-        yield from parts(pattern.item)
-    elif isinstance(pattern, App):
+def _operand(name: str, type: TensorType) -> Drawn:
+    """An operand; the elements of integers and booleans are valid indices into any axis of two."""
+    made = Drawn(name, type)
+    if not type.dtype.is_float:
+        made.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
+    return made
+
+
+def _reads(side: tuple[str, ...]) -> set[str]:
+    """The tensors that terms read."""
+    trees = [ast.parse(text, mode="eval") for text in side]
+    called = {id(n.func) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+
+
+@cache
+def expression(text: str) -> Expression:
+    """An expression of the rule syntax."""
+    return Expression(text, ast.parse(text, mode="eval").body)
+
+
+def literal(value: Any) -> Expression:
+    """The expression whose value is a literal."""
+    return expression(repr(value))
+
+
+def constant_fields(app: App) -> dict[str, Any]:
+    """The values of fields that are literals."""
+    return {name: evaluate(e, _NOTHING) for name, e in app.fields.items()}
+
+
+def variables(pattern: Pattern | Spread) -> Iterator[str]:
+    """The tensors that a pattern reads, each as often as it does; sequences by their own name."""
+    if isinstance(pattern, Var):
+        yield pattern.name
+    elif isinstance(pattern, Spread):
+        loop = dict(pattern.over)
+        yield from (loop.get(name, name) for name in variables(pattern.item))
+    else:
         for operand in pattern.operands:
-            yield from parts(operand)
+            yield from variables(operand)
 
 
-def names_of(pattern: Part) -> set[str]:
-    """Every name that a pattern mentions: tensors, attributes, records and sequences, loops' own variables too."""
+def names_read(patterns: Iterable[Pattern | Spread]) -> set[str]:
+    """The attributes and tensors that the attributes of patterns are computed from."""
     found: set[str] = set()
-    for part in parts(pattern):
-        if isinstance(part, Var):
-            found.add(part.name)
-        elif isinstance(part, Spread):
-            found |= {n for pair in part.over for n in pair}
-            found |= {n for e in part.window or () for n in _names(e)}
-        else:
-            found |= {part.record} if part.record else set()
-            found |= {n for e in part.fields.values() for n in _names(e)}
+    for pattern in patterns:
+        for app in applications(pattern):
+            found |= {app.record} if app.record is not None else set()
+            found |= {name for e in app.fields.values() for name in compiled(e).names}
     return found
 
 
-def _names(expression: Expression) -> tuple[str, ...]:
-    return compiled(expression).names
+def text_of(pattern: Pattern | Spread) -> str:
+    """A pattern in the syntax of rules."""
+    return ast.unparse(_tree(pattern))
 
 
-def is_commutative(app: App) -> bool:
-    """Whether the two operands of an application may change places."""
-    declared = OPS.get(app.op)
-    return declared is not None and declared.commutative and len(app.operands) == 2
+def left_text(left: Left) -> str:
+    """A left side in the syntax of rules."""
+    if isinstance(left, Siblings):
+        return ast.unparse(_loop(left.item, left.over))
+    return ", ".join(map(text_of, left))
 
 
-def settings(app: App) -> dict[str, Expression]:
-    """The attributes an application states, and the defaults of the others where it names no record."""
-    declared = OPS.get(app.op)
-    if app.record is not None or SPLICE in app.fields or declared is None:
-        return dict(app.fields)
-    defaults = {k: v for k, v in declared.attrs.items() if k not in app.fields and v is not REQUIRED}
-    return {**{k: expression(repr(v)) for k, v in defaults.items()}, **app.fields}
-
-
-def written(pattern: Part, tight: float = 0) -> str:
-    """A pattern in the syntax of rules; `tight` is the precedence of what stands around it."""
+def _tree(pattern: Pattern | Spread) -> ast.expr:
     if isinstance(pattern, Var):
-        return pattern.name
+        return ast.Name(pattern.name)
     if isinstance(pattern, Spread):
-        window = f"[{':'.join(e.text for e in pattern.window)}]" if pattern.window else ""
-        inside = f"[{written(pattern.item)}{_loop(pattern.over)}]" if pattern.over else written(pattern.item)
-        return f"*{inside}{window}"
-    sign = _INFIX.get(pattern.op)
-    if sign and len(pattern.operands) == 2 and not pattern.fields and pattern.record is None:
-        left, right = pattern.operands
-        own = _TIGHT[sign]
-        text = f"{written(left, own)} {sign} {written(right, own + 0.5)}"
-        return f"({text})" if own < tight or own == 2 <= tight else text
-    arguments = [written(o) for o in pattern.operands]
-    arguments += [f"{k}={e.text}" for k, e in pattern.fields.items() if k != SPLICE]
-    arguments += [f"**{pattern.record}"] if pattern.record is not None else []
-    arguments += [f"**{pattern.fields[SPLICE].text}"] if SPLICE in pattern.fields else []
-    return f"{pattern.op}({', '.join(arguments)})"
+        whole = not pattern.over and isinstance(pattern.item, Var)
+        return ast.Starred(_tree(pattern.item) if whole else _loop(pattern.item, pattern.over))
+    operands = [_tree(o) for o in pattern.operands]
+    if pattern.op in _INFIX and len(operands) == 2:
+        return ast.BinOp(operands[0], _INFIX[pattern.op], operands[1])
+    if pattern.op == "neg":
+        return ast.UnaryOp(ast.USub(), operands[0])
+    keywords = [ast.keyword(None if name == "**" else name, e.tree) for name, e in pattern.fields.items()]
+    if pattern.record is not None:
+        keywords.append(ast.keyword(None, ast.Name(pattern.record)))
+    return ast.Call(ast.Name(pattern.op), operands, keywords)
 
 
-def _loop(over: tuple[tuple[str, str], ...]) -> str:
-    variables, sequences = [v for v, _ in over], [s for _, s in over]
-    if len(over) == 1:
-        return f" for {variables[0]} in {sequences[0]}"
-    return f" for {', '.join(variables)} in zip({', '.join(sequences)})"
-
-
-def expression(text: str) -> Expression:
-    """An expression from its text.
-
-    >>> expression("rank(x)-1").text
-    'rank(x) - 1'
-    """
-    tree = ast.parse(text, mode="eval").body
-    return Expression(ast.unparse(tree), tree)
-
-
-def as_expression(pattern: Pattern) -> Expression:
-    """A pattern as the expressions of conditions write it, ``shape(matmul(x, w))``."""
-    return expression(pattern.name if isinstance(pattern, Var) else _called(pattern))
-
-
-def _called(app: App) -> str:
-    arguments = [_called(o) if isinstance(o, App) else written(o) for o in app.operands]
-    arguments += [f"{k}={e.text}" for k, e in app.fields.items()]
-    arguments += [f"**{app.record}"] if app.record is not None else []
-    return f"{app.op}({', '.join(arguments)})"
-
-
-def substituted(pattern: Part, by: Substitution) -> Part:
-    """The pattern with patterns put for tensors, and expressions for attributes and the names of records."""
-    if isinstance(pattern, Var):
-        found = by.get(pattern.name)
-        return pattern if found is None else Var(found.text) if isinstance(found, Expression) else found
-    if isinstance(pattern, Spread):
-        item = substituted(pattern.item, by)
-        over = tuple((_name(v, by), _name(s, by)) for v, s in pattern.over)
-        window = pattern.window
-        if window is not None:
-            window = (read_with(window[0], by), read_with(window[1], by))
-        return Spread(item, over, window) if not isinstance(item, Spread) else item
-    operands = tuple(substituted(o, by) for o in pattern.operands)
-    fields = {k: read_with(e, by) for k, e in pattern.fields.items()}
-    record = _name(pattern.record, by) if pattern.record is not None else None
-    return App(pattern.op, operands, fields, record)
-
-
-def _name(name: str, by: Substitution) -> str:
-    found = by.get(name)
-    return name if found is None else found.name if isinstance(found, Var) else getattr(found, "text", name)
-
-
-def read_with(read: Expression, by: Substitution) -> Expression:
-    """An expression over what is put for its names."""
-    trees: dict[str, ast.expr] = {}
-    for name in _names(read):
-        found = by.get(name)
-        if found is not None:
-            trees[name] = found.tree if isinstance(found, Expression) else as_expression(found).tree
-    if not trees:
-        return read
-    tree = _Put(trees).visit(copy.deepcopy(read.tree))
-    return Expression(ast.unparse(tree), tree)
-
-
-class _Put(ast.NodeTransformer):
-    """Puts trees for the names that are no functions."""
-
-    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
-        self.trees = trees
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.trees.get(node.id, node))
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.args = [self.visit(a) for a in node.args]
-        node.keywords = [self.visit(k) for k in node.keywords]
-        return node
-
-
-def equation_with(equation: Equation, by: Substitution) -> Equation:
-    """The equation under a substitution; its left side must stay one."""
-    right = tuple(_pattern(substituted(p, by)) for p in equation.right)
-    conditions = tuple(read_with(c, by) for c in equation.conditions)
-    if isinstance(equation.left, Siblings):
-        over = tuple((_name(v, by), _name(s, by)) for v, s in equation.left.over)
-        return Equation(Siblings(_app(substituted(equation.left.item, by)), over), right, conditions)
-    return Equation(tuple(_app(substituted(p, by)) for p in equation.left), right, conditions)
-
-
-def _pattern(part: Part) -> Pattern:
-    if isinstance(part, Spread):
-        raise TypeError("a spread is no side of an equation")
-    return part
-
-
-def _app(part: Part) -> App:
-    if not isinstance(part, App):
-        raise TypeError("a side of an equation is a bare variable")
-    return part
-
-
-def replaced(pattern: Part, old: Part, new: Pattern) -> Part:
-    """The pattern with every occurrence of a part replaced."""
-    if pattern == old:
-        return new
-    if isinstance(pattern, Spread):
-        item = replaced(pattern.item, old, new)
-        return replace(pattern, item=item) if not isinstance(item, Spread) else item
-    if isinstance(pattern, App):
-        return replace(pattern, operands=tuple(replaced(o, old, new) for o in pattern.operands))
-    return pattern
+def _loop(item: Pattern, over: tuple[tuple[str, str], ...]) -> ast.expr:
+    targets: list[ast.expr] = [ast.Name(v) for v, _ in over]
+    sequences: list[ast.expr] = [ast.Name(s) for _, s in over]
+    single = len(over) == 1
+    target = targets[0] if single else ast.Tuple(targets)
+    source = sequences[0] if single else ast.Call(ast.Name("zip"), sequences, [])
+    return ast.ListComp(_tree(item), [ast.comprehension(target, source, [], 0)])
