@@ -6,15 +6,15 @@ import ast
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from eqsat.errors import EqsatError
-from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import App, Bindings, Expression, Siblings, Spread, Var
 from eqsat.rewrites.expression import evaluate
 from eqsat.rewrites.factory.sides import (
     Part,
     Statement,
-    Substitution,
     equation_with,
     expression,
     is_commutative,
@@ -86,11 +86,31 @@ def _arranged(part: Part) -> Iterator[Part]:
     elif isinstance(part, App):
         for operands in itertools.product(*(list(_arranged(o)) for o in part.operands)):
             same = all(a is b for a, b in zip(operands, part.operands, strict=True))
-            yield part if same else replace(part, operands=operands)
-            if is_commutative(part) and operands[0] != operands[1]:
+            if not is_commutative(part) or operands[0] == operands[1]:
+                yield part if same else replace(part, operands=operands)
+                continue
+            # Operands of different form have one order; of one form, whichever names them first may come first.
+            forms = [_form(o) for o in operands]
+            if forms[0] <= forms[1]:
+                yield part if same else replace(part, operands=operands)
+            if forms[1] <= forms[0]:
                 yield replace(part, operands=operands[::-1])
     else:
         yield part
+
+
+@lru_cache(maxsize=4096)
+def _form(part: Part) -> str:
+    """A pattern's text without names, the operands of commutative operators in alphabetical order."""
+    if isinstance(part, Var):
+        return "_"
+    if isinstance(part, Spread):
+        return f"*[{_form(part.item)} {len(part.over)}]"
+    operands = [_form(o) for o in part.operands]
+    if is_commutative(part):
+        operands.sort()
+    fields = [f"{k}={''.join('_' if n else t for n, t in _pieces(e.text))}" for k, e in sorted(settings(part).items())]
+    return f"{part.op}({', '.join(operands + fields)}, {part.record is not None})"
 
 
 class _Renderer:
@@ -128,46 +148,43 @@ class _Renderer:
         return self._names.setdefault(old, f"v{len(self._names)}")
 
     def expression(self, one: Expression) -> str:
-        """An expression in the new names; those of its own loops are told apart from all others."""
-        local = {
-            n.id: f"e{i}"
-            for i, n in enumerate(
-                n
-                for c in ast.walk(one.tree)
-                if isinstance(c, ast.comprehension)
-                for n in ast.walk(c.target)
-                if isinstance(n, ast.Name)
-            )
-        }
-        called = {id(n.func) for n in ast.walk(one.tree) if isinstance(n, ast.Call)}
-        trees: dict[str, Pattern | Expression] = {}
-        for node in ast.walk(one.tree):
-            if isinstance(node, ast.Name) and id(node) not in called:
-                trees[node.id] = Var(local.get(node.id) or self.name(node.id))
-        return _renamed(one, trees)
+        """An expression in the new names."""
+        text = "".join(self.name(t) if named else t for named, t in _pieces(one.text))
+        return _ordered(text) if "=" in text else text
 
 
-def _renamed(one: Expression, names: Substitution) -> str:
-    known = {k: ast.Name(v.name, ast.Load()) for k, v in names.items() if isinstance(v, Var)}
+@lru_cache(maxsize=4096)
+def _pieces(text: str) -> tuple[tuple[bool, str], ...]:
+    """An expression's text in pieces, those that are names of something outside it marked.
 
-    class Rename(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            return known.get(node.id, node)
+    The variables of its own loops are e0, e1, … in all of them.
+    """
+    tree = ast.parse(text, mode="eval")
+    targets = [c.target for c in ast.walk(tree) if isinstance(c, ast.comprehension)]
+    local = {n.id: f"e{i}" for i, n in enumerate(n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))}
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called]
+    pieces: list[tuple[bool, str]] = []
+    at = 0
+    for node in sorted(names, key=lambda n: n.col_offset):
+        pieces.append((False, text[at : node.col_offset]))
+        pieces.append((node.id not in local, local.get(node.id, node.id)))
+        at = node.end_col_offset or at
+    return (*pieces, (False, text[at:]))
 
-        def visit_Call(self, node: ast.Call) -> ast.AST:
-            arguments = [self.visit(a) for a in node.args]
-            keywords = [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords]
-            return ast.Call(node.func, arguments, keywords)
 
-        def visit_Compare(self, node: ast.Compare) -> ast.AST:
-            sides = [self.visit(e) for e in (node.left, *node.comparators)]
-            if all(isinstance(o, ast.Eq | ast.NotEq) for o in node.ops) and len(set(map(type, node.ops))) == 1:
-                sides.sort(key=ast.unparse)
-            return ast.Compare(sides[0], node.ops, sides[1:])
+@lru_cache(maxsize=4096)
+def _ordered(text: str) -> str:
+    """An expression's text with the sides of equalities in alphabetical order."""
+    return ast.unparse(_InOrder().visit(ast.parse(text, mode="eval")))
 
-    import copy
 
-    return ast.unparse(Rename().visit(copy.deepcopy(one.tree)))
+class _InOrder(ast.NodeTransformer):
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        sides = [self.visit(e) for e in (node.left, *node.comparators)]
+        if all(isinstance(o, ast.Eq | ast.NotEq) for o in node.ops) and len(set(map(type, node.ops))) == 1:
+            sides.sort(key=ast.unparse)
+        return ast.Compare(sides[0], node.ops, sides[1:])
 
 
 #: Conditions that hold of several tensors where they hold of each.
@@ -236,10 +253,6 @@ def _holds(condition: Expression, wanted: set[str]) -> bool:
 def _free(condition: Expression) -> bool:
     called = {id(n.func) for n in ast.walk(condition.tree) if isinstance(n, ast.Call)}
     return any(isinstance(n, ast.Name) and id(n) not in called for n in ast.walk(condition.tree))
-
-
-def _ordered(text: str) -> str:
-    return _renamed(expression(text), {})
 
 
 def _sorted(part: Part) -> str:

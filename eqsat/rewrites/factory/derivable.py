@@ -1,10 +1,4 @@
-"""Which equations other rules derive, by saturation: the test for what an optimiser gains by one more rule.
-
-An optimiser starts from the left side alone and runs no rule of the phase "associate". So a rule is derived where the
-others, in the phases that run, lead from its left side to its right side within the radius of an optimisation; such a
-derivation is a proof of the equation as well. An equation that no optimiser runs from left to right is derived where
-the two sides meet, wherever that is.
-"""
+"""Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules."""
 
 from __future__ import annotations
 
@@ -23,15 +17,16 @@ from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings, Siblings
 from eqsat.language.types import TensorType
-from eqsat.rewrites.instance import Drawn, Sampler, operands
+from eqsat.rewrites.elements import Drawn
+from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import Term, left_terms, output_types, right_terms
 
 #: Many claims at once, without merging siblings; then a few with all there is.
-CHEAP = Limits(nodes=12_000, rounds=4, seconds=20.0, generations=0, radius=2)
+CHEAP = Limits(nodes=60_000, rounds=4, seconds=60.0, generations=0, radius=2)
 THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
 #: How many claims share an e-graph under each of the two.
-TOGETHER = {CHEAP: 96, THOROUGH: 3}
+TOGETHER = {CHEAP: 512, THOROUGH: 3}
 #: Instances that stand for a rule, and how many are drawn to choose them from.
 INSTANCES, DRAWN = 3, 12
 
@@ -40,13 +35,12 @@ INSTANCES, DRAWN = 3, 12
 class Claim:
     """One instance of an equation, as the terms of its two sides; `name` says whose it is.
 
-    A `directed` claim is that rules lead from left to right; `merges` says that this may take merging siblings.
+    `merges` says that a derivation may have to merge siblings.
     """
 
     name: str
     left: tuple[Any, ...]
     right: tuple[Any, ...]
-    directed: bool = True
     merges: bool = False
 
 
@@ -63,7 +57,7 @@ class Derivation:
 
 
 def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivation:
-    """Whether saturation with `rules` leads from one side of a rule to the other, on several instances of it.
+    """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> text = "once: relu(relu(x)) => relu(x)\\nthrice: relu(relu(relu(x))) => relu(x)"
@@ -80,12 +74,13 @@ def derivations(
     """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
+    running = executable(rules)
     used: dict[str, dict[str, None]] = {name: {} for name in names}
     proved = dict.fromkeys(names, 0)
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
-            found = _Batch(batch, rules, limit).settled()
+            found = _Batch(batch, running, limit).settled()
             for claim, by in zip(batch, found, strict=True):
                 if by is None:
                     open_claims.append(claim)
@@ -97,6 +92,11 @@ def derivations(
             break
     failed = {c.name for c in pending}
     return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
+
+
+def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Rules in the phases that saturation runs, those of "associate" among those that grow the graph."""
+    return tuple(replace(r, phase="expand") if r.phase == "associate" else r for r in rules)
 
 
 def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) -> list[Claim]:
@@ -133,7 +133,7 @@ def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
     if output_types(left) != output_types(right):
         return None
     merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
-    return Claim(rule.name, tuple(left), tuple(right), rule.phase != "associate", merges)
+    return Claim(rule.name, tuple(left), tuple(right), merges)
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
@@ -184,17 +184,14 @@ class _Batch:
     def settled(self) -> list[tuple[str, ...] | None]:
         """For each claim the rules that prove it, None where its sides stayed apart."""
         made: list[dict[int, list[int]]] = [{} for _ in self.claims]
-        for index, claim in enumerate(self.claims):
-            self._encoded(claim.left if claim.directed else (*claim.left, *claim.right), index, made)
-        merging = any(c.merges for c in self.claims) or self.limits.generations > 0
-        rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
-        limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
-        Saturator(self.egraph, rules, limits).run()
         sides = []
         for index, claim in enumerate(self.claims):
             left, right = self._encoded(claim.left, index, made), self._encoded(claim.right, index, made)
             sides.append(None if left is None or right is None else list(zip(left, right, strict=True)))
-        self.egraph.rebuild()
+        merging = any(c.merges for c in self.claims) or self.limits.generations > 0
+        rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
+        limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
+        Saturator(self.egraph, rules, limits).run()
         explainer = Explainer(self.egraph)
         return [None if pairs is None else self._proof(explainer, i, pairs) for i, pairs in enumerate(sides)]
 

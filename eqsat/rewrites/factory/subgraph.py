@@ -30,6 +30,7 @@ from eqsat.rewrites.factory.sides import (
     replaced,
     settings,
 )
+from eqsat.rewrites.rule import Rule
 
 #: Conditions that hold of an operator's result where they hold of an operand, but for finiteness, which is checked.
 _INHERITED = frozenset({"wide", "floating", "dtype", "finite"})
@@ -175,7 +176,7 @@ def _made(
     side = replace(equation.left, item=left[0]) if isinstance(equation.left, Siblings) else left
     made = Statement(side, right, conditions)
     try:
-        made.rule("made", "simplify")
+        Rule("made", "simplify", side, right, conditions)
     except RuleError:
         return None
     return made

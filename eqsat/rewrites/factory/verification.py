@@ -13,25 +13,24 @@ from typing import Any
 
 from eqsat.errors import GraphError, RuleError
 from eqsat.language.pattern import Bindings
-from eqsat.language.spec import spec
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, Claim, derivations
+from eqsat.rewrites.factory.derivable import CHEAP, Claim, derivations, executable
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.journal import Journal
 from eqsat.rewrites.factory.sides import Statement
 from eqsat.rewrites.factory.subgraph import lifted
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import Term, left_terms, right_terms
+from eqsat.rewrites.term import left_terms, right_terms
 
 #: What became of a candidate: it is another but for names and order, or with a common subgraph; known rules derive it;
 #: rules that generalise it are proved; they hold wherever they were tried, but no law entails them; nothing that
 #: generalises it holds, or nothing does generalise it.
 REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED = "repeated", "derived", "proved", "plausible", "failed"
 #: Candidates that are derived together, and that are verified before the rest is derived again.
-_DERIVE, _VERIFY = 96, 24
+_DERIVE, _VERIFY = 512, 24
 
 Follow = Callable[[str, int, int], None]
 #: The rules that generalise a candidate, each with its evidence.
@@ -54,16 +53,16 @@ class Outcome:
     evidence: tuple[Evidence, ...] = ()
 
     def as_rules(self) -> Iterator[tuple[Rule, Evidence]]:
-        """The rules that are proved, with their evidence."""
+        """The rules that generalise it, with their evidence."""
         for (name, phase, text), evidence in zip(self.rules, self.evidence, strict=True):
-            if _is_proved(evidence):
-                (rule,) = parse_rules(f"%phase {phase}\n{name}: {text}", self.name)
-                yield rule, evidence
+            (rule,) = parse_rules(f"%phase {phase}\n{name}: {text}", self.name)
+            yield rule, evidence
 
 
 def verified_rules(outcomes: Iterable[Outcome]) -> dict[str, tuple[Rule, Evidence]]:
     """The proved rules of all candidates by name, each once."""
-    return {rule.name: (rule, evidence) for outcome in outcomes for rule, evidence in outcome.as_rules()}
+    found = (pair for outcome in outcomes for pair in outcome.as_rules())
+    return {rule.name: (rule, evidence) for rule, evidence in found if _is_proved(evidence)}
 
 
 def verify_candidates(
@@ -77,10 +76,10 @@ def verify_candidates(
 ) -> Iterator[Outcome]:
     """What becomes of each candidate, small ones first; the same for every executor.
 
-    `settle` generalises and verifies one candidate. Rules proved on the way set aside later candidates that they
-    derive.
+    `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
+    later candidates that they derive, so that what lacks a law is listed once.
     """
-    work = _Verification(tuple(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
+    work = _Verification(executable(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
     yield from work.run(sorted(candidates, key=_effort))
 
 
@@ -93,10 +92,7 @@ def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Ev
 
 
 def claim(candidate: Candidate) -> Claim | None:
-    """The candidate at its own shapes, None where the rules' syntax has no place for it.
-
-    An optimiser goes from more work to less; where both sides do as much it is enough that they meet.
-    """
+    """The candidate at its own shapes, None where the rules' syntax has no place for it."""
     for equation in equations(candidate):
         rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
@@ -104,21 +100,8 @@ def claim(candidate: Candidate) -> Claim | None:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
         except GraphError:
             continue
-        ours, theirs = sorted((tuple(left), tuple(right)), key=_work, reverse=True)
-        directed = _work(ours) > _work(theirs)
-        return Claim(candidate.name, ours, theirs, directed, merges=len(candidate.left) > 1)
+        return Claim(candidate.name, tuple(left), tuple(right), len(candidate.left) > 1)
     return None
-
-
-def _work(terms: Sequence[Any]) -> tuple[int, int]:
-    """How many distinct operators terms apply: those that compute, and all."""
-    pending, seen = list(terms), set()
-    while pending:
-        term = pending.pop()
-        if isinstance(term, Term) and term not in seen:
-            seen.add(term)
-            pending += term.operands
-    return sum(not spec(t.op).movement for t in seen), len(seen)
 
 
 def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
@@ -143,15 +126,15 @@ class _Verification:
         found = self._derived(rest, self.laws, "by laws", known)
         yield from (_derived_outcome(names[n], by) for n, by in found.items())
         rest = [c for c in rest if c.name not in found]
-        proved: dict[str, Rule] = {}
+        accepted: dict[str, Rule] = {}
         self.taken = {r.name: r.text for r in self.laws}
         for start in range(0, len(rest), _VERIFY):
             chunk = rest[start : start + _VERIFY]
-            rules = (*self.laws, *proved.values())
-            by = self._derived(chunk, rules, f"by {len(proved)} rules", known) if proved else {}
+            rules = (*self.laws, *accepted.values())
+            by = self._derived(chunk, rules, f"by {len(accepted)} rules", known) if accepted else {}
             yield from (_derived_outcome(names[n], used) for n, used in by.items())
             for outcome in self._settled([c for c in chunk if c.name not in by], known):
-                proved |= {r.name: r for r, _ in outcome.as_rules()}
+                accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
                 yield outcome
             self._follow("verified", start + len(chunk), len(rest))
 
