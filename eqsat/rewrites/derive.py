@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import RuleError
 from eqsat.language.spec import OPS, OpSpec
 from eqsat.rewrites.parser import parse_rules

@@ -19,7 +19,7 @@ _SIDES = {1: ("",), 2: ("-left", "-right")}
 def linear_laws(spec: OpSpec) -> Iterator[Statement]:
     """What follows from linearity in some of the operands."""
     linear = sorted(k for k in spec.multilinear if k < spec.min_operands)
-    if not linear or spec.max_operands is None or spec.name in _MOVED:
+    if not linear or spec.max_operands is None or spec.name in _MOVED or spec.dtypes:
         return
     op = Operator(spec, spec.form) if spec.form is not None else None
     if spec.pointwise:
@@ -50,11 +50,11 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
         name, other = names[place], "y" if "y" not in names else "z"
         one, two = applied(*names), applied(*(other if n == name else n for n in names))
         conditions = [*guards, f"same_shape({name}, {other})", f"wide({name})"]
-        conditions.append(_finite(spec, (*names, other), names))
+        conditions.append(f"finite({', '.join((*names, other))})")
         for sign, word in (("+", "add"), ("-", "sub")):
             whole = applied(*(f"{name} {sign} {other}" if n == name else n for n in names))
             title = f"{spec.name}-over-{word}{sides[place]}"
-            both = word == "add"
+            both = word == "add" and op is not None
             yield from law(
                 title,
                 f"{one} {sign} {two}",
@@ -63,11 +63,6 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
                 back="associate" if both else None,
                 back_name=f"{spec.name}-distributes{sides[place]}",
             )
-
-
-def _finite(spec: OpSpec, shown: tuple[str, ...], names: tuple[str, ...]) -> str:
-    indices = {names[k] for k in spec.dtypes if k < len(names)}
-    return f"finite({', '.join(n for n in shown if n not in indices)})"
 
 
 def _scale_of_one(op: Operator) -> Iterator[Statement]:

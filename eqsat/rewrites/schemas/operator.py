@@ -151,6 +151,8 @@ def vector(term: Term, name: str, count: str, variable: str) -> str:
         parts += ["(" + ", ".join(plain) + ",)"] if plain else []
         parts.append(f"ones(rank({variable}) - {term.fixed})")
         plain = []
+    while term.broadcasts and plain[:1] == ["1"]:
+        plain.pop(0)
     if plain:
         parts.append("(" + ", ".join(plain) + ",)")
     return " + ".join(parts)

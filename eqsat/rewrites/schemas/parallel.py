@@ -55,7 +55,8 @@ def _concatenation(op: Operator, index: Index) -> Iterator[Statement]:
     title, back = f"{op.name}-over-concat-along-{index.name}", "expand" if op.form.windowed else "associate"
     forward = [f"k == {place}", *conditions] if bound else conditions
     yield from law(f"concat-of-{op.name}-along-{index.name}", parts.format("k" if bound else place), whole, forward)
-    yield from law(title, whole, parts.format(place), conditions, phase=back)
+    if len(names) == 1:
+        yield from law(title, whole, parts.format(place), conditions, phase=back)
 
 
 def _slices(op: Operator, index: Index) -> Iterator[Statement]:
@@ -89,7 +90,8 @@ def _moved(here: str, there: str) -> str:
     """The attributes of a slice along one axis, moved to another."""
     if here == there:
         return "**s"
-    return f"**axes_to(s, place_of({there}, {here} + 1))"
+    count = here.removesuffix(" - 1") if here.endswith(" - 1") else f"{here} + 1"
+    return f"**axes_to(s, place_of({there}, {count}))"
 
 
 def _merge(op: Operator, index: Index) -> Iterator[Statement]:

@@ -1,0 +1,215 @@
+"""Laws that follow from declarations: each kind under its conditions; a declaration that lies is found out."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eqsat.language.spec import OPS, spec
+from eqsat.rewrites.check import Effort, check
+from eqsat.rewrites.derive import derived_laws, stated_laws
+from eqsat.rewrites.loader import AXIOMS, laws, shipped_rules
+from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.specification import specification
+
+ROOT = Path(__file__).parents[2]
+LAWS = {rule.name: rule for rule in derived_laws()}
+#: Hand-written lines and rules before laws derived.
+LINES_BEFORE, RULES_BEFORE = 259, 989
+
+#: One law of each kind for each kind of operator: left side, right side, and what its conditions must say.
+EXPECTED = {
+    "matmul-over-add-left": ("x @ w + y @ w => (x + y) @ w", ["same_shape(x, y)", "wide(x)", "finite(x, w, y)"]),
+    "matmul-distributes-right": ("x @ (w + y) => x @ w + x @ y", ["same_shape(w, y)"]),
+    "matmul-of-scaled-left": ("x * c @ w => x @ w * c", ["size(c) == 1"]),
+    "matmul-neg-right": ("x @ -w => -(x @ w)", ["floating(x)"]),
+    "matmul-of-scaled-along-k": ("x * c @ w", ["constant(c, w)", "along_only(c, rank(x) - 1"]),
+    "matmul-scaled-along-n": (
+        "x @ w * c => x @ (w * reshape(c",
+        ["along_only(c, rank(x) - 1, rank(x), dim(w, rank(w) - 1))"],
+    ),
+    "sum-of-matmuls": ("x @ w + y @ v => concat(x, y", ["wide(x)"]),
+    "matmul-of-concats": ("=> x @ w + y @ v", ["dim(x, rank(x) - 1) == dim(w, rank(w) - 2)"]),
+    "concat-of-matmul-along-n": ("=> x @ concat(*ws", ["rank(x) >= 2"]),
+    "concat-of-matmuls": ("=> concat(*xs, axis=k) @ w", ["rank(w) == 2", "k < rank(xs[0]) - 1"]),
+    "slice-of-matmul-along-n": ("slice(x @ w, **s) => x @ slice(w", ["s.axes == (rank(matmul(x, w)) - 1,)"]),
+    "transpose-of-matmul": ("=> transpose(w, perm=p) @ transpose(x, perm=p)", ["p[-2:] == (len(p) - 1, len(p) - 2)"]),
+    "matmul-of-transposes": ("=> transpose(x @ w, perm=p)", ["p[-2:] == (len(p) - 2, len(p) - 1)"]),
+    "matmul-associates": ("x @ (y @ z) => x @ y @ z", ["rank(y) >= 2"]),
+    "matmuls-merge-along-n": ("[x @ w for w in ws] => split(x @ concat(*ws", ["rank(ws[0]) >= 2"]),
+    "matmul-of-expand-right": ("x @ expand(w, shape=s) => x @ w", ["rank(w) >= 2"]),
+    "gemm-turn-right": ("=> gemm(x, transpose(w, perm=(1, 0)), trans_b=False, **a)", ["a.trans_b"]),
+    "gemms-merge-along-n-with-bias": ("concat(*bs, axis=0)", ["shape(b) == (dim(w, 0 if a.trans_b else 1),)"]),
+    "conv-over-add-left": ("=> conv(x + y, w, **a)", ["a.activation == 'none'", "same_shape(x, y)"]),
+    "conv-of-scaled-left": ("conv(x * c, w, **a) => conv(x, w * c, **a)", ["size(c) == 1", "rank(c) <= rank(w)"]),
+    "conv-scaled": ("conv(x, w, **a) * c => conv(x * c, w, **a)", ["a.activation == 'none'"]),
+    "conv-of-scaled-along-c": ("conv(x * c, w, **a) => conv(x, w * reshape(c", ["a.group == 1"]),
+    "conv-scaled-along-o-with-bias": ("b * reshape(c, shape=(dim(w, 0),))", ["a.activation == 'none'"]),
+    "sum-of-convs": ("conv(concat(x, y, axis=1), concat(w, v, axis=1), **a)", ["a.group == 1"]),
+    "concat-of-conv-along-n": ("=> conv(concat(*xs, axis=0), w, **a)", ["without(shape(x), 0)"]),
+    "concat-of-conv-along-o": ("=> conv(x, concat(*ws, axis=0), **a)", ["a.group == 1"]),
+    "concat-of-conv-groups": ("group=2 * a.group", ["same_shape(x1, x2)", "same_shape(w1, w2)"]),
+    "convs-merge-along-o-with-bias": ("split(conv(x, concat(*ws, axis=0), concat(*bs, axis=0), **a)", ["a.group == 1"]),
+    "convs-merge-along-n": ("[conv(x, w, **a) for x in xs] => split", []),
+    "slice-of-conv-along-o": ("=> conv(x, slice(w, axes=(0,)", ["a.group == 1"]),
+    "concat-of-max_pool-along-c": ("=> max_pool(concat(*xs, axis=1), **a)", []),
+    "avg_pool-over-add": ("avg_pool(x, **a) + avg_pool(y, **a) => avg_pool(x + y, **a)", ["same_shape(x, y)"]),
+    "avg_pool-of-scaled-along-c": ("avg_pool(x * c, **a) => avg_pool(x, **a) * c", ["along_only(c, 1, rank(x)"]),
+    "reduce_sum-of-joined-axis": ("reduce_sum(concat(x, y, axis=k)", ["k in a"]),
+    "reduce_max-of-concat": ("reduce_max(concat(*xs, axis=k)", ["k not in a"]),
+    "reduce_mean-of-transpose": ("=> transpose(reduce_mean(x, axes=mapped(a, p), keepdims=True), perm=p)", []),
+    "softmax-of-slice": ("=> slice(softmax(x, axis=k), **s)", ["k not in s.axes"]),
+    "slice-of-layer_norm": ("=> layer_norm(slice(x, **s), w, **a)", ["all((k < a.axis for k in s.axes))"]),
+    "concat-of-batch_norm-along-c": ("for x, w, u, v, t in zip(xs, ws, us, vs, ts)", ["len(xs) == len(ws)"]),
+    "tanh-of-gather": ("=> gather(tanh(x, **a), i, axis=k)", ["constant(x)"]),
+    "sub-of-reshapes": ("=> reshape(sub(x, y), shape=s)", ["same_shape(x, y)"]),
+    "less-of-one-and-slice": ("less(c, slice(x, **s))", ["off_axis(c, k, rank(x))"]),
+    "equal-commutes": ("equal(x, y) => equal(y, x)", []),
+    "mul-associates": ("mul(x, mul(y, z)) => mul(mul(x, y), z)", ["wide(x)"]),
+    "factor": ("mul(x, z) + mul(y, z) => mul(x + y, z)", ["same_shape(x, y)"]),
+}
+
+#: Declarations that lie: an operator, what is said of it, and a law that this implies and that is false.
+LIES = {
+    "linear under relu": ("conv", {"index": "n g*c h@r..., g*o c r... -> n g*o h...; g = group"}, "conv-over-add-left"),
+    "no groups": ("conv", {"index": "n c h@r..., o c r... -> n o h..."}, "convs-merge-along-o"),
+    "sums over parts of grouped channels": (
+        "conv",
+        {"index": "n c h@r..., o c r... -> n o h...; linear if activation = none"},
+        "sum-of-convs",
+    ),
+    "a mean as a sum": ("reduce_mean", {"index": "...{axes} -> ..."}, "reduce_mean-of-joined-axis"),
+    "a maximum as linear": ("max_pool", {"multilinear": frozenset({0})}, "max_pool-over-add"),
+    "an order of columns": ("matmul", {"index": "... m k, ... n k -> ... m n"}, "matmuls-merge-along-n"),
+    "mixed channels": ("lrn", {"index": "n c h... -> n c h..."}, "concat-of-lrn-along-c"),
+    "a quotient that commutes": ("div", {"commutative": True}, "div-commutes"),
+    "softmax as pointwise": ("softmax", {"pointwise": True, "attrs": {}}, "softmax-of-transpose"),
+    "weights of attention as a factor": ("attention", {"multilinear": frozenset({0, 2})}, "attention-over-add-of-x"),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_kind_of_law_derives_with_its_conditions(name: str) -> None:
+    sides, conditions = EXPECTED[name]
+    law = LAWS[name]
+    assert sides in law.text
+    stated = [c.text for c in law.conditions]
+    for condition in conditions:
+        assert any(condition in text for text in stated), (condition, stated)
+    assert law.origin == "derived"
+
+
+@pytest.mark.parametrize("name", ["matmul-over-concat-along-n", "conv_transpose-over-add-right", "gemm-neg-left"])
+def test_a_derived_law_is_proved(name: str) -> None:
+    assert check(LAWS[name], Effort(numeric=12, symbolic=3)).verdict == "proved"
+
+
+@pytest.mark.parametrize(("operator", "changes", "law"), LIES.values(), ids=LIES.keys())
+def test_a_declaration_that_lies_is_refuted(operator: str, changes: dict[str, object], law: str) -> None:
+    liar = dataclasses.replace(spec(operator), **changes)
+    (implied,) = [rule for rule in derived_laws([liar]) if rule.name == law]
+    assert check(implied).verdict == "refuted"
+
+
+def test_composition_derives_for_matmul_and_mul_alone() -> None:
+    assert {n for n in LAWS if n.endswith("-associates")} == {"matmul-associates", "mul-associates"}
+    turned = dataclasses.replace(spec("matmul"), index="... m k, ... n k -> ... m n")
+    assert not [r for r in derived_laws([turned]) if r.name in ("matmul-associates", "transpose-of-matmul")]
+
+
+def test_nothing_derives_for_random_operators_and_for_those_without_form() -> None:
+    assert not derived_laws([dataclasses.replace(spec("relu"), random=True)])
+    assert not derived_laws([spec("einsum")])
+
+
+def test_a_law_that_a_declaration_states_is_an_axiom() -> None:
+    swish = dataclasses.replace(
+        spec("silu"), laws=("silu(x) => x * sigmoid(x)", "silu(x, alpha=a) => relu(x) if a == 0")
+    )
+    first, second = stated_laws([swish])
+    assert (first.origin, first.reason) == ("axiom", "the declaration of silu states it")
+    assert first.where.startswith("silu, law 1:")
+    assert check(first).verdict == "proved"
+    assert second.name == "silu-law-2"
+
+
+def test_every_hand_written_rule_says_why() -> None:
+    for path in sorted(AXIOMS.glob("*.rules")):
+        silent = [r.name for r in parse_rules(path.read_text()) if not r.reason]
+        assert not silent, f"{path.name}: %because is missing for {silent}"
+
+
+def test_no_law_is_both_written_and_derived() -> None:
+    rules = shipped_rules()
+    assert len({r.name for r in rules}) == len(rules)
+    texts = {r.text for r in rules if r.origin == "derived"}
+    assert not [r.name for r in rules if r.origin == "axiom" and r.text in texts]
+
+
+def test_laws_are_the_axioms_and_what_declarations_imply() -> None:
+    assert {r.origin for r in laws()} == {"axiom", "derived"}
+    assert {r.name for r in LAWS.values()} <= {r.name for r in laws()}
+
+
+def test_less_is_written_and_more_follows() -> None:
+    found = specification()
+    assert {r.name for r in found.operators} == set(OPS)
+    by_name = {r.name: r for r in found.operators}
+    assert by_name["matmul"].derived > 40
+    assert by_name["matmul"].index == 1
+    assert by_name["relu"].derived == 10
+    assert by_name["conv"].shape > 10
+    assert found.written + found.derived == len([r for r in shipped_rules() if r.origin != "library"])
+    assert sum(r.written for r in found.operators) == found.written_lines
+    assert found.written < 180 < LINES_BEFORE
+    assert found.derived > 1000 > RULES_BEFORE
+    assert found.lines > found.written_lines > found.reasons > 50
+
+
+USER = """
+import sys, warnings
+from eqsat.errors import UnsoundRuleError
+from eqsat.language.ops import sampling
+from eqsat.language.spec import op, same_as
+from eqsat.rewrites import check as checks
+from eqsat.rewrites.loader import load_rules
+
+calls = []
+real = checks.check
+checks.check = lambda rule, *more: calls.append(rule.name) or real(rule, *more)
+
+@op("halved", infer=same_as(), sample=sampling.one_operand(1, 2), index="... -> ...", multilinear=(0,), laws=LAWS)
+def halved(xp, x):
+    return xp.multiply(x, xp.number(0.5, x))
+
+try:
+    rules = load_rules()
+except UnsoundRuleError as error:
+    print("refused", error)
+    sys.exit()
+own = [r for r in rules if "halved" in r.operators()]
+print(len(calls), len(own), sorted(r.name for r in own)[0])
+"""
+
+
+def test_laws_of_a_users_operator_join_are_checked_once_and_refused_where_false(tmp_path: Path) -> None:
+    def run(stated: str) -> str:
+        script = tmp_path / "mine.py"
+        script.write_text(USER.replace("LAWS", stated))
+        env = {"EQSAT_EVIDENCE": str(tmp_path / "evidence.jsonl"), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", str(script)], env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    true = '("halved(x) + halved(x) => x if wide(x)",)'
+    first, second = run(true), run(true)
+    count = len(first.split()) and int(first.split()[0])
+    assert first == f"{count} {count} halved-distributes"
+    assert count >= 6
+    assert second == f"0 {count} halved-distributes"
+    refused = run('("halved(x) => x",)')
+    assert refused.startswith("refused halved, law 1")
+    assert "operator 'halved' states a false law, halved-law-1" in refused
