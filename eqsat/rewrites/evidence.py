@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import linecache
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,10 @@ class Evidence:
 
     `verdict` is "proved" where Z3 settled every symbolic instance and every numeric one agreed, "refuted" with a
     counterexample, or "undecided" with a reason. `symbolic` and `numeric` count instances, `exact` those of the numeric
-    ones that also agree modulo a prime; `pairs` counts the pairs of attribute and shape features covered.
+    ones that also agree modulo a prime; `pairs` counts the pairs of attribute and shape features covered. `bounded`
+    counts instances up to the bound, modulo a prime, `exhaustive` says that there are no others. `entailed` is how the
+    rule follows from laws, "" where that is not known; `laws` names them, `chain` leads from one side to the other, and
+    `missing` is an equation that would close the gap.
     """
 
     name: str
@@ -40,6 +43,18 @@ class Evidence:
     exact: int = 0
     pairs: int = 0
     detail: str = ""
+    bounded: int = 0
+    exhaustive: bool = False
+    entailed: str = ""
+    laws: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    missing: str = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Evidence:
+        """The evidence of a record with lists for tuples; TypeError where it is of none."""
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+        return cls(**values)
 
 
 def rule_hash(rule: Rule) -> str:
@@ -126,7 +141,7 @@ def read_evidence(path: Path = SHIPPED) -> dict[str, Evidence]:
     found: dict[str, Evidence] = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         try:
-            record = Evidence(**json.loads(line))
+            record = Evidence.of(json.loads(line))
         except (TypeError, ValueError) as error:
             raise RuleError(
                 f"no record of evidence: {error}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eqsat.rewrites.evidence import SHIPPED, Evidence, is_current, read_evidence, write_evidence
@@ -18,6 +19,20 @@ def verify(rules: Sequence[Rule], known: dict[str, Evidence] | None = None) -> I
     for rule in rules:
         record = (known or {}).get(rule.name)
         yield record if record is not None and is_current(rule, record) else check(rule)
+
+
+def verify_rule(rule: Rule, laws: Sequence[Rule]) -> Evidence:
+    """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule."""
+    from eqsat.rewrites.check import check
+    from eqsat.rewrites.entail import entail
+
+    evidence = check(rule)
+    if evidence.verdict != "proved":
+        return evidence
+    found = entail(rule, laws)
+    if found.verdict != "proved":
+        return replace(evidence, missing=found.missing)
+    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain)
 
 
 def main(arguments: Sequence[str] = ()) -> int:

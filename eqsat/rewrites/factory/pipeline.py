@@ -28,7 +28,7 @@ from eqsat.rewrites.factory.verification import (
 from eqsat.rewrites.rule import Rule
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.factory.generate import Settings
+    from eqsat.rewrites.factory.generate import Progress, Settings
 
 Follow = Callable[[str, int, int], None]
 
@@ -62,7 +62,7 @@ def build(
 
     known = tuple(shipped_laws() if laws is None else laws)
     resume = None if work is None else work / "generate.partial"
-    generated = generate(settings, executor=executor, progress=progress, resume=resume)
+    generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
     subject = subject_of([*(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)])
     with Journal(None if work is None else work / "verify.partial", subject) as journal:
         return assemble(
@@ -75,6 +75,13 @@ def build(
             journal=journal,
             progress=progress,
         )
+
+
+def _forwarded(progress: Follow | None) -> Callable[[Progress], None] | None:
+    """What the generator reports, as the other stages do."""
+    if progress is None:
+        return None
+    return lambda at: progress(f"{at.domain}: {at.stage}", at.done, at.total)
 
 
 def assemble(

@@ -250,7 +250,7 @@ def from_record(record: dict[str, Any]) -> Outcome:
         status=record["status"],
         by=tuple(record["by"]),
         rules=tuple((str(n), str(p), str(t)) for n, p, t in record["rules"]),
-        evidence=tuple(Evidence(**e) for e in record["evidence"]),
+        evidence=tuple(Evidence.of(e) for e in record["evidence"]),
     )
 
 
