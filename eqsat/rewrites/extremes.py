@@ -38,7 +38,7 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
         for value, name in _SPECIAL:
             array = operand.array.copy()
             array.flat[_chance(operand.name, array.shape) % array.size] = value
-            made = _replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
+            made = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
             sides = _sides(rule, made)
             if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
                 return f"with {name} in {operand.name}, infinities or NaN differ", made
@@ -46,18 +46,9 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
 
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
-    """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
-    made = with_integers(rule, bindings)
-    sides = _sides(rule, made) if made is not None else None
-    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
-        return None
-    return "with integers, elements differ", made or bindings
+    """An instance with integers in place of floats whose sides differ, and why; None where there is none.
 
-
-def with_integers(rule: Rule, bindings: Bindings) -> Bindings | None:
-    """An instance with integers in place of floats; conditions may refuse it.
-
-    None unless all of the rule's operators take integers, by the ONNX schemas of those that have one.
+    Only for rules all of whose operators take integers, by the ONNX schemas of those that have one.
     """
     if not all(_takes_integers(spec(name).onnx or "") for name in rule.operators()):
         return None
@@ -73,7 +64,11 @@ def with_integers(rule: Rule, bindings: Bindings) -> Bindings | None:
             return None
         kind = dataclasses.replace(operand.type, dtype=DType.INT64)
         changed[id(operand)] = dataclasses.replace(operand, type=kind, array=array.astype(np.int64))
-    return _replaced(bindings, changed) if changed else None
+    made = replaced(bindings, changed)
+    sides = _sides(rule, made) if changed else None
+    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
+        return None
+    return "with integers, elements differ", made
 
 
 def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
@@ -100,7 +95,9 @@ def _alike(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b, equal_nan=True))
 
 
-def _replaced(bindings: Bindings, changed: dict[int, Drawn]) -> Bindings:
+def replaced(bindings: Bindings, changed: dict[int, Drawn]) -> Bindings:
+    """The bindings with other operands in place of those whose identities are the keys."""
+
     def one(thing: Any) -> Any:
         return tuple(one(t) for t in thing) if isinstance(thing, tuple) else changed.get(id(thing), thing)
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from eqsat.errors import GraphError, RuleError, UsageError
+from eqsat.errors import RuleError, UsageError
 from eqsat.language.pattern import Bindings
-from eqsat.rewrites.extremes import with_integers
-from eqsat.rewrites.instance import Drawn, Sampler, operands
+from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import left_terms, right_terms
 from eqsat.testing.choices import Choices, Draw, drawn, recorded
 from eqsat.testing.tensors import tensors
 
 #: Tries to meet a rule's conditions once, and to find more instances after that.
-_FIRST, _MORE = 20_000, 4_000
-#: How many instances with floats are drawn for one with integers, at least.
-_FLOATS = 4
+_FIRST, _MORE = 8_000, 4_000
+#: Instances that say which conditions are met.
+_SAMPLE = 100
 #: Instances whose choices guide the strategy.
 _TRACES = 24
 
@@ -70,31 +66,9 @@ def instances(draw: Draw, rule: Rule, *, traces: int = _TRACES) -> Bindings:
     bindings = Sampler(rule, rng=Choices(drawn(draw, trace))).draw(tries=1)
     assume(bindings is not None)
     made = bindings or Bindings()
-    if draw(st.integers(0, _FLOATS)) == _FLOATS:
-        made = _of_integers(rule, made)
     for operand in operands(made):
         if not operand.read:  # what the rule has looked at stays
-            operand.array = _elements(draw, operand)
-    return made
-
-
-def _of_integers(rule: Rule, bindings: Bindings) -> Bindings:
-    """The instance with integers for floats where the rule takes them, else as it was."""
-    made = with_integers(rule, bindings)
-    if made is None or rule.refused(made) is not None:
-        return bindings
-    try:
-        left_terms(rule, made)
-        right_terms(rule, made)
-    except GraphError:
-        return bindings
-    return made
-
-
-def _elements(draw: Draw, operand: Drawn) -> Any:
-    made = draw(tensors(operand.type, limit=operand.limit))
-    if operand.type.dtype.is_integer and operand.limit is None:
-        made = np.where(made == 0, 1, made).astype(made.dtype)  # integer division by zero is not defined
+            operand.array = draw(tensors(operand.type, limit=operand.limit))
     return made
 
 
@@ -102,7 +76,7 @@ def _elements(draw: Draw, operand: Drawn) -> Any:
 def find_traces(rule: Rule, most: int) -> Traces:
     """Searches for choices that meet the conditions of a rule, the same ones every time."""
     rng = random.Random(rule.text)
-    made: list[tuple[int, tuple[int, ...]]] = []
+    made: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     choices = Choices(rng.randrange)
     sampler = Sampler(rule, rng=choices)
     tries = 0
@@ -112,19 +86,26 @@ def find_traces(rule: Rule, most: int) -> Traces:
         choices.below = recorded(rng, trace)
         bindings = sampler.draw(tries=1)
         if bindings is not None:
-            made.append((_size(bindings), tuple(trace)))
+            made.append((size(bindings), tuple(trace)))
     return Traces(tuple(trace for _, trace in sorted(made)), len(made) / max(tries, 1))
 
 
-def _size(bindings: Bindings) -> int:
-    return sum(o.type.elements({}) for o in operands(bindings))
+def size(bindings: Bindings) -> tuple[int, int]:
+    """What makes one instance smaller than another: the elements of its operands, then their dims."""
+    types = [o.type for o in operands(bindings)]
+    return sum(t.elements({}) for t in types), sum(t.rank for t in types)
 
 
 def _advice(rule: Rule) -> str:
-    """What refuses most instances."""
-    sampler = Sampler(rule)
-    sampler.draw(tries=_MORE)
-    if not sampler.refusals:
+    """Which conditions are never met, or how often each is."""
+    unguarded = Sampler(replace(rule, conditions=()))
+    drawn = [b for _ in range(_SAMPLE) if (b := unguarded.draw(tries=20)) is not None]
+    if not drawn:
         return "no operands drawn fit the left side: state a smaller one"
-    ((reason, count),) = sampler.refusals.most_common(1)
-    return f"most are refused for this: {reason} ({count} of {sum(sampler.refusals.values())} whose left side types)"
+    met = {c.text: sum(replace(rule, conditions=(c,)).refused(b) is None for b in drawn) for c in rule.conditions}
+    never = [text for text, count in met.items() if not count]
+    if never:
+        return f"never met by operands that the left side takes: {', '.join(never)}"
+    return "met one at a time, but not together: " + ", ".join(
+        f"{text} ({count} of {len(drawn)})" for text, count in met.items()
+    )

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, find, settings
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
-from eqsat.errors import UnsoundRuleError, UsageError
+from eqsat.errors import RuleError, UnsoundRuleError, UsageError
 from eqsat.language.pattern import Bindings
 from eqsat.rewrites.check import Mismatch, build, check, numeric_mismatch
 from eqsat.rewrites.evidence import Evidence
-from eqsat.rewrites.extremes import nonfinite_mismatch
+from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instance import operands
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
-from eqsat.testing.counterexample import counterexample, refuted
-from eqsat.testing.instances import find_traces, instances
+from eqsat.testing.counterexample import Counterexample, counterexample, refuted
+from eqsat.testing.instances import instances, size
+from eqsat.testing.reduction import reduced
+
+#: Says how an instance refutes a rule.
+Test: TypeAlias = Callable[[Rule, Bindings], Mismatch | None]
 
 #: As many traces are searched for as there are examples to come, within these bounds.
 _FEWEST, _MOST = 2, 24
@@ -56,7 +62,7 @@ class RewriteReport:
         return "\n".join(map(str, self.checked))
 
 
-def check_rewrite(rule: Rule | str, *, max_examples: int = 200, seed: int = 0, prove: bool = True) -> RewriteReport:
+def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, prove: bool = True) -> RewriteReport:
     """Tries to refute a rule, or every rule of a text, on instances that Hypothesis draws and shrinks.
 
     CounterexampleError, an UnsoundRuleError, has the smallest instance found and a program that shows it; an instance
@@ -80,35 +86,79 @@ def _parsed(text: str) -> tuple[Rule, ...]:
 
 
 def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRule:
-    traces = min(max(max_examples // 4, _FEWEST), _MOST)
-    find_traces(rule, traces)
-    tried: set[Any] = set()
+    search = _Search(rule, max_examples, seed)
+    for test in (mismatch, integers, nonfinite):
+        least = search.smallest(test)
+        if least is not None:
+            raise refuted(search.shrunk(test, least))
+    return CheckedRule(rule, len(search.tried), _evidence(rule) if prove else None)
 
-    def refutes(bindings: Bindings) -> bool:
-        tried.add(_key(bindings))
-        return mismatch(rule, bindings) is not None
 
-    how = settings(max_examples=max_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    strategy = instances(rule, traces=traces)
-    try:
-        smallest = find(strategy, refutes, settings=how, random=random.Random(seed))
-    except (NoSuchExample, Unsatisfiable):
-        return CheckedRule(rule, len(tried), _evidence(rule) if prove else None)
-    found = mismatch(rule, smallest)
-    if found is None:
-        raise RuntimeError(f"an instance refuted rule {rule.name!r} only once: its operators are not deterministic")
-    raise refuted(counterexample(rule, found.instance, found.reason))
+class _Search:
+    """The instances of a rule that a seed leads to.
+
+    What is shrunk is the smallest of all that refute, since shrinking leads to the least instance near its start.
+    """
+
+    def __init__(self, rule: Rule, max_examples: int, seed: int) -> None:
+        self.rule, self.seed = rule, seed
+        self.strategy = instances(rule, traces=min(max(max_examples // 4, _FEWEST), _MOST))
+        self.settings = settings(
+            max_examples=max_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        self.tried: set[Any] = set()
+
+    def smallest(self, test: Test) -> tuple[int, int] | None:
+        """The size of the smallest instance that refutes the rule; None where none does."""
+        found: list[tuple[int, int]] = []
+
+        def seen(bindings: Bindings) -> bool:
+            self.tried.add(_key(bindings))
+            if test(self.rule, bindings) is not None:
+                found.append(size(bindings))
+            return False
+
+        with suppress(NoSuchExample, Unsatisfiable):
+            find(self.strategy, seen, settings=self.settings, random=random.Random(self.seed))
+        return min(found, default=None)
+
+    def shrunk(self, test: Test, least: tuple[int, int]) -> Counterexample:
+        """The counterexample that shrinking leads to from the first instance that is as small as this."""
+
+        def refutes(bindings: Bindings) -> bool:
+            return size(bindings) <= least and test(self.rule, bindings) is not None
+
+        bindings = find(self.strategy, refutes, settings=self.settings, random=random.Random(self.seed))
+        found = test(self.rule, bindings)
+        if found is not None and mismatch(self.rule, found.instance) is not None:
+            test, bindings = mismatch, found.instance  # what the test put in is reduced as well
+        bindings = reduced(self.rule, bindings, lambda smaller: test(self.rule, smaller) is not None)
+        found = test(self.rule, bindings)
+        if found is None:
+            raise RuleError(
+                f"rule {self.rule.name!r} is refuted by an instance, but not when it is run again",
+                where=self.rule.where,
+                expected="operators whose references always make the same of the same operands",
+            )
+        return counterexample(self.rule, found.instance, found.reason)
 
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule, None where it does not.
-
-    By types, by elements in float64, or with an infinity or NaN put in where conditions allow it.
-    """
+    """How an instance refutes a rule, by types or by elements in float64; None where it does not."""
     made = build(rule, bindings)
-    found = made if isinstance(made, Mismatch) else numeric_mismatch(made)
-    changed = nonfinite_mismatch(rule, bindings) if found is None else None
-    return found if changed is None else Mismatch(*changed)
+    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
+
+
+def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """How an instance refutes a rule with integers in place of floats, where conditions and operators allow them."""
+    found = integer_mismatch(rule, bindings)
+    return None if found is None else Mismatch(*found)
+
+
+def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """How an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
+    found = nonfinite_mismatch(rule, bindings)
+    return None if found is None else Mismatch(*found)
 
 
 def _evidence(rule: Rule) -> Evidence:

@@ -69,12 +69,13 @@ def tensors(
 def array(codes: bytes, type: TensorType, special: bool = False, limit: int | None = None) -> Array:
     """The array of a type that bytes stand for, 0 being the simplest; as many for small tensors as for large ones."""
     places = np.arange(int(np.prod(type.static, dtype=np.int64)))
-    block = np.frombuffer(codes or bytes(1), np.uint8).astype(np.int64)
+    block: Array = np.frombuffer(codes or bytes(1), np.uint8).astype(np.int64)
     spread = (block[places % len(block)] + 89 * (places // len(block))) % 256
-    return elements(spread, type.dtype, special, limit).astype(type.dtype.numpy).reshape(type.static)
+    made: Array = elements(spread, type.dtype, special, limit).astype(type.dtype.numpy).reshape(type.static)
+    return made
 
 
-def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> Array:
+def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> Any:
     """What bytes stand for among the elements of a dtype."""
     if dtype is DType.BOOL:
         return codes % 2 == 1
