@@ -65,14 +65,25 @@ class Case:
             return None
         return terms if output_types(terms) == self.types else None
 
-    def agrees(self, right: Sequence[Pattern]) -> bool | None:
-        """Whether a right side equals the left one; None where it has no value."""
+    def agrees(self, right: Sequence[Pattern], known: dict[tuple[Any, ...], bool] | None = None) -> bool | None:
+        """Whether a right side equals the left one; None where it has no value.
+
+        `known` holds what is known of right sides that come to the same terms here.
+        """
         try:
             terms = self.right(right)
         except Undefined:
             return None
         if terms is None:
             return False
+        key = tuple(terms)
+        if known is None:
+            return self._equal(terms)
+        if key not in known:
+            known[key] = self._equal(terms)
+        return known[key]
+
+    def _equal(self, terms: list[Any]) -> bool:
         arrays, left = self._residues()
         if all(np.array_equal(a, b) for a, b in zip(left, values(terms, Residues(), arrays), strict=True)):
             return True
@@ -94,7 +105,7 @@ class Case:
                 self._floats.append((arrays, values(self.left, interpretation, arrays)))
             arrays, left = self._floats[draw]
             right = values(terms, interpretation, arrays)
-        return all(_equal(a, b) for a, b in zip(left, right, strict=True))
+        return all(_alike(a, b) for a, b in zip(left, right, strict=True))
 
 
 def _thin(type: TensorType) -> bool:
@@ -111,7 +122,7 @@ def _residues_of(operand: Drawn, rng: np.random.Generator) -> Any:
     return elements(operand, rng.integers(0, PRIME, operand.type.static))
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _alike(a: Any, b: Any) -> bool:
     if a.shape != b.shape:
         return False
     if a.dtype.kind != "f":

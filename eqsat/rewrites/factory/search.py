@@ -1,0 +1,181 @@
+"""The search for a rule with one left side: which right side, and under which conditions."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from eqsat.language.pattern import Left, Pattern
+from eqsat.rewrites.factory.atoms import atoms
+from eqsat.rewrites.factory.cases import Case, drawing_rule, drawn, holds
+from eqsat.rewrites.factory.conditions import Learned, Learner
+from eqsat.rewrites.factory.equation import Equation, names_read
+from eqsat.rewrites.factory.neighbours import neighbours
+from eqsat.rewrites.factory.template import Template, right_sides
+from eqsat.rewrites.rule import Rule
+
+#: How many more instances each further step of the choice among right sides looks at.
+_STEPS = (6, 10, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm.
+
+    `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
+    conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
+    more than `plain` ends the search; `missed` is what it costs to miss all equal instances.
+    """
+
+    near: int = 48
+    first: int = 40
+    most: int = 120
+    confirm: int = 80
+    few: int = 8
+    misses: int = 40
+    rounds: int = 12
+    options: int = 2
+    plain: float = 3.25
+    missed: float = 4.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """Both sides with conditions that fresh instances bear out, and what they cost together.
+
+    What is special costs: conditions, literals, variables that stand for two things, instances that are equal and yet
+    meet no conditions. `equal` are instances that meet the conditions.
+    """
+
+    cost: float
+    left: Left
+    right: tuple[Pattern, ...]
+    learned: Learned
+    equal: Sequence[Case]
+
+
+class Search:
+    """The search for rules with the left side of a template, deterministic for a seed."""
+
+    def __init__(self, equation: Equation, template: Template, effort: Effort, seed: int) -> None:
+        self.equation, self.template, self.effort, self.seed = equation, template, effort, seed
+        self.drawing = drawing_rule(template.left)
+        self.own = Case(self.drawing, template.scope.bindings, seed)
+        self._cases: list[Case] = []
+        self._more = drawn(self.drawing, effort.most, effort.misses, seed)
+
+    def found(self, enough: float) -> Iterator[Found]:
+        """Rules with this left side that cost less than enough, until one needs few conditions."""
+        for cost, right in self.options():
+            least = cost + self.template.cost
+            if least >= enough:
+                continue
+            made = self.rule(right, least)
+            if made is not None:
+                yield made
+                enough = min(enough, made.cost)
+            if enough <= self.template.cost + self.effort.plain:
+                return
+
+    @cached_property
+    def near(self) -> list[Case]:
+        """Instances near the candidate's."""
+        return list(neighbours(self.drawing, self.template.scope, self.effort.near, self.seed))
+
+    def far(self, count: int) -> list[Case]:
+        """The first instances drawn anywhere, so many where there are."""
+        self._cases += itertools.islice(self._more, max(0, count - len(self._cases)))
+        return self._cases[:count]
+
+    # --- right sides ------------------------------------------------------------------------------------------------
+
+    def options(self) -> list[tuple[float, tuple[Pattern, ...]]]:
+        """The right sides that are equal at most of the first instances, best first, and the simplest of the good."""
+        options = [o for o in right_sides(self.equation, self.template.scope) if not self._shares(o[1])]
+        options = [o for o in options if self.own.agrees(o[1])]
+        scores = dict.fromkeys(range(len(options)), 0)
+        kept, start = list(scores), 0
+        for step in _STEPS:
+            if len(kept) < 2:
+                break
+            near = self.near[start // 2 : (start + step) // 2]
+            for case in (*near, *self.far((start + step) // 2)[start // 2 :]):
+                known: dict[tuple[object, ...], bool] = {}
+                for index in kept:
+                    scores[index] += case.agrees(options[index][1], known) is True
+            start += step
+            kept = sorted(kept, key=lambda i: (-scores[i], i))
+            good = min(i for i in kept if 2 * scores[i] >= scores[kept[0]])
+            kept = list(dict.fromkeys([*kept[: max(2 * self.effort.options, len(kept) // 4)], good]))
+        return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
+
+    def _shares(self, right: tuple[Pattern, ...]) -> bool:
+        """Whether a right side takes one of two equal attributes for both, which a left side that shares them says."""
+        scope = self.template.scope
+        used, kinds, values = names_read(right), {**scope.fields, **scope.records}, scope.bindings.attrs
+        return any(
+            kinds[a] == kinds[b] and a in used and b not in used and values[a] == values[b]
+            for a, b in itertools.permutations(kinds, 2)
+        )
+
+    # --- conditions -------------------------------------------------------------------------------------------------
+
+    def rule(self, right: tuple[Pattern, ...], cost: float) -> Found | None:
+        """The rule with conditions that fresh instances bear out; None where none do."""
+        learner = Learner(atoms(self.template.scope))
+        equal: list[Case] = []
+        self._take(learner, right, [self.own, *self.near, *self.far(self.effort.first)], equal)
+        if len(equal) < self.effort.few:
+            self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
+        if len(equal) < self.effort.few:
+            return None
+        for again in range(self.effort.rounds):
+            learned = learner.learn()
+            if learned is None:
+                return None
+            before = len(equal)
+            if self._take(learner, right, self._fresh(right, learned, again), equal, most=3):
+                continue
+            met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.atoms)]
+            random.Random(self.seed).shuffle(met)
+            met.sort(key=lambda case: case.degenerate(self.own.bindings))
+            typical = sum(not case.degenerate(self.own.bindings) for case in met)
+            if typical < self.effort.few // 2 or len(equal) == before:
+                return None
+            total = cost + sum(a.cost for a in learned.atoms) + self.effort.missed * (1 - learned.coverage)
+            return Found(total, self.template.left, right, learned, met)
+        return None
+
+    def _take(
+        self,
+        learner: Learner,
+        right: tuple[Pattern, ...],
+        cases: Sequence[Case] | Iterator[Case],
+        equal: list[Case],
+        most: int | None = None,
+    ) -> int:
+        """Has the learner take instances in until so many differ; how many did."""
+        different = 0
+        for case in cases:
+            verdict = case.agrees(right)
+            if verdict is None:
+                continue
+            learner.add(case, verdict, case.degenerate(self.own.bindings))
+            equal += [case] if verdict else []
+            different += not verdict
+            if different == most:
+                break
+        return different
+
+    def _fresh(self, right: tuple[Pattern, ...], learned: Learned, again: int) -> Iterator[Case]:
+        """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
+        conditions = tuple(a.expression for a in learned.atoms)
+        rule = Rule("fresh", "expand", self.template.left, right, conditions, text=self.drawing.text)
+        seed = self.seed * 100 + again + 1
+        for case in neighbours(self.drawing, self.template.scope, 2 * self.effort.near, seed):
+            if all(holds(c, case.bindings) for c in conditions):
+                yield case
+        yield from drawn(rule, self.effort.confirm, self.effort.misses, seed)
