@@ -79,20 +79,20 @@ def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
 
 
 def _verify_shipped(again: bool) -> list[Evidence]:
-    from eqsat.rewrites.evidence import SHIPPED, read_evidence, write_evidence
-    from eqsat.rewrites.loader import shipped_rules
+    from eqsat.rewrites.evidence import SHIPPED
+    from eqsat.rewrites.loader import shipped_evidence, shipped_rules
     from eqsat.rewrites.verify import verify as check_all
+    from eqsat.rewrites.verify import write_shipped
 
     check_target(SHIPPED, ())
-    shipped, known = shipped_rules(), read_evidence()
+    shipped, known = shipped_rules(), shipped_evidence()
     found: dict[str, Evidence] = {}
     try:
         for evidence in _followed(check_all(shipped, None if again else known), len(shipped)):
             found[evidence.name] = evidence
     finally:
         # What was found out before an interruption need not be found out again.
-        records = known | found
-        write_evidence([records[r.name] for r in shipped if r.name in records])
+        write_shipped(shipped, known | found)
     return list(found.values())
 
 

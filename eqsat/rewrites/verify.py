@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from eqsat.rewrites.evidence import SHIPPED, Evidence, is_current, read_evidence, write_evidence
-from eqsat.rewrites.loader import shipped_rules
+from eqsat.rewrites.evidence import SHIPPED, Evidence, is_current, write_evidence
+from eqsat.rewrites.loader import LIBRARY, shipped_evidence, shipped_rules
 from eqsat.rewrites.rule import Rule
 
 
@@ -35,6 +34,14 @@ def verify_rule(rule: Rule, laws: Sequence[Rule]) -> Evidence:
     return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain)
 
 
+def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:
+    """Writes what is known of the shipped rules: the library's beside it, that of all other rules beside the axioms."""
+    for path, library in ((SHIPPED, False), (LIBRARY / "evidence.jsonl", True)):
+        group = [records[r.name] for r in rules if (r.origin == "library") == library and r.name in records]
+        if group:
+            write_evidence(group, path)
+
+
 def main(arguments: Sequence[str] = ()) -> int:
     """Checks the shipped rules and writes the record; with ``--stale`` only those whose record is out of date.
 
@@ -45,7 +52,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
     console = Console()
     rules = shipped_rules()
-    known = read_evidence() if "--stale" in arguments else None
+    known = shipped_evidence() if "--stale" in arguments else None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     records: list[Evidence] = []
     with Progress(*columns, console=console) as progress:
@@ -55,7 +62,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             progress.update(task, advance=1, description=record.name[:40])
             if record.verdict != "proved":
                 console.print(f"{record.name}: {record.verdict}: {record.detail}", markup=False)
-    write_evidence(records, Path(SHIPPED))
+    write_shipped(rules, {r.name: r for r in records})
     proved = sum(r.verdict == "proved" for r in records)
     instances = sum(r.symbolic for r in records), sum(r.numeric for r in records)
     console.print(
