@@ -67,9 +67,9 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
 
 def _scale_of_one(op: Operator) -> Iterator[Statement]:
     """A scalar goes through, and so does what varies only along an axis that is walked in step."""
-    f, first = op.name, op.form.operands[0]
-    conditions = [*op.guards, "size(c) == 1", "rank(c) <= rank(x)", "wide(x)", "finite(x, c)"]
-    if first.attribute and not op.form.result.attribute:  # a reduction, which may lower the rank
+    f, first, result = op.name, op.form.operands[0], op.form.result
+    conditions = [*op.guards, "size(c) == 1", _room(first, result, "x"), "wide(x)", "finite(x, c)"]
+    if first.attribute and not result.attribute:  # a reduction, which may lower the rank
         yield from law(
             f"{f}-of-scaled",
             f"{f}(x * c, **a)",
@@ -110,8 +110,15 @@ def _scalar(op: Operator, *names: str) -> list[str]:
     ranks = []
     for name, term in zip(op.variables, op.form.operands, strict=True):
         if name in names:
-            ranks.append(f"rank(c) <= {term.fixed}" if term.broadcasts else f"rank(c) <= rank({name})")
+            ranks.append(_room(term, op.form.result, name))
     return ["size(c) == 1", *ranks, *op.ranks(), "wide(x)", f"finite({', '.join(op.variables)}, c)"]
+
+
+def _room(term: Term, result: Term, name: str) -> str:
+    """The condition under which a factor of one element adds no axes to an operand, nor to the result."""
+    followed = [i.name == "..." for i in term.indices if i.many] == [i.name == "..." for i in result.indices if i.many]
+    like = term.open and followed and term.fixed == result.fixed and not (term.broadcasts and term.fixed)
+    return f"rank(c) <= rank({name})" if like else f"rank(c) <= {min(term.fixed, result.fixed)}"
 
 
 def _scale_of_each(op: Operator) -> Iterator[Statement]:
@@ -175,11 +182,15 @@ def _vectors(op: Operator) -> Iterator[Statement]:
 
 
 def _result_vector(op: Operator, index: Index) -> Iterator[Statement]:
-    weights = op.form.operands[1]
-    there = axis(op.form.result, index.name, "rank(x)")
+    data, weights = op.form.operands
+    result = op.form.result
+    if result.open and (not data.open or data.fixed != result.fixed):
+        return  # how many axes the result has is not known from the data
+    rank = "rank(x)" if result.open else str(len(result.indices))
+    there = axis(result, index.name, rank)
     count = f"dim(w, {axis_of(weights, index.name, 'w')})"
     scaled = f"w * reshape(c, shape={_turned(weights, index, count)})"
-    conditions = [*op.guards, *_matrix(op), f"along_only(c, {there}, rank(x), {count})", "wide(x)"]
+    conditions = [*op.guards, *_matrix(op), f"along_only(c, {there}, {rank}, {count})", "wide(x)"]
     yield from law(
         f"{op.name}-scaled-along-{index.name}",
         f"{op.applied('x', 'w')} * c",
