@@ -37,6 +37,10 @@ class ShapeError(GraphError):
     """Operand shapes or dtypes that an operator does not accept."""
 
 
+class DeclarationError(EqsatError):
+    """An operator's declaration that is not well formed, or that its own reference contradicts."""
+
+
 class ImportModelError(EqsatError):
     """A model file that cannot be read as ONNX."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eqsat.errors import BackendError, GraphError
+from eqsat.language.declaration import check_results, declaration_at_fault
 from eqsat.language.dims import Sym, evaluate
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.spec import spec
@@ -43,8 +44,15 @@ def run_node(
     """The outputs of one node by its operator's reference."""
     declared = spec(node.op)
     attrs = {k: concrete(v, sizes or {}) for k, v in node.attrs.items()}
-    made = declared.reference(interpretation.namespace(types, results), *operands, **attrs)
+    xp = interpretation.namespace(types, results)
+    if declared.is_shipped:
+        made = declared.reference(xp, *operands, **attrs)
+    else:
+        with declaration_at_fault(declared, "reference", types, attrs):
+            made = declared.reference(xp, *operands, **attrs)
     outputs = list(made) if isinstance(made, tuple) else [made]
+    if not declared.is_shipped:
+        check_results(declared, outputs, results, types)
     return [interpretation.finish(o, t) for o, t in zip(outputs, results, strict=True)]
 
 

@@ -10,10 +10,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
-from eqsat.errors import GraphError, ShapeError
+from eqsat.errors import DeclarationError, GraphError, ShapeError
+from eqsat.language.declaration import check_declaration, declaration_at_fault, with_defaults
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs
-from eqsat.language.indices import Form, check_form, parse_form, pointwise_form
+from eqsat.language.indices import Form, parse_form, pointwise_form
 from eqsat.language.types import Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
@@ -109,7 +110,26 @@ class OpSpec:
         if count < self.min_operands or (self.max_operands is not None and count > self.max_operands):
             most = "any number" if self.max_operands is None else str(self.max_operands)
             raise ShapeError(f"{self.name} got {count} operands", expected=f"{self.min_operands} to {most}")
-        return tuple(self.infer(operands, attrs))
+        if self.is_shipped:
+            return tuple(self.infer(operands, attrs))
+        with declaration_at_fault(self, "shape rule", operands, attrs):
+            return tuple(self.infer(operands, attrs))
+
+    @cached_property
+    def is_shipped(self) -> bool:
+        """Whether the operator is declared in this package, whose tests look after it."""
+        return self.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+    @property
+    def first_parameter(self) -> str:
+        """What the reference takes before its operands: xp, the arithmetic."""
+        return next(iter(inspect.signature(self.reference).parameters), "")
+
+    @property
+    def where(self) -> str:
+        """File and line of the reference."""
+        code = getattr(self.reference, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.name
 
 
 class _Registry(Protocol):
@@ -135,9 +155,9 @@ def spec(name: str) -> OpSpec:
 
 
 def op(
-    name: str,
+    name: str | None = None,
     *,
-    infer: InferRule,
+    infer: InferRule | None = None,
     operands: int | tuple[int, int | None] | None = None,
     attrs: Mapping[str, Any] | None = None,
     flops: FlopRule | None = None,
@@ -159,18 +179,21 @@ def op(
     """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
 
     The number of operands is that of the reference's positional parameters after `xp`, those with a default optional.
+    The name is that of the reference where none is given. Shape and sample rule may be left out where the operator is
+    pointwise, or its index form is made of names and leading dots only. DeclarationError for what is not well formed.
     """
+    if name is not None and not isinstance(name, str):
+        raise DeclarationError("@eqsat.op on its own", expected="a call: @eqsat.op(…)", remedy="write @eqsat.op()")
 
     def declare(reference: Reference) -> OpSpec:
-        if name in _SPECS:
-            raise GraphError(f"operator {name!r} is declared twice", expected="one declaration an operator")
+        title = reference.__name__ if name is None else name
         least, most, keywords = _signature(reference)
         if operands is not None:
             least, most = (operands, operands) if isinstance(operands, int) else operands
-        declared = OpSpec(
-            name=name,
+        stated = OpSpec(
+            name=title,
             reference=reference,
-            infer=infer,
+            infer=infer,  # type: ignore[arg-type]  # what is left out is put in below
             min_operands=least,
             max_operands=most,
             attrs=MappingProxyType(dict(keywords if attrs is None else attrs)),
@@ -191,11 +214,8 @@ def op(
             instances=tuple(MappingProxyType(dict(i)) for i in instances),
             inputs_only=inputs_only,
         )
-        if index:
-            code = reference.__code__
-            form = parse_form(index, name, f"{code.co_filename}:{code.co_firstlineno}")
-            check_form(form, name, declared.attrs, least, most)
-        _SPECS[name] = declared
+        check_declaration(stated, _SPECS)
+        _SPECS[title] = declared = with_defaults(stated)
         return declared
 
     return declare

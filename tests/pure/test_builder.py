@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eqsat.errors import GraphError, ShapeError
+from eqsat.errors import DeclarationError, GraphError, ShapeError
 from eqsat.language import functions as F
 from eqsat.language.builder import Builder, Tensor
 from eqsat.language.dims import Sym
@@ -152,7 +152,7 @@ def test_an_operator_of_a_user_is_applied_by_name() -> None:
     assert F.halved_sum(x, x).shape == (2, 3, 4)
     with pytest.raises(GraphError, match="halved_sum has no attribute 'time'"):
         F.halved_sum(x, x, time=3)
-    with pytest.raises(GraphError, match="declared twice"):
+    with pytest.raises(DeclarationError, match="declared twice"):
         op("halved_sum", infer=broadcast())(halved_sum.reference)
 
 

@@ -160,7 +160,7 @@ def xor(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(a, xp.where(b, False, True), b)
 
 
-@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes=_BOOLEANS, onnx="Not")
+@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Not")
 def not_(xp: Any, a: Any) -> Any:
     """Logical not."""
     return xp.where(a, False, True)
@@ -202,7 +202,7 @@ def bitwise_xor(xp: Any, a: Any, b: Any) -> Any:
     return np.bitwise_xor(a, b)
 
 
-@op("bitwise_not", infer=_bitwise, sample=pointwise, pointwise=True, dtypes=_INTEGERS, onnx="BitwiseNot")
+@op("bitwise_not", infer=_bitwise, sample=pointwise, pointwise=True, dtypes={0: "int32"}, onnx="BitwiseNot")
 def bitwise_not(xp: Any, a: Any) -> Any:
     """Complement of the bits of integers."""
     return np.bitwise_not(a)
