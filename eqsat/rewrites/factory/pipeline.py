@@ -15,11 +15,7 @@ from eqsat.rewrites.factory.journal import Journal, subject_of
 from eqsat.rewrites.factory.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.factory.prune import Pruned, prune
 from eqsat.rewrites.factory.verification import (
-    DERIVED,
-    FAILED,
-    PLAUSIBLE,
-    PROVED,
-    REPEATED,
+    STATUSES,
     Outcome,
     Settle,
     verified_rules,
@@ -125,7 +121,7 @@ def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping
     pairs = generated.get("equal_pairs", len(outcomes))
     kept = len(pruned.kept)
     return {
-        "candidates": {"all": len(outcomes), **{s: found[s] for s in (REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED)}},
+        "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},
         "rules": {v: verdicts[v] for v in ("proved", "not entailed", "undecided", "refuted")},
         "pruned": pruned.counts(),
         "reduction": round(pairs / kept, 1) if kept else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
@@ -11,24 +12,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.pattern import Bindings
+from eqsat.language.pattern import App, Bindings, Var
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, Claim, derivations, executable
+from eqsat.rewrites.factory.derivable import CHEAP, THOROUGH, Claim, derivations, executable
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.journal import Journal
-from eqsat.rewrites.factory.sides import Statement
+from eqsat.rewrites.factory.sides import Statement, parts
 from eqsat.rewrites.factory.subgraph import lifted
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, right_terms
 
-#: What became of a candidate: it is another but for names and order, or with a common subgraph; known rules derive it;
-#: rules that generalise it are proved; they hold wherever they were tried, but no law entails them; nothing that
-#: generalises it holds, or nothing does generalise it.
-REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED = "repeated", "derived", "proved", "plausible", "failed"
+#: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
+#: for names and order, or with a common subgraph; known rules derive it; rules that generalise it are proved; they hold
+#: wherever they were tried, but no law entails them; nothing that generalises it holds, or nothing does generalise it.
+CONSTANT, REPEATED, DERIVED = "constant", "repeated", "derived"
+PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
+STATUSES = (CONSTANT, REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED)
 #: Candidates that are derived together, and that are verified before the rest is derived again.
 _DERIVE, _VERIFY = 512, 24
 
@@ -123,34 +127,47 @@ class _Verification:
         names = {c.name: c for c in candidates}
         yield from (pending := _Repeated(candidates)).outcomes()
         rest = pending.kept
-        found = self._derived(rest, self.laws, "by laws", known)
+        found = self._derived(rest, self.laws, "by laws", known, (CHEAP,))
         yield from (_derived_outcome(names[n], by) for n, by in found.items())
         rest = [c for c in rest if c.name not in found]
         accepted: dict[str, Rule] = {}
         self.taken = {r.name: r.text for r in self.laws}
-        for start in range(0, len(rest), _VERIFY):
-            chunk = rest[start : start + _VERIFY]
-            rules = (*self.laws, *accepted.values())
-            by = self._derived(chunk, rules, f"by {len(accepted)} rules", known) if accepted else {}
+        total = len(rest)
+        while rest:
+            # One of each form at a time: what holds for one axis or perm often holds for all, once it is generalised.
+            first: dict[str, Candidate] = {}
+            for candidate in rest:
+                first.setdefault(pending.forms[candidate.name], candidate)
+            chosen = list(first.values())[:_VERIFY]
+            taken = {c.name for c in chosen}
+            rest = [c for c in rest if c.name not in taken]
+            stage = f"by {len(accepted)} rules, {len(rest)} open"
+            by = self._derived(chosen, (*self.laws, *accepted.values()), stage, known, (CHEAP, THOROUGH))
             yield from (_derived_outcome(names[n], used) for n, used in by.items())
-            for outcome in self._settled([c for c in chunk if c.name not in by], known):
+            for outcome in self._settled([c for c in chosen if c.name not in by], known):
                 accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
                 yield outcome
-            self._follow("verified", start + len(chunk), len(rest))
+            self._follow("verified", total - len(rest), total)
 
     def _derived(
-        self, candidates: Sequence[Candidate], rules: Sequence[Rule], stage: str, known: Journal
+        self,
+        candidates: Sequence[Candidate],
+        rules: Sequence[Rule],
+        stage: str,
+        known: Journal,
+        limits: Sequence[Limits],
     ) -> dict[str, list[str]]:
         """The rules that derive each of the candidates which rules derive."""
         batches = [candidates[i : i + _DERIVE] for i in range(0, len(candidates), _DERIVE)]
         keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
         todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
-        made = self._map(partial(_derive, rules=tuple(rules)), [b for _, b in todo])
+        made = self._map(partial(_derive, rules=tuple(rules), limits=tuple(limits)), [b for _, b in todo])
         done = len(batches) - len(todo)
         for (key, _), by in zip(todo, made, strict=True):
             known[key] = by
             done += 1
-            self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
+            if len(batches) > 1:
+                self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
         return {name: used for key in keys for name, used in known[key].items()}
 
     def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
@@ -179,37 +196,49 @@ class _Verification:
             self.progress(stage, min(done, total), total)
 
 
-def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule]) -> dict[str, list[str]]:
+def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits]) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
-    return {n: list(d.rules) for n, d in derivations(made, rules, (CHEAP,)).items() if d}
+    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 
 
 class _Repeated:
-    """Candidates apart from those that another stands for: the same in other names, or with a common subgraph."""
+    """Candidates apart from those that say nothing new: on constants alone, the same in other names, or with a common
+    subgraph. `forms` are the texts of those that are kept, without numbers."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.kept: list[Candidate] = []
-        self._by: list[tuple[Candidate, str]] = []
-        first: dict[str, str] = {}
+        self.forms: dict[str, str] = {}
+        self._apart: list[Outcome] = []
+        self._first: dict[str, str] = {}
         for candidate in candidates:
             statement = _statement(candidate)
-            if statement is None:
+            if statement is not None and _computes_constants(statement):
+                self._apart.append(Outcome(candidate.name, candidate.text, CONSTANT))
+            elif statement is None or not self._repeats(candidate, statement):
                 self.kept.append(candidate)
-                continue
-            key = canonical(statement, directed=False)
-            stands = first.get(key) or next(
-                (first[k] for e in lifted(statement) if (k := canonical(e, directed=False)) in first), None
-            )
-            first.setdefault(key, candidate.name if stands is None else stands)
-            if stands is None:
-                self.kept.append(candidate)
-            else:
-                self._by.append((candidate, stands))
+                self.forms.setdefault(candidate.name, candidate.name)
+
+    def _repeats(self, candidate: Candidate, statement: Statement) -> bool:
+        key = canonical(statement, directed=False)
+        self.forms[candidate.name] = re.sub(r"\b\d+\b", "#", key)
+        without = (canonical(e, directed=False) for e in lifted(statement))
+        stands = self._first.get(key) or next((self._first[k] for k in without if k in self._first), None)
+        self._first.setdefault(key, stands or candidate.name)
+        if stands is not None:
+            self._apart.append(Outcome(candidate.name, candidate.text, REPEATED, (stands,)))
+        return stands is not None
 
     def outcomes(self) -> Iterator[Outcome]:
-        """What became of those that another stands for."""
-        for candidate, by in self._by:
-            yield Outcome(candidate.name, candidate.text, REPEATED, (by,))
+        """What became of those that were set apart."""
+        yield from self._apart
+
+
+def _computes_constants(statement: Statement) -> bool:
+    """Whether an operator is applied to constants alone; one such operator by itself states a fact about constants."""
+    sides = (*statement.roots, *statement.right)
+    apps = [part for side in sides for part in parts(side) if isinstance(part, App)]
+    closed = [a for a in apps if a.operands and not any(isinstance(p, Var) for p in parts(a))]
+    return bool(closed) and not (len(closed) == 1 and closed[0] in sides)
 
 
 def _statement(candidate: Candidate) -> Statement | None:
