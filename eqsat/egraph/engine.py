@@ -128,6 +128,10 @@ class Engine:
             self._run("(run-schedule (run clear))")
         return classes, matches
 
+    def close(self) -> None:
+        """Lets go of egglog's e-graph, in the thread that made it; nothing can be asked of this engine afterwards."""
+        self._egraph = None
+
     def sizes(self) -> dict[str, int]:
         """How many rows each table holds."""
         self.flush()

@@ -13,6 +13,7 @@ from eqsat.rewrites.proof.reading import general
 from eqsat.rewrites.proof.search import goal
 from eqsat.rewrites.proof.show import Printer, lines
 from eqsat.rewrites.proof.solver import Court, Settled
+from eqsat.rewrites.proof.turned import both_ways
 from eqsat.rewrites.rule import Rule
 
 #: What Z3 may do for one question; its own unit, which does not depend on the machine.
@@ -63,6 +64,8 @@ def entail(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limi
     found: list[Proved] = []
     for form in forms(rule, instances):
         result = by_cases(rule, usable, form, limits)
+        if isinstance(result, Stuck):  # laws are equations, but few proofs need them from right to left
+            result = by_cases(rule, both_ways(usable), form, limits)
         if isinstance(result, Stuck):
             return _without_chain(rule, usable, result, steps)
         found.append(result)

@@ -19,11 +19,11 @@ from eqsat.rewrites.proof.show import Printer, lines
 from eqsat.rewrites.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
-INSTANCES = 40
+INSTANCES = 24
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
 LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, matches=50_000)
 #: So many of the instances are tried with infinities, NaN and integers as well.
-_EXTREMES = 12
+_EXTREMES = 8
 #: Operands of more elements are shown by their type.
 _SHOWN_ELEMENTS = 12
 #: At most this many outputs have their chain shown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from eqsat.egraph.egraph import EGraph
@@ -15,24 +15,27 @@ from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.proof.closure import Term
 from eqsat.rewrites.proof.search import Search
 from eqsat.rewrites.proof.show import Printer
+from eqsat.rewrites.proof.symbols import Computed, Symbol
 from eqsat.rewrites.rule import Rule
 
 #: More firings than this are not looked through.
 _MOST_FIRINGS = 4000
 #: How many pairs of classes are tried, and on how many instances each.
-_PAIRS, _INSTANCES = 12, 12
+_PAIRS, _INSTANCES = 12, 24
+#: How many terms of a class are compared, and how deep they may differ from its smallest one.
+_FORMS, _DEPTH = 4, 2
 _NAMES = ("u", "v", "r", "t", "q")
 
 
 def missing_law(search: Search) -> str:
-    """An equation in rule syntax that would close the proof, "" where none is found that is true on drawn instances.
+    """An equation in rule syntax that would close the proof; "" where even the rule itself is seen to be false.
 
-    Its sides are the smallest terms of two classes, one reached from each side of the goal; what both have in common is
-    a variable where the equation holds for any tensor there.
+    It holds on drawn instances, as far as that goes. Its sides are the smallest terms of two classes, one reached from
+    each side of the goal; what both have in common is a variable where the equation holds for any tensor there. Where
+    no such pair is found, it is the rule itself.
     """
     if len(search.egraph.applications) > _MOST_FIRINGS:
-        return ""
-    search.egraph.rebuild()
+        return _itself(search)
     search.replay()
     return _Gap(search).text()
 
@@ -63,20 +66,25 @@ class _Gap:
     def __init__(self, search: Search) -> None:
         self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
         self.smallest = _Smallest(self.egraph).best
-        self._terms: dict[int, int] = {}
+        self._terms: dict[tuple[int, int], list[int]] = {}
+        self._members: dict[int, list[int]] = {}
         self._by_class: dict[int, list[tuple[str, int, tuple[int, ...]]]] = {}
         for op, attrs, operands, number in self.egraph.distinct():
             classes = tuple(self.egraph.find(k) for k in operands)
-            self._by_class.setdefault(self.egraph.find(number), []).append((op, attrs, classes))
+            leader = self.egraph.find(number)
+            self._by_class.setdefault(leader, []).append((op, attrs, classes))
+            if leader in self.smallest and all(c in self.smallest for c in classes):
+                self._members.setdefault(leader, []).append(number)
 
     def text(self) -> str:
         """The smallest equation that holds."""
         pairs = sorted(self._pairs(), key=lambda p: (self.smallest[p[0]][0] + self.smallest[p[1]][0], p))
         for a, b in pairs[:_PAIRS]:
-            for text in self._texts(self._term(a), self._term(b)):
-                if _holds(text):
-                    return text
-        return ""
+            for one, other in self._closest(a, b):
+                for text in self._texts(one, other):
+                    if _holds(text):
+                        return text
+        return _itself(self.search)
 
     def _pairs(self) -> set[tuple[int, int]]:
         """Pairs of classes of which each, made equal, would make a side's two terms equal by congruence."""
@@ -99,16 +107,40 @@ class _Gap:
                     open_ += differing
         return {p for p in found if p[0] in self.smallest and p[1] in self.smallest}
 
-    def _term(self, leader: int) -> int:
-        """The smallest term of a class, in the closure."""
-        if leader not in self._terms:
-            number = self.smallest[leader][1]
-            known = self.closure.terms[self.search.term(number)]
+    def _closest(self, a: int, b: int) -> list[tuple[int, int]]:
+        """Small terms of two classes, those first that have the least beside what they share."""
+        found: list[tuple[int, int, int]] = []
+        for one, other in itertools.product(self._small(a, _DEPTH), self._small(b, _DEPTH)):
+            shared = self._shared(one, other)
+            cost = self._size(one, shared) + self._size(other, shared)
+            found.append((cost, one, other))
+        return [(one, other) for _, one, other in sorted(found)[:_FORMS]]
+
+    def _small(self, leader: int, depth: int) -> list[int]:
+        """The smallest terms of a class, in the closure, that differ in no deeper place than this."""
+        key = leader, depth
+        if key in self._terms:
+            return self._terms[key]
+        members = sorted(self._members[leader], key=lambda n: (self._height(n), n))
+        made: list[int] = []
+        for number in members[: _FORMS if depth else 1]:
             node = self.egraph.nodes[number]
-            children = tuple(self._term(self.egraph.find(k)) for k in node.operands)
-            made = Term(known.op, known.attrs, known.symbols, children, known.leaf)
-            self._terms[leader] = self.closure.intern(made)
-        return self._terms[leader]
+            known = self.closure.terms[self.search.term(number)]
+            below = [self._small(self.egraph.find(k), max(depth - 1, 0)) for k in node.operands]
+            for children in itertools.islice(itertools.product(*below), _FORMS):
+                term = Term(known.op, known.attrs, known.symbols, children, known.leaf)
+                made.append(self.closure.intern(term))
+        self._terms[key] = sorted(set(made), key=lambda t: (self._size(t, ()), t))[:_FORMS]
+        return self._terms[key]
+
+    def _height(self, number: int) -> int:
+        return 1 + sum(self.smallest[self.egraph.find(k)][0] for k in self.egraph.nodes[number].operands)
+
+    def _size(self, number: int, leaves: Collection[int]) -> int:
+        """The size of a term, some terms in it counting as one."""
+        if number in leaves:
+            return 1
+        return 1 + sum(self._size(c, leaves) for c in self.closure.terms[number].children)
 
     def _texts(self, a: int, b: int) -> Iterator[str]:
         """Ways of writing the equation, general ones first."""
@@ -116,10 +148,17 @@ class _Gap:
         for concrete in (False, True):
             for abstracted in ([*shared], []) if shared else ([],):
                 names = self._leaves(a, b) | dict(zip(abstracted, _NAMES, strict=False))
-                printer = Printer(self.closure, names, concrete=concrete)
-                left, right = printer.term(a), printer.term(b)
-                for text in (f"{left} => {right}", f"{right} => {left}"):
+                for one, other in ((a, b), (b, a)):
+                    symbols = {} if concrete else self._computed(one)
+                    printer = Printer(self.closure, names, symbols, concrete=concrete)
+                    text = f"{printer.term(one)} => {printer.term(other)}"
                     yield from (_with_conditions(text, self.search.goal.rule), text)
+
+    def _computed(self, number: int) -> dict[Symbol, str]:
+        """Names for attributes that are computed, which a left side can only bind."""
+        inside = [s for n in sorted(self._inside(number)) for _, s in self.closure.terms[n].symbols]
+        computed = dict.fromkeys(s for s in inside if isinstance(s, Computed))
+        return {s: f"attr{i}" for i, s in enumerate(computed)}
 
     def _leaves(self, *terms: int) -> dict[int, str]:
         """Names for elements of sequences, which stand alone here."""
@@ -148,6 +187,12 @@ class _Gap:
         return found
 
 
+def _itself(search: Search) -> str:
+    """The rule, unless it is seen to be false."""
+    text = search.goal.rule.text
+    return text if _holds(text) else ""
+
+
 def _with_conditions(text: str, rule: Rule) -> str:
     """The equation under those of the rule's conditions that speak of what it binds."""
     try:
@@ -171,6 +216,6 @@ def _holds(text: str) -> bool:
             made = build(rule, bindings)
             if isinstance(made, Mismatch) or numeric_mismatch(made) is not None:
                 return False
-    except EqsatError:
+    except (EqsatError, ValueError):  # NumPy refuses shapes that a shape rule let pass
         return False
     return True

@@ -18,6 +18,7 @@ from eqsat.rewrites.proof.closure import Closure, Term
 from eqsat.rewrites.proof.reading import Claims
 from eqsat.rewrites.proof.symbols import Bound, Env, Ref, Thing, literal
 from eqsat.rewrites.proof.terms import Equation, Matcher, NoMatchError, Writer
+from eqsat.rewrites.proof.turned import TURNED, turned
 from eqsat.rewrites.rule import Rule
 
 
@@ -85,7 +86,11 @@ class Search:
         self.rules = {r.name: r for r in rules}
         stop = self.is_settled if until_settled else None
         saturator = Saturator(self.egraph, rules, limits, should_stop=stop, record=True)
-        self.stopped_by = saturator.run().stopped_by
+        try:
+            self.stopped_by = saturator.run().stopped_by
+        finally:
+            # What is recorded refers back to the e-graph, so the collector may drop it in any thread; egglog's may not.
+            self.egraph.engine.close()
         return self.is_settled()
 
     def is_settled(self) -> bool:
@@ -156,6 +161,9 @@ class Search:
         except (NoMatchError, GraphError):
             return None
         env = tuple(sorted(matcher.env.items(), key=lambda item: item[0]))
+        whole = self.rules.get(rule.name.removesuffix(TURNED))
+        if whole is not None and whole is not rule and turned(whole) is rule:
+            return Equation(whole, right[root], left[root], env, tuple(matcher.agree), root)
         return Equation(rule, left[root], right[root], env, tuple(matcher.agree), root)
 
     def _thing(self, classes: Any) -> Thing:

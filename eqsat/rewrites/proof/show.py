@@ -21,12 +21,19 @@ _LONGEST = 48
 class Printer:
     """Writes terms, attributes as expressions over what the rule binds.
 
-    `names` are what to call terms that are not to be written out; `concrete` writes attributes as the values that they
-    have in the instance.
+    `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
+    attributes as the values that they have in the instance.
     """
 
-    def __init__(self, closure: Closure, names: Mapping[int, str] | None = None, *, concrete: bool = False) -> None:
-        self.closure, self.names, self.concrete = closure, dict(names or {}), concrete
+    def __init__(
+        self,
+        closure: Closure,
+        names: Mapping[int, str] | None = None,
+        symbols: Mapping[Symbol, str] | None = None,
+        *,
+        concrete: bool = False,
+    ) -> None:
+        self.closure, self.names, self.symbols, self.concrete = closure, names or {}, symbols or {}, concrete
 
     def term(self, number: int, *, inner: bool = False) -> str:
         """One term; in parentheses where it is an operand written with an infix operator."""
@@ -53,6 +60,8 @@ class Printer:
 
     def symbol(self, symbol: Symbol) -> str:
         """An attribute as an expression over what the rule binds."""
+        if symbol in self.symbols:
+            return self.symbols[symbol]
         if isinstance(symbol, Literal):
             return symbol.text
         if isinstance(symbol, Bound):

@@ -1,0 +1,74 @@
+"""`eqsat rules check-laws`: whether laws hold, are consistent, and which of them follow from the others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.display import console
+from eqsat.commands.rules_prove import read
+from eqsat.commands.targets import check_target
+from eqsat.errors import UnsoundRuleError
+from eqsat.report import count
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.consistency import LawCheck
+
+
+@click.command()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--redundancy/--no-redundancy", default=True, help="Ask of each law whether the others entail it.")
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here.")
+@debug_option
+def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None) -> None:
+    """Check the laws that entailment rests on, or those of files.
+
+    Each law is compared with the operators' references on instances, which are a model of the laws where all hold;
+    e-graphs and Z3 look for two variables that the laws make equal; laws that the others entail are listed. Fails where
+    a law is false or makes variables equal.
+    """
+    from eqsat.rewrites.consistency import check_laws as check_all
+    from eqsat.rewrites.loader import laws
+
+    given = [law for path in files for law in read(path)] if files else list(laws())
+    if target is not None:
+        check_target(target, files)
+    out = console()
+    found: list[LawCheck] = []
+    checks = check_all(given, redundancy=redundancy)
+    try:
+        for one in track(checks, "checking laws", len(given), console=Console(stderr=True), transient=True):
+            found.append(one)
+            text = describe(one)
+            if text:
+                out.print(text, soft_wrap=True)
+    finally:
+        if target is not None:
+            target.write_text(json.dumps([asdict(c) for c in found], ensure_ascii=False, indent=1) + "\n")
+    counts = Counter(c.verdict for c in found)
+    parts = [f"{n} {verdict}" for verdict, n in counts.items()]
+    parts.append(f"{sum(bool(c.redundant) for c in found)} redundant")
+    out.print(count(len(found), "law") + ": " + ", ".join(parts))
+    wrong = [c.name for c in found if c.verdict in ("false", "inconsistent")]
+    if wrong:
+        raise UnsoundRuleError(
+            f"{count(len(wrong), 'law')} false or inconsistent: {', '.join(wrong)}", expected="laws with a common model"
+        )
+
+
+def describe(check: LawCheck) -> str:
+    """What there is to say of a law; nothing of one that holds and that the others do not entail."""
+    because = f" by {', '.join(check.because)}" if check.because else ""
+    if check.verdict != "holds":
+        return f"{check.verdict:<12} {check.name}: {check.detail}{because}"
+    if check.redundant:
+        return f"{'redundant':<12} {check.name}: follows from {', '.join(check.redundant)} ({check.method})"
+    return ""
