@@ -117,7 +117,11 @@ def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
         yield 1.0, f"(rank({t}) - 1) not in {a}"
         yield 1.2, f"(rank({t}) - 2) not in {a}"
         yield 1.5, f"{a} == tail_axes(len({a}), rank({t}))"
+    for product in scope.products:
+        yield 1.75, f"spans({product}, {t})"
     for s in scope.of("shape"):
+        for a in (*scope.of("axes"), *scope.members("axes")):
+            yield 1.5, f"{s} == without_all(shape({t}), {a})"
         yield from ((1.0, f"len({s}) == rank({t})"), (3.0, f"{s} == shape({t})"))
         yield 1.5, f"keeps_last({t}, {s})"
         yield 1.5, f"broadcast(shape({t}), {s}) == {s}"
@@ -157,6 +161,7 @@ def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tup
         yield 1.2 + 0.3 * k.isdigit(), f"off_axis({u}, {k}, rank({t}))"
         yield 1.8, f"along_only({u}, {k}, rank({t}), dim({t}, {k}))"
     yield 1.8, f"along_only({u}, rank({t}) - 1, rank({t}), dim({t}, -1))"
+    yield from ((1.6, f"shape({u}) == (dim({t}, {i}),)") for i in ("-1", "0", "1"))
     yield 1.6, f"along_only({u}, 1, rank({t}), dim({t}, 0))"
     yield 1.6, f"off_axis({u}, rank({t}) - 1, rank({t}))"
     for a in (*scope.of("axes"), *scope.members("axes")):
@@ -166,7 +171,7 @@ def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tup
 def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
     axes = scope.of("axis")
     for k in axes:
-        yield from ((2.0, f"{k} == {i}") for i in range(4))
+        yield from ((1.5, f"{k} == {i}") for i in range(4))
         yield from ((1.8, f"{k} != 0"), (1.8, f"{k} != 1"), (1.5, f"{k} >= 2"))
         for p in scope.of("perm"):
             yield from ((2.0, f"{p}[{k}] == {k}"), (2.5, f"place({p}, {k}) == {k}"))
@@ -200,7 +205,6 @@ def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
         yield 1.5, f"{p}[-2:] == (len({p}) - 1, len({p}) - 2)"
         yield from ((1.5, f"{p}[0] == 0"), (2.0, f"{p}[1] == 1"), (1.8, f"{p}[:2] == (0, 1)"))
         yield 2.0, f"{p} == inverse({p})"
-        yield 3.0, f"{p} == (1, 0)"
     for p, q in itertools.combinations(perms, 2):
         yield from ((2.0, f"{p} == inverse({q})"), (1.0, f"len({p}) == len({q})"))
 

@@ -61,7 +61,7 @@ class Case:
             terms = [term for pattern in right for term in expand(self.rule, pattern, self.bindings)]
         except Undefined:
             raise
-        except GraphError:
+        except (GraphError, IndexError):  # a type that is none, or a sequence with fewer elements than another
             return None
         return terms if output_types(terms) == self.types else None
 

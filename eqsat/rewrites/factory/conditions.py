@@ -48,16 +48,17 @@ class Learner:
         else:
             self._count += 1
 
-    def learn(self) -> Learned | None:
+    def learn(self, beside: Sequence[Learned] = ()) -> Learned | None:
         """The weakest conjunction found that no different instance meets; None where there is none.
 
-        One that all equal instances meet is preferred, the cheapest; else the one that most of them meet.
+        One that all equal instances meet is preferred, the cheapest; else the one that most of them meet. Equal
+        instances that meet one of the conjunctions `beside` this one do not count.
         """
         if not self._count:
             return Learned((), 1.0)
-        everywhere = (1 << self._found) - 1
-        strict = [i for i, mask in enumerate(self._equal) if mask == everywhere]
-        chosen = self._cheapest(self._distinct(strict)) if self._excluded(strict) else self._covering()
+        everywhere = self._beside(beside)
+        strict = [i for i, mask in enumerate(self._equal) if mask & everywhere == everywhere]
+        chosen = self._cheapest(self._distinct(strict)) if self._excluded(strict) else self._covering(everywhere)
         if chosen is None:
             return None
         kept = everywhere
@@ -66,6 +67,21 @@ class Learner:
         whole = self._weight(everywhere)
         ordered = sorted((self.atoms[i] for i in chosen), key=lambda a: (a.cost, a.text))
         return Learned(tuple(ordered), self._weight(kept) / whole if whole else 0.0)
+
+    def left_over(self, beside: Sequence[Learned]) -> float:
+        """The share of equal instances, by weight, that meet none of some conjunctions."""
+        whole = self._weight((1 << self._found) - 1)
+        return self._weight(self._beside(beside)) / whole if whole else 0.0
+
+    def _beside(self, beside: Sequence[Learned]) -> int:
+        rest = (1 << self._found) - 1
+        masks = {atom.text: mask for atom, mask in zip(self.atoms, self._equal, strict=True)}
+        for learned in beside:
+            met = (1 << self._found) - 1
+            for atom in learned.atoms:
+                met &= masks[atom.text]
+            rest &= ~met
+        return rest
 
     def _excluded(self, chosen: Sequence[int]) -> bool:
         """Whether no different instance meets all of these atoms."""
@@ -99,22 +115,40 @@ class Learner:
             found += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
             if found:
                 return min(found, key=lambda c: (sum(self.atoms[i].cost for i in c), sorted(map(self._order, c))))
-        kept = list(usable)
-        for index in sorted(usable, key=self._order, reverse=True):
+        return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.atoms[i].cost for i in c))
+
+    def _taken(self, usable: Sequence[int]) -> tuple[int, ...]:
+        """Atoms taken one after the other, each the one that excludes the most for its cost."""
+        chosen: list[int] = []
+        left = (1 << self._count) - 1
+        while left:
+            here = left
+            best = max(
+                usable,
+                key=lambda i: ((here & ~self._different[i]).bit_count() / self.atoms[i].cost, -self._order(i)[0]),
+            )
+            chosen.append(best)
+            left &= self._different[best]
+        return self._kept(chosen)
+
+    def _kept(self, chosen: Sequence[int]) -> tuple[int, ...]:
+        """What is left of atoms when each that is not needed is left out, the dearest first."""
+        kept = list(chosen)
+        for index in sorted(chosen, key=self._order, reverse=True):
             without = [i for i in kept if i != index]
             if self._excluded(without):
                 kept = without
         return tuple(kept)
 
-    def _covering(self) -> tuple[int, ...] | None:
+    def _covering(self, everywhere: int) -> tuple[int, ...] | None:
         """A set of atoms that excludes every different instance and keeps as many equal ones as a beam search finds."""
-        everywhere, all_different = (1 << self._found) - 1, (1 << self._count) - 1
+        all_different = (1 << self._count) - 1
         total = self._weight(everywhere) or 1.0
         beam: list[tuple[float, tuple[int, ...], int, int]] = [(0.0, (), everywhere, all_different)]
         found: list[tuple[float, float, tuple[int, ...]]] = []
         kinds: dict[tuple[int, int], int] = {}
         for index in sorted(range(len(self.atoms)), key=self._order):
-            kinds.setdefault((self._equal[index], self._different[index]), index)
+            kinds.setdefault((self._equal[index] & everywhere, self._different[index]), index)
         for _ in range(_DEPTH):
             grown: dict[tuple[int, int], tuple[float, tuple[int, ...], int, int]] = {}
             for _, chosen, equal, different in beam:

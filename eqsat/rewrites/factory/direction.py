@@ -19,14 +19,14 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
     """The phase of a rule by its form; None where the rule only ever grows what the way back shrinks.
 
     It does where it puts the whole left side inside an operator, brings in constants along with more operators, or
-    movement where there was none; and where it turns one expression of constants into another no smaller.
+    movement there and back where there was none; and where it turns constants into others by no fewer operators.
 
     * simplify: fewer operators, and all that is new is at most the root, an operator that the left side has: the
       e-graph gains one node at most.
     * fuse: fewer operators, because one computing operator takes another in.
     * merge: several outputs become one computation.
-    * associate: more operators that compute, which repeats work; or operators of one commutative kind in another order,
-      which multiplies the graphs by the number of orders. Off unless asked for.
+    * associate: more operators that compute, which repeats work, or movement where there was none; or operators of one
+      commutative kind in another order, which multiplies the graphs by the number of orders. Off unless asked for.
     * expand: the rest. Movement may be repeated: it meets other movement and cancels.
     """
     roots = _roots(left)
@@ -42,9 +42,9 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
         return "simplify" if sum(theirs) < sum(ours) else None
     if sum(theirs) > sum(ours) and _constants(target) - _constants(roots[0]):
         return None
-    if theirs.computing == ours.computing and theirs.moving > ours.moving == 0:
+    if theirs.computing == ours.computing and theirs.moving > 1 and ours.moving == 0:
         return None
-    if theirs.computing > ours.computing:
+    if theirs.computing > ours.computing or (theirs.computing == ours.computing and ours.moving == 0 < theirs.moving):
         return "associate"
     if sum(theirs) < sum(ours) and isinstance(target, App):
         computing = _computing(roots[0]) - _computing(target)

@@ -25,8 +25,11 @@ from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
 
+#: What is drawn unless said otherwise: about half a second a candidate.
+USUAL = Effort()
 
-def generalise(candidate: Candidate, effort: Effort = Effort(), seed: int = 0) -> tuple[Rule, ...]:
+
+def generalise(candidate: Candidate, effort: Effort = USUAL, seed: int = 0) -> tuple[Rule, ...]:
     """The most general rules found for a candidate, best first; none where it holds by accident of its shapes.
 
     A rule with more operators than the candidate's other side is in the phase that is off unless asked for. Every rule
@@ -41,16 +44,16 @@ def generalise(candidate: Candidate, effort: Effort = Effort(), seed: int = 0) -
         if phase_of(equation.left, equation.right) is None:
             continue
         for form in (lifted(equation), equation):
-            made = _rule(form, effort, seed) if form is not None else None
-            if made is not None:
-                found.setdefault(made.text, made)
+            made = _rules(form, effort, seed) if form is not None else ()
+            found.update((rule.text, rule) for rule in made if rule.text not in found)
+            if made:
                 break
     order = ("simplify", "fuse", "merge", "expand", "associate")
     return tuple(sorted(found.values(), key=lambda r: order.index(r.phase)))
 
 
-def _rule(equation: Equation, effort: Effort, seed: int) -> Rule | None:
-    """The rule of the most general left side that needs few conditions; of all, the one that needs the least."""
+def _rules(equation: Equation, effort: Effort, seed: int) -> tuple[Rule, ...]:
+    """The rules of the most general left side that needs few conditions; of all, the one that needs the least."""
     best: Found | None = None
     for template in templates(equation):
         if best is not None and best.cost <= template.cost + effort.plain:
@@ -59,9 +62,12 @@ def _rule(equation: Equation, effort: Effort, seed: int) -> Rule | None:
         for found in Search(equation, template, effort, seed).found(enough):
             best = found if best is None or found.cost < best.cost else best
     if best is None:
-        return None
-    conditions = [a.text for a in best.learned.atoms] + list(guards(best.left, best.right, best.equal))
-    return write_rule(best.left, best.right, [expression(text) for text in conditions])
+        return ()
+    made = []
+    for way in best.ways:
+        conditions = [a.text for a in way.learned.atoms] + list(guards(best.left, best.right, way.equal))
+        made.append(write_rule(best.left, best.right, [expression(text) for text in conditions]))
+    return tuple(made)
 
 
 def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expression]) -> Rule:

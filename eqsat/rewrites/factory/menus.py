@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
-from eqsat.rewrites.expression import Undefined, evaluate
+from eqsat.rewrites.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.factory.equation import expression, literal
 
 #: What an attribute is by its name: those of one kind may stand for each other.
@@ -33,6 +33,8 @@ _KINDS: Mapping[str, str] = {
 }
 #: What a literal costs; one that only holds at the shapes of the candidate is worth the least.
 _LITERAL, _SPECIAL = 1.0, 4.0
+#: What it costs to speak of a tensor that the operator does not read.
+_ELSEWHERE = 0.3
 _FEW = 12
 
 
@@ -101,25 +103,36 @@ def same(name: str, first: Any, second: Any) -> bool:
     return plain is not None and all(isinstance(v, tuple) and set(v) <= {plain} for v in (first, second))
 
 
-def choices(name: str, value: Any, scope: Scope) -> list[tuple[float, Expression]]:
-    """Expressions for an attribute that have this value at the instance, with a cost each, the most general first."""
+def choices(name: str, value: Any, scope: Scope, inside: Collection[str] = ()) -> list[tuple[float, Expression]]:
+    """Expressions for an attribute that have this value at the instance, with a cost each, the most general first.
+
+    Those that speak of the tensors `inside` the operator come before those that speak of others.
+    """
     found: dict[str, float] = {}
     for cost, text in _menu(name, scope):
         if text in found:
             continue
         try:
             if same(name, scope.value(text), value):
-                found[text] = cost
+                read = set(compiled(expression(text)).names) & scope.bindings.tensors.keys()
+                found[text] = cost + _ELSEWHERE * (not read.issubset(inside))
         except Undefined:
             continue
     made = sorted((cost, text) for text, cost in found.items())[:_FEW]
     if isinstance(value, bool):
         # The candidate's shapes may not tell, as with what to count of a padding that is not there.
         made.append((1.2, repr(not value)))
-    special = kind_of(name) in ("perm", "shape", "sizes", "dim", "bounds", "dtype")
+    kind = kind_of(name)
+    sized = kind in ("shape", "sizes", "dim", "bounds") and not small(value)
     written = literal(value)
-    plain = [(_SPECIAL if special else _LITERAL + 1.5 * bool(made), written)] if written.text not in found else []
+    plain = [(_SPECIAL if kind in ("perm", "dtype") else _LITERAL + 1.5 * bool(made), written)]
+    plain = [] if sized or written.text in found else plain
     return sorted([(c, expression(t)) for c, t in made] + plain, key=lambda one: (one[0], one[1].text))
+
+
+def small(value: Any) -> bool:
+    """Whether a size says nothing of the candidate's own: none, nothing or one."""
+    return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 
 def _menu(name: str, scope: Scope) -> Iterator[tuple[float, str]]:
@@ -140,8 +153,8 @@ def _axis(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((3.0, f"{k} - 1"), (3.0, f"{k} + 1"))
     for a in _axes_names(scope):
         yield 1.5, f"{a}[0]"
-    for t in (*scope.tensors, *scope.products):
-        yield from ((1.5, f"rank({t}) - 1"), (1.6, f"rank({t}) - 2"))
+    for more, t in (*((0.0, t) for t in scope.tensors), *((0.5, t) for t in scope.products)):
+        yield from ((1.5 + more, f"rank({t}) - 1"), (1.6 + more, f"rank({t}) - 2"))
 
 
 def _axes_names(scope: Scope) -> list[str]:
@@ -191,6 +204,8 @@ def _shape(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.0, f"broadcast({s}, shape({t}))"), (1.5, f"{s}[:-1] + (dim({t}, -1),)"))
     for s, t in itertools.combinations(shapes, 2):
         yield 1.0, f"broadcast({s}, {t})"
+    for t, u in itertools.product(tensors, tensors):
+        yield from ((1.5 + i / 8, f"(dim({t}, {i}),) + ones(rank({u}) - {n})") for i in (0, 1) for n in (1, 2))
     for t, u in itertools.permutations(tensors, 2):
         yield from ((1.5, f"shape({t})[:-1] + (dim({u}, -1),)"), (1.5, f"broadcast(shape({t}), shape({u}))"))
 

@@ -13,12 +13,16 @@ from eqsat.rewrites.factory.atoms import atoms
 from eqsat.rewrites.factory.cases import Case, drawing_rule, drawn, holds
 from eqsat.rewrites.factory.conditions import Learned, Learner
 from eqsat.rewrites.factory.equation import Equation, names_read
-from eqsat.rewrites.factory.neighbours import neighbours
+from eqsat.rewrites.factory.neighbours import Neighbours
 from eqsat.rewrites.factory.template import Template, right_sides
 from eqsat.rewrites.rule import Rule
 
 #: How many more instances each further step of the choice among right sides looks at.
 _STEPS = (6, 10, 20)
+#: The share of equal instances that is worth other conditions.
+_MANY = 0.3
+#: How many fresh instances that differ are enough to learn anew from.
+_ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Effort:
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
-    more than `plain` ends the search; `missed` is what it costs to miss all equal instances.
+    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways`
+    rules with the same sides have conditions of their own.
     """
 
     near: int = 48
@@ -40,21 +45,29 @@ class Effort:
     options: int = 2
     plain: float = 3.25
     missed: float = 4.0
+    ways: int = 2
+
+
+@dataclass(frozen=True)
+class Way:
+    """Conditions that fresh instances bear out, and the equal instances that meet them."""
+
+    learned: Learned
+    equal: Sequence[Case]
 
 
 @dataclass(frozen=True)
 class Found:
-    """Both sides with conditions that fresh instances bear out, and what they cost together.
+    """Both sides with conditions, one set or several beside each other, and what they cost together.
 
     What is special costs: conditions, literals, variables that stand for two things, instances that are equal and yet
-    meet no conditions. `equal` are instances that meet the conditions.
+    do not meet the first conditions.
     """
 
     cost: float
     left: Left
     right: tuple[Pattern, ...]
-    learned: Learned
-    equal: Sequence[Case]
+    ways: Sequence[Way]
 
 
 class Search:
@@ -65,6 +78,7 @@ class Search:
         self.drawing = drawing_rule(template.left)
         self.own = Case(self.drawing, template.scope.bindings, seed)
         self._cases: list[Case] = []
+        self._around = Neighbours(self.drawing, template.scope)
         self._more = drawn(self.drawing, effort.most, effort.misses, seed)
 
     def found(self, enough: float) -> Iterator[Found]:
@@ -83,7 +97,7 @@ class Search:
     @cached_property
     def near(self) -> list[Case]:
         """Instances near the candidate's."""
-        return list(neighbours(self.drawing, self.template.scope, self.effort.near, self.seed))
+        return list(self._around.draw(self.effort.near, self.seed))
 
     def far(self, count: int) -> list[Case]:
         """The first instances drawn anywhere, so many where there are."""
@@ -124,7 +138,10 @@ class Search:
     # --- conditions -------------------------------------------------------------------------------------------------
 
     def rule(self, right: tuple[Pattern, ...], cost: float) -> Found | None:
-        """The rule with conditions that fresh instances bear out; None where none do."""
+        """The rule with conditions that fresh instances bear out; None where none do.
+
+        Where many equal instances do not meet them, other conditions that do are looked for beside them.
+        """
         learner = Learner(atoms(self.template.scope))
         equal: list[Case] = []
         self._take(learner, right, [self.own, *self.near, *self.far(self.effort.first)], equal)
@@ -132,50 +149,58 @@ class Search:
             self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
         if len(equal) < self.effort.few:
             return None
+        ways: list[Way] = []
+        while len(ways) < self.effort.ways and (not ways or learner.left_over([w.learned for w in ways]) > _MANY):
+            way = self._way(learner, right, equal, ways)
+            if way is None:
+                break
+            ways.append(way)
+        if not ways:
+            return None
+        first = ways[0].learned
+        total = cost + sum(a.cost for a in first.atoms) + self.effort.missed * (1 - first.coverage)
+        return Found(total, self.template.left, right, ways)
+
+    def _way(
+        self, learner: Learner, right: tuple[Pattern, ...], equal: list[Case], beside: Sequence[Way]
+    ) -> Way | None:
+        """Conditions that fresh instances bear out."""
         for again in range(self.effort.rounds):
-            learned = learner.learn()
+            learned = learner.learn([way.learned for way in beside])
             if learned is None:
                 return None
-            before = len(equal)
-            if self._take(learner, right, self._fresh(right, learned, again), equal, most=3):
+            fresh: list[tuple[Case, bool]] = []
+            for case in self._fresh(right, learned, again + 20 * len(beside)):
+                verdict = case.agrees(right)
+                fresh += [(case, verdict)] if verdict is not None else []
+                if sum(not same for _, same in fresh) == _ENOUGH:
+                    break
+            equal += [case for case, same in fresh if same]
+            if not all(same for _, same in fresh):
+                for case, same in fresh:
+                    learner.add(case, same, case.degenerate(self.own.bindings))
                 continue
             met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.atoms)]
             random.Random(self.seed).shuffle(met)
             met.sort(key=lambda case: case.degenerate(self.own.bindings))
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
-            if typical < self.effort.few // 2 or len(equal) == before:
-                return None
-            total = cost + sum(a.cost for a in learned.atoms) + self.effort.missed * (1 - learned.coverage)
-            return Found(total, self.template.left, right, learned, met)
+            return Way(learned, met) if typical >= self.effort.few // 2 and fresh else None
         return None
 
-    def _take(
-        self,
-        learner: Learner,
-        right: tuple[Pattern, ...],
-        cases: Sequence[Case] | Iterator[Case],
-        equal: list[Case],
-        most: int | None = None,
-    ) -> int:
-        """Has the learner take instances in until so many differ; how many did."""
-        different = 0
+    def _take(self, learner: Learner, right: tuple[Pattern, ...], cases: Sequence[Case], equal: list[Case]) -> None:
+        """Has the learner take instances in."""
         for case in cases:
             verdict = case.agrees(right)
-            if verdict is None:
-                continue
-            learner.add(case, verdict, case.degenerate(self.own.bindings))
-            equal += [case] if verdict else []
-            different += not verdict
-            if different == most:
-                break
-        return different
+            if verdict is not None:
+                learner.add(case, verdict, case.degenerate(self.own.bindings))
+                equal += [case] if verdict else []
 
     def _fresh(self, right: tuple[Pattern, ...], learned: Learned, again: int) -> Iterator[Case]:
         """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
         conditions = tuple(a.expression for a in learned.atoms)
         rule = Rule("fresh", "expand", self.template.left, right, conditions, text=self.drawing.text)
         seed = self.seed * 100 + again + 1
-        for case in neighbours(self.drawing, self.template.scope, 2 * self.effort.near, seed):
+        for case in self._around.draw(2 * self.effort.near, seed):
             if all(holds(c, case.bindings) for c in conditions):
                 yield case
         yield from drawn(rule, self.effort.confirm, self.effort.misses, seed)

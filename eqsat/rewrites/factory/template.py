@@ -11,8 +11,8 @@ from typing import Any
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
-from eqsat.rewrites.factory.equation import Equation, constant_fields, expression, left_text, literal
-from eqsat.rewrites.factory.menus import Scope, choices, kind_of, products, same, splices
+from eqsat.rewrites.factory.equation import Equation, constant_fields, expression, left_text, literal, variables
+from eqsat.rewrites.factory.menus import Scope, choices, kind_of, products, same, small, splices
 from eqsat.rewrites.rule import SPLICE
 
 #: Names for variables of each kind, in the order in which they are taken.
@@ -113,7 +113,8 @@ class _Maker:
         fields: dict[str, Expression] = {}
         for key, value in attrs.items():
             kind = kind_of(key)
-            if kind in self.style.written or not _symbolic(kind):
+            sized = kind == "shape" and not small(value)
+            if (kind in self.style.written and not sized) or not _symbolic(kind):
                 if value != spec(app.op).attrs[key]:
                     fields[key] = literal(value)
                 continue
@@ -151,7 +152,7 @@ class _Maker:
         for key in ("axes", "starts", "ends", "steps"):
             if attrs[key] == spec("slice").attrs[key]:
                 continue
-            ways = choices(key, attrs[key], self.scope)
+            ways = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
             found[key] = ways[min(self.style.cuts, len(ways)) - 1 if key == "axes" else 0][1]
         return found
 
@@ -213,20 +214,21 @@ def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Express
         if op == app.op:
             known = scope.bindings.attrs[record]
             differing = [key for key in attrs if not same(key, attrs[key], known[key])]
-            found += [(cost, (fields, record)) for cost, fields in _chosen(differing, attrs, scope)]
+            found += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
     found += [(cost, ({SPLICE: e}, None)) for cost, e in splices(app.op, attrs, scope)]
     if not found:
-        found = [(cost, (fields, None)) for cost, fields in _chosen(list(attrs), attrs, scope, declared.attrs)]
+        found = [(cost, (fields, None)) for cost, fields in _chosen(app, list(attrs), attrs, scope, declared.attrs)]
     return heapq.nsmallest(MOST, found, key=lambda one: one[0])
 
 
 def _chosen(
-    keys: Sequence[str], attrs: Attrs, scope: Scope, defaults: Any = None
+    app: App, keys: Sequence[str], attrs: Attrs, scope: Scope, defaults: Any = None
 ) -> list[tuple[float, dict[str, Expression]]]:
     """Expressions for some attributes; those that have their default may also be left out."""
     parts: list[list[tuple[float, Any]]] = []
+    inside = set(variables(app))
     for key in keys:
-        options: list[tuple[float, Any]] = [(cost, e) for cost, e in choices(key, attrs[key], scope)]
+        options: list[tuple[float, Any]] = [(cost, e) for cost, e in choices(key, attrs[key], scope, inside)]
         if defaults is not None and same(key, defaults[key], attrs[key]):
             kept = ("True", "False", *scope.members(key))
             open_ended = [(c, e) for c, e in options if e.text in kept or kind_of(key) == "dtype"]
