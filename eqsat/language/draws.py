@@ -18,8 +18,8 @@ def form_sample(
 ) -> Callable[[random.Random, Sequence[Shape | None], Mapping[str, Any]], _Sample]:
     """A sample rule: dims of 1 to 3 for the indices, in agreement with the operands that are known.
 
-    Attributes that count groups or name axes are drawn, others come from one of the `instances`; GraphError for one that
-    has no default and is neither.
+    Attributes that count groups or name axes are drawn, others come from one of the `instances`; GraphError for one
+    that has no default and is neither.
     """
 
     def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> _Sample:
@@ -123,19 +123,27 @@ class _Draw:
         shape: list[Any] = []
         for index in term.indices:
             if index.name == "...":
-                shape += self.lead(bool(term.attribute))
+                shape += self.lead(self.least(term))
             elif index.many:
                 shape += self.run(index)
             else:
                 size = 1 if index.name == "1" else self.sizes.setdefault(_key(index), self.size(index))
                 shape.append(size * self.groups(index))
+        if term.added and len(shape) > 1:  # what is added broadcasts
+            shape = shape[self.rng.randint(0, len(shape) - 1) :]
         return tuple(shape)
 
-    def lead(self, some: bool) -> Shape:
-        """Leading axes, now and then fewer or of one element, which broadcast."""
+    def least(self, term: Term) -> int:
+        """The least rank that has the axes which an attribute names."""
+        named = self.attrs.get(term.attribute, 0) if term.attribute else -1
+        axes = [named] if isinstance(named, int) else [0, *named]
+        return max(a + 1 if a >= 0 or not term.attribute else -a for a in axes)
+
+    def lead(self, least: int) -> Shape:
+        """Leading axes; where no attribute names any, now and then fewer or of one element, which broadcast."""
         if self.leading is None:
-            self.leading = tuple(self.rng.randint(1, 3) for _ in range(self.rng.randint(int(some), 3)))
-        if some or self.rng.random() < 0.6:
+            self.leading = tuple(self.rng.randint(1, 3) for _ in range(self.rng.randint(least, max(least, 3))))
+        if least or self.rng.random() < 0.6:
             return self.leading
         kept = self.leading[self.rng.randint(0, len(self.leading)) :]
         return tuple(1 if self.rng.random() < 0.3 else d for d in kept)

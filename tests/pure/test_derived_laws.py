@@ -213,3 +213,34 @@ def test_laws_of_a_users_operator_join_are_checked_once_and_refused_where_false(
     refused = run('("halved(x) => x",)')
     assert refused.startswith("refused halved, law 1")
     assert "operator 'halved' states a false law, halved-law-1" in refused
+
+
+SMALL = """
+from eqsat.language.spec import OPS, op
+from eqsat.rewrites.check import Effort, check
+from eqsat.rewrites.derive import derived_laws
+
+@op("matvec", index="m k, k -> m", multilinear=(0, 1))
+def matvec(xp, x, w):
+    return xp.matmul(x, w)
+
+@op("row_sums", index="n k -> n", multilinear=(0,))
+def row_sums(xp, x):
+    return xp.sum(x, axis=(1,), keepdims=False)
+
+@op("scaled_rows", index="n k, n -> n k", multilinear=(0, 1))
+def scaled_rows(xp, x, w):
+    return xp.multiply(x, w.reshape(-1, 1))
+
+for name in ("matvec", "row_sums", "scaled_rows"):
+    found = [(rule, check(rule, Effort(numeric=12, symbolic=2))) for rule in derived_laws([OPS[name]])]
+    print(name, len(found) > 8, [f"{rule}: {e.detail}" for rule, e in found if e.verdict != "proved"])
+"""
+
+
+def test_laws_of_results_of_other_rank_hold(tmp_path: Path) -> None:
+    script = tmp_path / "small.py"
+    script.write_text(SMALL)
+    env = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["matvec True []", "row_sums True []", "scaled_rows True []"]

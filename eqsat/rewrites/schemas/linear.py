@@ -68,7 +68,8 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
 def _scale_of_one(op: Operator) -> Iterator[Statement]:
     """A scalar goes through, and so does what varies only along an axis that is walked in step."""
     f, first, result = op.name, op.form.operands[0], op.form.result
-    conditions = [*op.guards, "size(c) == 1", _room(first, result, "x"), "wide(x)", "finite(x, c)"]
+    room = ["rank(c) <= rank(x)"] + ([] if _like(first, result) else [f"rank(c) <= {result.fixed}"])
+    conditions = [*op.guards, "size(c) == 1", *room, "wide(x)", "finite(x, c)"]
     if first.attribute and not result.attribute:  # a reduction, which may lower the rank
         yield from law(
             f"{f}-of-scaled",
@@ -82,7 +83,7 @@ def _scale_of_one(op: Operator) -> Iterator[Statement]:
     yield from law(f"{f}-of-scaled", op.applied("x * c"), f"{op.applied('x')} * c", conditions, back="expand")
     for index in op.form.parallel():
         here, there = axis_of(first, index.name, "x"), axis(op.form.result, index.name, "rank(x)")
-        if here != there:
+        if here != there or not _like(first, result):
             continue
         yield from law(
             f"{f}-of-scaled-along-{index.name}",
@@ -107,18 +108,25 @@ def _negation(op: Operator) -> Iterator[Statement]:
 
 def _scalar(op: Operator, *names: str) -> list[str]:
     """The conditions that c is one number, and that multiplying by it adds no axes."""
-    ranks = []
+    ranks: list[str] = []
     for name, term in zip(op.variables, op.form.operands, strict=True):
         if name in names:
-            ranks.append(_room(term, op.form.result, name))
+            ranks += _room(term, op.form.result, name)
     return ["size(c) == 1", *ranks, *op.ranks(), "wide(x)", f"finite({', '.join(op.variables)}, c)"]
 
 
-def _room(term: Term, result: Term, name: str) -> str:
-    """The condition under which a factor of one element adds no axes to an operand, nor to the result."""
-    followed = [i.name == "..." for i in term.indices if i.many] == [i.name == "..." for i in result.indices if i.many]
-    like = term.open and followed and term.fixed == result.fixed and not (term.broadcasts and term.fixed)
-    return f"rank(c) <= rank({name})" if like else f"rank(c) <= {min(term.fixed, result.fixed)}"
+def _room(term: Term, result: Term, name: str) -> list[str]:
+    """The conditions under which a factor of one element adds no axes to an operand, nor to the result."""
+    if term.broadcasts and term.fixed:
+        return [f"rank(c) <= {min(term.fixed, result.fixed)}"]
+    found = [f"rank(c) <= rank({name})"]
+    return found if _like(term, result) else [*found, f"rank(c) <= {result.fixed}"]
+
+
+def _like(term: Term, result: Term) -> bool:
+    """Whether the result has as many axes as an operand."""
+    runs = [[i.name == "..." for i in t.indices if i.many] for t in (term, result)]
+    return runs[0] == runs[1] and term.fixed == result.fixed
 
 
 def _scale_of_each(op: Operator) -> Iterator[Statement]:

@@ -11,7 +11,10 @@ _Names = tuple[str, ...]
 
 
 def product_laws(op: Operator) -> Iterator[Statement]:
-    """What follows for an operator that is linear in each of two operands."""
+    """What follows for an operator that is linear in each of its operands, one or two."""
+    if len(op.form.operands) == 1 and op.linear == (0,):
+        for index in op.form.contracted():
+            yield from _cut_sum_of_one(op, index)
     if len(op.form.operands) != 2 or op.linear != (0, 1):
         return
     if not op.spec.pointwise:
@@ -57,6 +60,15 @@ def _cut_sum(op: Operator, index: Index) -> Iterator[Statement]:
         f"{op.applied('x', halves[0])} + {op.applied('y', halves[1])}",
         [f"k == {here}", "wide(x)", f"rank(x) >= {data.fixed}", f"rank(w) == {weights.fixed}", "constant(w)"],
     )
+
+
+def _cut_sum_of_one(op: Operator, index: Index) -> Iterator[Statement]:
+    """A sum over an axis is one over its first part and one over its second."""
+    if op.settled(index):
+        joined = op.applied(f"concat(x, y, axis={axis_of(op.form.operands[0], index.name, 'x')})")
+        parts = f"{op.applied('x')} + {op.applied('y')}"
+        guards = [*op.guards, op.group_guard(index), *op.ranks(), "wide(x)"]
+        yield from law(f"{op.name}-of-joined-{index.name}", joined, parts, guards)
 
 
 def _swap(op: Operator) -> Iterator[Statement]:
