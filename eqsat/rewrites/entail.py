@@ -65,7 +65,7 @@ def entail(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limi
     for form in forms(rule, instances):
         result = by_cases(rule, usable, form, limits)
         if isinstance(result, Stuck):  # laws are equations, but few proofs need them from right to left
-            result = by_cases(rule, both_ways(usable), form, limits)
+            result = by_cases(rule, both_ways(usable), form, replace(limits, nodes=limits.nodes // 2, radius=2))
         if isinstance(result, Stuck):
             return _without_chain(rule, usable, result, steps)
         found.append(result)

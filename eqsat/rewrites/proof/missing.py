@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from eqsat.egraph.egraph import EGraph
 from eqsat.errors import EqsatError
 from eqsat.rewrites.check import Mismatch, build, numeric_mismatch
@@ -13,15 +15,18 @@ from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.instance import Sampler
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.proof.closure import Term
+from eqsat.rewrites.proof.reading import Reading
 from eqsat.rewrites.proof.search import Search
 from eqsat.rewrites.proof.show import Printer
 from eqsat.rewrites.proof.symbols import Computed, Symbol
 from eqsat.rewrites.rule import Rule
 
 #: More firings than this are not looked through.
-_MOST_FIRINGS = 4000
+_MOST_FIRINGS = 1500
 #: How many pairs of classes are tried, and on how many instances each.
 _PAIRS, _INSTANCES = 12, 24
+#: How many equations are drawn instances of, and in how many tries for each.
+_TRIED, _TRIES = 8, 60
 #: How many terms of a class are compared, and how deep they may differ from its smallest one.
 _FORMS, _DEPTH = 4, 2
 _NAMES = ("u", "v", "r", "t", "q")
@@ -79,11 +84,15 @@ class _Gap:
     def text(self) -> str:
         """The smallest equation that holds."""
         pairs = sorted(self._pairs(), key=lambda p: (self.smallest[p[0]][0] + self.smallest[p[1]][0], p))
+        tried = 0
         for a, b in pairs[:_PAIRS]:
             for one, other in self._closest(a, b):
+                if not self._agree(one, other):
+                    continue
                 for text in self._texts(one, other):
-                    if _holds(text):
+                    if tried < _TRIED and _holds(text):
                         return text
+                    tried += 1
         return _itself(self.search)
 
     def _pairs(self) -> set[tuple[int, int]]:
@@ -106,6 +115,17 @@ class _Gap:
                 if len(differing) == 1:
                     open_ += differing
         return {p for p in found if p[0] in self.smallest and p[1] in self.smallest}
+
+    def _agree(self, one: int, other: int) -> bool:
+        """Whether two terms have the same elements in the instance of the search."""
+        aim = self.search.goal
+        reading = Reading(self.closure, aim.bindings, self.search.claims)
+        try:
+            with np.errstate(all="ignore"):
+                a, b = (np.asarray(reading.elements(t)) for t in (one, other))
+        except (EqsatError, ValueError):
+            return False
+        return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True)
 
     def _closest(self, a: int, b: int) -> list[tuple[int, int]]:
         """Small terms of two classes, those first that have the least beside what they share."""
@@ -210,7 +230,7 @@ def _holds(text: str) -> bool:
         (rule,) = parse_rules(f"gap: {text}")
         sampler = Sampler(rule)
         for _ in range(_INSTANCES):
-            bindings = sampler.draw(200)
+            bindings = sampler.draw(_TRIES)
             if bindings is None:
                 return False
             made = build(rule, bindings)
