@@ -15,7 +15,9 @@ from eqsat.egraph.decode import Decoded
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import concrete
+from eqsat.language.onnx.availability import lacking
 from eqsat.language.types import TensorType
+from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, interleaved
 
@@ -97,7 +99,7 @@ def measure_finalists(
             program: Program = SessionProgram(original, session(source, threads=threads, where=graph.name))
         else:
             try:
-                program = backend.compile(graph, threads=threads)
+                program = backend.compile(expanded(graph, lacking()), threads=threads)
             except EqsatError as error:
                 if name == "original":
                     raise
@@ -144,7 +146,7 @@ def written_size(graph: Graph, opset: int | None) -> int:
     from eqsat.language.onnx.exporter import assemble
 
     try:
-        return len(assemble(graph, opset)[0].graph.node)
+        return len(assemble(expanded(graph, lacking()), opset)[0].graph.node)
     except ExportModelError:
         return len(graph.nodes)
 

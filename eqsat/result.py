@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import opset_of
+from eqsat.language.onnx.availability import lacking, opset_of
 from eqsat.report import Report
+from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
 
 if TYPE_CHECKING:
@@ -85,10 +86,15 @@ class Result:
     opset: int | None = None
 
     @cached_property
+    def _written(self) -> Graph:
+        """The graph in operators that ONNX has, as far as laws define the others."""
+        return expanded(self.graph, lacking())
+
+    @cached_property
     def _program(self) -> Program:
         try:
-            return select().compile(self.graph, threads=self.threads)
-        except BackendError as error:
+            return select().compile(self._written, threads=self.threads)
+        except (BackendError, ExportModelError) as error:
             message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
             warnings.warn(message, stacklevel=4)
             return select("numpy").compile(self.graph)
@@ -107,7 +113,7 @@ class Result:
         if path is not None:
             self.save(path, opset)
         given = self._given(opset)
-        return exporter.to_model(self.graph, opset or self.opset) if given is None else verbatim.model(given)
+        return exporter.to_model(self._written, opset or self.opset) if given is None else verbatim.model(given)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
         """Writes the result as an ONNX file, atomically and without a copy of the weights in memory.
@@ -118,7 +124,7 @@ class Result:
 
         given = self._given(opset)
         if given is None:
-            exporter.save(self.graph, Path(path), opset or self.opset)
+            exporter.save(self._written, Path(path), opset or self.opset)
         else:
             verbatim.save(given, Path(path))
 

@@ -13,8 +13,10 @@ from eqsat.extract.problem import Node, Problem
 from eqsat.extract.solution import Solution
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Attrs
+from eqsat.language.onnx.availability import lacking
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
+from eqsat.rewrites.definitions import definition
 
 #: Whether an operator on operands of these types runs where the result will run.
 Available: TypeAlias = Callable[[str, Sequence[TensorType | None]], bool]
@@ -54,6 +56,7 @@ def tensor_problem(
     `available` where the result will run are chosen only where the original has them.
     """
     pricing = _Pricing(snapshot, model)
+    given = frozenset(n.op for n in snapshot.nodes if n.original is not None)
     leaders = tuple(sorted(snapshot.classes))
     index = {leader: i for i, leader in enumerate(leaders)}
     nodes: list[Node] = []
@@ -69,7 +72,7 @@ def tensor_problem(
             if (
                 node.original is None
                 and node.op in OPS
-                and not (_runs(node) and available(node.op, pricing.types(node)))
+                and not (_runs(node, given) and available(node.op, pricing.types(node)))
             ):
                 continue
             operands = tuple((index[k], 0) for k in dict.fromkeys(node.operands))
@@ -90,9 +93,15 @@ def _with_operands(nodes: list[Node], positions: list[int]) -> tuple[list[Node],
         nodes, positions = [nodes[i] for i in kept], [positions[i] for i in kept]
 
 
-def _runs(node: SnapshotNode) -> bool:
-    """False for terms that are only ever computed at compile time, such as enlarge of a filter."""
-    return OPS[node.op].onnx is not None or not node.operands
+def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
+    """False for terms that are only ever computed at compile time, such as enlarge of a filter.
+
+    A user's operator runs where one is among those `given`, or a law of its declaration says how to write it out.
+    """
+    declared = OPS[node.op]
+    if declared.onnx is not None or not node.operands:
+        return True
+    return not declared.is_shipped and (node.op in given or definition(node.op, lacking()) is not None)
 
 
 class _Pricing:

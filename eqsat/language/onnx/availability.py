@@ -32,3 +32,10 @@ def opset_of(graph: Graph) -> int:
     from eqsat.language.onnx.exporter import DEFAULT_OPSET
 
     return graph.origin.opset or DEFAULT_OPSET if isinstance(graph.origin, OnnxOrigin) else DEFAULT_OPSET
+
+
+def lacking() -> frozenset[str]:
+    """The operators that cannot be written to ONNX at any opset."""
+    from eqsat.language.onnx.export_table import EXPORTS
+
+    return frozenset(OPS) - EXPORTS.keys()

@@ -118,7 +118,8 @@ class _Export:
             raise ExportModelError(
                 f"{node.describe()} has no counterpart in ONNX",
                 where=self.graph.name,
-                expected="operators with an entry in the export table",
+                expected="operators with an entry in the export table, or with a law that defines them by such",
+                remedy=f'state it where {node.op!r} is declared: laws=["{node.op}(x, …) => …"]',
             )
         else:
             EXPORTS[node.op](Target(self.out, node, inputs, outputs))
