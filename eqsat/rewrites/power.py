@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from eqsat.egraph.saturate import Limits
+from eqsat.errors import RuleError
 from eqsat.rewrites.proof.turned import both_ways
 from eqsat.rewrites.prove import LIMITS, prove
 from eqsat.rewrites.rule import Rule
@@ -42,6 +43,17 @@ def lacking_table(rules: Sequence[Rule], others: Sequence[Rule], limits: Limits 
     ]
     ordered = sorted(missing, key=lambda r: (sorted(r.operators()), r.name))
     return "\n".join([*lines, *(f"| {r.name} | `{_cell(r.text)}` |" for r in ordered)]) + "\n"
+
+
+def false_table(rules: Sequence[Rule]) -> str:
+    """Equations that are false, each with its smallest counterexample, as a table in Markdown."""
+    lines = ["| equation | counterexample |", "|---|---|"]
+    for rule in rules:
+        proof = prove(rule, ())
+        if proof.verdict != "refuted":
+            raise RuleError(f"{rule.name} is not refuted", where=rule.where, expected="a false equation")
+        lines.append(f"| {rule.name}: `{_cell(rule.text)}` | {_cell(proof.counterexample)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -25,7 +25,7 @@ LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, 
 #: So many of the instances are tried with infinities, NaN and integers as well.
 _EXTREMES = 8
 #: Operands of more elements are shown by their type.
-_SHOWN_ELEMENTS = 12
+_SHOWN_ELEMENTS = 8
 #: At most this many outputs have their chain shown.
 _SHOWN = 4
 
