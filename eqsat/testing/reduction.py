@@ -15,8 +15,9 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.pattern import Bindings
+from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.extremes import replaced
-from eqsat.rewrites.instance import Drawn, operands
+from eqsat.rewrites.instance import operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, find, settings
@@ -87,10 +88,9 @@ def _parsed(text: str) -> tuple[Rule, ...]:
 
 def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRule:
     search = _Search(rule, max_examples, seed)
-    for test in (mismatch, integers, nonfinite):
-        least = search.smallest(test)
-        if least is not None:
-            raise refuted(search.shrunk(test, least))
+    least = search.smallest()
+    if least is not None:
+        raise refuted(search.shrunk(*least))
     return CheckedRule(rule, len(search.tried), _evidence(rule) if prove else None)
 
 
@@ -108,22 +108,23 @@ class _Search:
         )
         self.tried: set[Any] = set()
 
-    def smallest(self, test: Test) -> tuple[int, int] | None:
-        """The size of the smallest instance that refutes the rule; None where none does."""
-        found: list[tuple[int, int]] = []
+    def smallest(self) -> tuple[int, tuple[int, int]] | None:
+        """Which test the smallest instance that refutes the rule fails, the plainest there is, and its size."""
+        found: list[tuple[int, tuple[int, int]]] = []
 
         def seen(bindings: Bindings) -> bool:
             self.tried.add(_key(bindings))
-            if test(self.rule, bindings) is not None:
-                found.append(size(bindings))
+            failed = (i for i, test in enumerate(TESTS) if test(self.rule, bindings) is not None)
+            found.extend((i, size(bindings)) for i in islice(failed, 1))
             return False
 
         with suppress(NoSuchExample, Unsatisfiable):
             find(self.strategy, seen, settings=self.settings, random=random.Random(self.seed))
         return min(found, default=None)
 
-    def shrunk(self, test: Test, least: tuple[int, int]) -> Counterexample:
+    def shrunk(self, failed: int, least: tuple[int, int]) -> Counterexample:
         """The counterexample that shrinking leads to from the first instance that is as small as this."""
+        test = TESTS[failed]
 
         def refutes(bindings: Bindings) -> bool:
             return size(bindings) <= least and test(self.rule, bindings) is not None
@@ -159,6 +160,10 @@ def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """How an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
     found = nonfinite_mismatch(rule, bindings)
     return None if found is None else Mismatch(*found)
+
+
+#: What an instance is put to, the plainest first.
+TESTS: tuple[Test, ...] = (mismatch, integers, nonfinite)
 
 
 def _evidence(rule: Rule) -> Evidence:
