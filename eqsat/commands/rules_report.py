@@ -64,7 +64,8 @@ def _number(value: Any) -> str:
 
 
 def _effort(effort: Mapping[str, Any]) -> Iterator[str]:
-    yield f"lines of specification: {effort['total']} (published: {effort['published']})"
+    yield f"lines of specification: {integer(effort['total'])} (published: {integer(effort['published'])})"
+    yield f"  and {integer(effort['schemas'])} of schemas, from which the other laws derive"
     for kind in ("operators", "laws"):
         for name, n in effort[kind].items():
             yield f"  {name}: {n}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -15,6 +15,7 @@ from eqsat.language.spec import OPS, OpSpec
 from eqsat.rewrites.derive import derived_laws
 from eqsat.rewrites.loader import AXIOMS
 from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rule import Rule
 
 #: Lines of the published specification of operators and laws for a generator of the same kind, TASO's, in all.
 PUBLISHED_LINES = 1400
@@ -50,11 +51,12 @@ class OperatorLines:
 class Specification:
     """What is written of all operators; functions that they share count once here.
 
-    `written` counts the hand-written rules, `written_lines` their lines, `reasons` those that say why; `schemas` the
-    lines of the code from which laws derive.
+    `written` counts the hand-written rules, `written_lines` their lines, `reasons` those that say why; `laws` has the
+    lines of each, those of one line under the first's name; `schemas` counts the lines of the code that derives laws.
     """
 
     operators: tuple[OperatorLines, ...]
+    laws: Mapping[str, int]
     operator_lines: int
     written: int
     written_lines: int
@@ -72,12 +74,16 @@ class Specification:
 def specification(specs: Iterable[OpSpec] | None = None, folder: Path = AXIOMS) -> Specification:
     """Lines of specification per operator and in all, of every operator or of those given."""
     chosen = tuple(OPS.values()) if specs is None else tuple(specs)
-    written = _written(folder)
+    laws = _law_lines(folder)
+    written: Counter[str] = Counter()
+    for _, operator, count in laws:
+        written[operator] += count
     rows = tuple(_row(one, written) for one in chosen)
     functions = {code: _count(code) for one in chosen for code in _codes(one)}
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.rules"))]
     return Specification(
         operators=rows,
+        laws={name: count for name, _, count in laws},
         operator_lines=sum(functions.values()) + sum(r.stated for r in rows),
         written=sum(len(parse_rules(t)) for t in texts),
         written_lines=sum(_is_rule(line) for t in texts for line in t.splitlines()),
@@ -100,16 +106,17 @@ def _row(one: OpSpec, written: Counter[str]) -> OperatorLines:
     )
 
 
-def _written(folder: Path) -> Counter[str]:
-    """Lines of hand-written rules by the operator outermost on the left side."""
-    found: Counter[str] = Counter()
+def _law_lines(folder: Path) -> list[tuple[str, str, int]]:
+    """Each hand-written line of rules: its first rule, the operator outermost on the left side, and its lines."""
+    found: list[tuple[str, str, int]] = []
     for path in sorted(folder.glob("*.rules")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        for place, operator in {
-            int(r.where.split(":")[1]): r.roots[0].op for r in parse_rules("\n".join(lines))
-        }.items():
+        firsts: dict[int, Rule] = {}
+        for rule in parse_rules("\n".join(lines)):
+            firsts.setdefault(int(rule.where.split(":")[1]), rule)
+        for place, rule in firsts.items():
             tail = next((k for k, line in enumerate(lines[place:]) if not line[:1].isspace()), len(lines) - place)
-            found[operator] += 1 + tail
+            found.append((rule.name, rule.roots[0].op, 1 + tail))
     return found
 
 
