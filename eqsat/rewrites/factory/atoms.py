@@ -98,10 +98,10 @@ def _axes(scope: Scope) -> list[str]:
 
 def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
     for r in range(5):
-        yield 2.25, f"rank({t}) == {r}"
+        yield 1.75, f"rank({t}) == {r}"
     for r in (1, 2, 3):
         yield 0.75, f"rank({t}) >= {r}"
-        yield 2.0, f"rank({t}) <= {r}"
+        yield 1.75, f"rank({t}) <= {r}"
     yield 2.0, f"size({t}) == 1"
     for k in scope.of("axis"):
         yield 1.0, f"{k} == rank({t}) - 1"
@@ -166,13 +166,16 @@ def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tup
     yield 1.6, f"off_axis({u}, rank({t}) - 1, rank({t}))"
     for a in (*scope.of("axes"), *scope.members("axes")):
         yield 1.5, f"all(off_axis({u}, i, rank({t})) for i in {a})"
+        if t < u:
+            yield 1.6, f"all(dim({t}, i) == dim({u}, i) for i in {a})"
+            yield 1.7, f"without_all(shape({t}), {a}) == without_all(shape({u}), {a})"
 
 
 def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
     axes = scope.of("axis")
     for k in axes:
         yield from ((1.5, f"{k} == {i}") for i in range(4))
-        yield from ((1.8, f"{k} != 0"), (1.8, f"{k} != 1"), (1.5, f"{k} >= 2"))
+        yield from ((1.8, f"{k} != 0"), (1.8, f"{k} != 1"), (1.5, f"{k} >= 2"), (1.5, f"{k} < 2"))
         for p in scope.of("perm"):
             yield from ((2.0, f"{p}[{k}] == {k}"), (2.5, f"place({p}, {k}) == {k}"))
         for a in (*scope.of("axes"), *scope.members("axes")):

@@ -126,15 +126,19 @@ class _Neighbour:
         self.before = tuple(self.rng.randint(1, 3) for _ in range(more))
         behind = not plain and not more and self.rng.random() < 0.3
         self.after = (self.rng.randint(1, 3),) if behind else ()
+        #: How many elements sequences have, 0 for as many as there are.
+        self.length = 0 if plain else self.rng.choice((0, 0, 0, 1, 3))
         #: In which order a permutation has those in front.
         self.order = tuple(self.rng.sample(range(more), more))
 
     def bindings(self) -> Bindings:
         tensors: dict[str, Any] = {}
         for name, thing in self.scope.bindings.tensors.items():
-            group = thing if isinstance(thing, tuple) else (thing,)
-            made = tuple(self.operand(name, index, operand) for index, operand in enumerate(group))
-            tensors[name] = made if isinstance(thing, tuple) else made[0]
+            if isinstance(thing, tuple):
+                order = [min(i, len(thing) - 1) for i in range(self.length or len(thing))]
+                tensors[name] = tuple(self.operand(name, i, thing[i]) for i in order)
+            else:
+                tensors[name] = self.operand(name, 0, thing)
         attrs = {name: self.attribute(name, value) for name, value in self.scope.bindings.attrs.items()}
         return Bindings(tensors, attrs)
 

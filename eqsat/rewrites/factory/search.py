@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.pattern import Left, Pattern
@@ -15,12 +15,11 @@ from eqsat.rewrites.factory.conditions import Learned, Learner
 from eqsat.rewrites.factory.equation import Equation, names_read
 from eqsat.rewrites.factory.neighbours import Neighbours
 from eqsat.rewrites.factory.template import Template, right_sides
-from eqsat.rewrites.rule import Rule
 
 #: How many more instances each further step of the choice among right sides looks at.
 _STEPS = (6, 10, 20)
 #: The share of equal instances that is worth other conditions.
-_MANY = 0.3
+_MANY = 0.15
 #: How many fresh instances that differ are enough to learn anew from.
 _ENOUGH = 3
 
@@ -45,7 +44,7 @@ class Effort:
     options: int = 2
     plain: float = 3.25
     missed: float = 4.0
-    ways: int = 2
+    ways: int = 3
 
 
 @dataclass(frozen=True)
@@ -107,23 +106,28 @@ class Search:
     # --- right sides ------------------------------------------------------------------------------------------------
 
     def options(self) -> list[tuple[float, tuple[Pattern, ...]]]:
-        """The right sides that are equal at most of the first instances, best first, and the simplest of the good."""
-        options = [o for o in right_sides(self.equation, self.template.scope) if not self._shares(o[1])]
-        options = [o for o in options if self.own.agrees(o[1])]
+        """The right sides that are equal at most of the first instances, best first, and the simplest of the good.
+
+        One that takes one of two equal attributes for both must be equal at all of them.
+        """
+        options = [o for o in right_sides(self.equation, self.template.scope) if self.own.agrees(o[1])]
+        shared = {i for i, (_, right) in enumerate(options) if self._shares(right)}
         scores = dict.fromkeys(range(len(options)), 0)
         kept, start = list(scores), 0
         for step in _STEPS:
-            if len(kept) < 2:
+            if len(kept) < 2 and not shared.intersection(kept):
                 break
-            near = self.near[start // 2 : (start + step) // 2]
-            for case in (*near, *self.far((start + step) // 2)[start // 2 :]):
+            cases = [*self.near[start // 2 : (start + step) // 2], *self.far((start + step) // 2)[start // 2 :]]
+            for case in cases:
                 known: dict[tuple[object, ...], bool] = {}
                 for index in kept:
-                    scores[index] += case.agrees(options[index][1], known) is True
+                    scores[index] += case.agrees(options[index][1], known) is not False
             start += step
             kept = sorted(kept, key=lambda i: (-scores[i], i))
             good = min(i for i in kept if 2 * scores[i] >= scores[kept[0]])
             kept = list(dict.fromkeys([*kept[: max(2 * self.effort.options, len(kept) // 4)], good]))
+        everywhere = len(self.near[: start // 2]) + len(self.far(start // 2))
+        kept = [i for i in kept if i not in shared or scores[i] == everywhere]
         return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
 
     def _shares(self, right: tuple[Pattern, ...]) -> bool:
@@ -170,7 +174,7 @@ class Search:
             if learned is None:
                 return None
             fresh: list[tuple[Case, bool]] = []
-            for case in self._fresh(right, learned, again + 20 * len(beside)):
+            for case in self._fresh(learned, again + 20 * len(beside)):
                 verdict = case.agrees(right)
                 fresh += [(case, verdict)] if verdict is not None else []
                 if sum(not same for _, same in fresh) == _ENOUGH:
@@ -195,10 +199,10 @@ class Search:
                 learner.add(case, verdict, case.degenerate(self.own.bindings))
                 equal += [case] if verdict else []
 
-    def _fresh(self, right: tuple[Pattern, ...], learned: Learned, again: int) -> Iterator[Case]:
+    def _fresh(self, learned: Learned, again: int) -> Iterator[Case]:
         """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
         conditions = tuple(a.expression for a in learned.atoms)
-        rule = Rule("fresh", "expand", self.template.left, right, conditions, text=self.drawing.text)
+        rule = replace(self.drawing, conditions=conditions)
         seed = self.seed * 100 + again + 1
         for case in self._around.draw(2 * self.effort.near, seed):
             if all(holds(c, case.bindings) for c in conditions):
