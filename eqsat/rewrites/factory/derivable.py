@@ -1,7 +1,13 @@
-"""Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules."""
+"""Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules.
+
+An optimiser runs no rule of the phase "associate", since associativity and distributivity let every graph explode. A
+rule that runs by default is therefore derived only where rules that run by default derive it, within the radius of an
+optimisation: the library is what the others cannot reach, however much of it follows from laws.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,13 +41,14 @@ INSTANCES, DRAWN = 3, 12
 class Claim:
     """One instance of an equation, as the terms of its two sides; `name` says whose it is.
 
-    `merges` says that a derivation may have to merge siblings.
+    `merges` says that a derivation may have to merge siblings, `associates` that it may use rules of that phase.
     """
 
     name: str
     left: tuple[Any, ...]
     right: tuple[Any, ...]
     merges: bool = False
+    associates: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,13 +81,13 @@ def derivations(
     """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
-    running = executable(rules)
+    all_rules = executable(rules) if any(c.associates for c in pending) else ()
     used: dict[str, dict[str, None]] = {name: {} for name in names}
     proved = dict.fromkeys(names, 0)
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
-            found = _Batch(batch, running, limit).settled()
+            found = _Batch(batch, all_rules if batch[0].associates else rules, limit).settled()
             for claim, by in zip(batch, found, strict=True):
                 if by is None:
                     open_claims.append(claim)
@@ -133,7 +140,7 @@ def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
     if output_types(left) != output_types(right):
         return None
     merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
-    return Claim(rule.name, tuple(left), tuple(right), merges)
+    return Claim(rule.name, tuple(left), tuple(right), merges, rule.phase == "associate")
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
@@ -165,10 +172,10 @@ def _fits(rule: Rule, bindings: Bindings) -> bool:
 
 
 def _batches(pending: Sequence[Claim], size: int) -> Iterable[list[Claim]]:
-    """Claims that share an e-graph, those that merge siblings apart from those that do not."""
-    for merges in (False, True):
-        kind = [c for c in pending if c.merges == merges]
-        yield from (kind[i : i + size] for i in range(0, len(kind), size))
+    """Claims that share an e-graph: of one kind, since kinds differ in the rules they run."""
+    for kind in itertools.product((False, True), repeat=2):
+        same = [c for c in pending if (c.merges, c.associates) == kind]
+        yield from (same[i : i + size] for i in range(0, len(same), size))
 
 
 @dataclass

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.factory.canonical import canonical
 from eqsat.rewrites.factory.journal import Journal, subject_of
 from eqsat.rewrites.factory.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.factory.prune import Pruned, prune
+from eqsat.rewrites.factory.sides import Statement
 from eqsat.rewrites.factory.verification import (
     STATUSES,
     Outcome,
@@ -136,10 +138,15 @@ def _verdict(evidence: Evidence) -> str:
 
 
 def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
-    """Rules that hold wherever they were tried but follow from no laws, each with the law that would prove it."""
-    found = {}
+    """Rules that hold wherever they were tried but follow from no laws, each with the law that would prove it.
+
+    Of a rule and its inverse the first stands for both.
+    """
+    found: dict[str, dict[str, str]] = {}
     for outcome in outcomes:
-        for (name, phase, text), evidence in zip(outcome.rules, outcome.evidence, strict=True):
+        for rule, evidence in outcome.as_rules():
             if _verdict(evidence) == "not entailed":
-                found[text] = {"name": name, "phase": phase, "text": text, "missing": evidence.missing}
-    return [found[text] for text in sorted(found)]
+                key = canonical(replace(Statement.of(rule), conditions=()), directed=False)
+                record = {"name": rule.name, "phase": rule.phase, "text": rule.text, "missing": evidence.missing}
+                found.setdefault(key, record)
+    return sorted(found.values(), key=lambda record: record["text"])

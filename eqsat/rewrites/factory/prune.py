@@ -78,6 +78,7 @@ class _Pruner:
         self.rules: dict[str, Rule] = {}
         self.lifted: dict[str, Rule] = {}
         self._claims: dict[str, list[Claim]] = {}
+        self._on_request: set[str] = set()
 
     def run(self, verified: Sequence[Rule]) -> Pruned:
         self.rules = {r.name: r for r in sorted(verified, key=lambda r: Statement.of(r).effort)}
@@ -123,6 +124,8 @@ class _Pruner:
     def _lift(self, names: Sequence[str]) -> list[str]:
         """With rules without a common subgraph in place of those that have one, where they are true."""
         known = {canonical(Statement.of(r)): r.name for r in self.laws}
+        # What a law says that only runs on request is no reason to leave out a case of it that runs by default.
+        self._on_request = {canonical(Statement.of(r)) for r in self.laws if r.phase == "associate"}
         known |= {canonical(Statement.of(self.rules[n])): n for n in names}
         kept: dict[str, None] = {}
         pending, done = list(reversed(names)), 0
@@ -143,6 +146,8 @@ class _Pruner:
         """The name of a true rule that is this one without a common subgraph, None where there is none."""
         for equation in lifted(Statement.of(rule)):
             key = canonical(equation)
+            if key in self._on_request and rule.phase != "associate":
+                continue
             if key in known and known[key] != rule.name and not self._rests_on(known[key], rule.name):
                 return known[key]
             entry = f"verify:{equation.text}"

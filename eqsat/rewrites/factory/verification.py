@@ -18,7 +18,8 @@ from eqsat.language.pattern import App, Bindings, Var
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, THOROUGH, Claim, derivations, executable
+from eqsat.rewrites.factory.derivable import CHEAP, THOROUGH, Claim, derivations
+from eqsat.rewrites.factory.direction import phase_of
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.journal import Journal
 from eqsat.rewrites.factory.sides import Statement, parts
@@ -83,7 +84,7 @@ def verify_candidates(
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
     """
-    work = _Verification(executable(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
+    work = _Verification(tuple(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
     yield from work.run(sorted(candidates, key=_effort))
 
 
@@ -97,14 +98,17 @@ def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Ev
 
 def claim(candidate: Candidate) -> Claim | None:
     """The candidate at its own shapes, None where the rules' syntax has no place for it."""
-    for equation in equations(candidate):
+    found = list(equations(candidate))
+    phases = {phase_of(e.left, e.right) for e in found}
+    for equation in found:
         rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         try:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
         except GraphError:
             continue
-        return Claim(candidate.name, tuple(left), tuple(right), len(candidate.left) > 1)
+        associates = phases <= {"associate", None}
+        return Claim(candidate.name, tuple(left), tuple(right), len(candidate.left) > 1, associates)
     return None
 
 
@@ -134,10 +138,12 @@ class _Verification:
         self.taken = {r.name: r.text for r in self.laws}
         total = len(rest)
         while rest:
-            # One of each form at a time: what holds for one axis or perm often holds for all, once it is generalised.
+            # Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one
+            # axis or perm often holds for all, once it is generalised.
             first: dict[str, Candidate] = {}
             for candidate in rest:
-                first.setdefault(pending.forms[candidate.name], candidate)
+                if _effort(candidate)[0] == _effort(rest[0])[0]:
+                    first.setdefault(pending.forms[candidate.name], candidate)
             chosen = list(first.values())[:_VERIFY]
             taken = {c.name for c in chosen}
             rest = [c for c in rest if c.name not in taken]
