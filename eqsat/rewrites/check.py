@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,30 +16,38 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings
 from eqsat.language.residues import Residues
 from eqsat.language.terms import Terms
+from eqsat.rewrites.bounded import LEVELS, run_bounded
+from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.evidence import Evidence, rule_hash
+from eqsat.rewrites.expression import Undefined
 from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instance import Drawn, Sampler, operands
+from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import Term, left_terms, output_types, right_terms, values
-
-#: Relative difference in float64 above which two results are not the same.
-TOLERANCE = 1e-9
+from eqsat.rewrites.term import Term, difference, left_terms, output_types, right_terms, values
+from eqsat.rewrites.typings import Typings
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is drawn and checked: numeric instances, symbolic ones, tries for each, steps of the solver.
 
-    The first `extremes` numeric instances are tried with infinities, NaN and integers as well. A symbolic instance has
-    at most `size` elements over all its values.
+    The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `bounded` is the budget
+    of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
     """
 
     numeric: int = 80
     extremes: int = 24
+    bounded: int = 0
     symbolic: int = 24
     tries: int = 3000
     solver: int = 1_000_000
     size: int = 400
+
+
+#: What evidence that is kept takes: bounded execution, and instances for Z3 that cover all pairs of features.
+THOROUGH = Effort(bounded=16_000, symbolic=32)
+#: The same with every instance up to 4 a side, which takes hours for convolutions.
+EXHAUSTIVE = Effort(bounded=10**12, symbolic=32)
 
 
 @dataclass(frozen=True)
@@ -55,18 +64,47 @@ class Instance:
         return sum(_size(t) for t in (*self.left, *self.right))
 
     def features(self) -> set[tuple[str, Any]]:
-        """What is particular about the instance: attributes, ranks, dims of one, lengths of groups."""
+        """What is particular about the instance: attributes, ranks, lengths of groups, and what is on a bound.
+
+        On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
+        channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
+        """
         found: set[tuple[str, Any]] = set()
         for name, attr in self.bindings.attrs.items():
             for key, one in attr.items() if isinstance(attr, Attrs) else ((name, attr),):
-                found.add((f"{name}.{key}", repr(one)))
+                found |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
+        shapes: dict[str, tuple[int, ...]] = {}
         for name, thing in self.bindings.tensors.items():
             group = thing if isinstance(thing, tuple) else (thing,)
             found.add((f"len {name}", len(group)))
-            for operand in group[:2]:
-                found.add((f"rank {name}", operand.type.rank))
-                found.add((f"ones {name}", tuple(d == 1 for d in operand.type.dims)))
+            shapes |= {f"{name}{i}": operand.type.static for i, operand in enumerate(group[:2])}
+        for name, dims in shapes.items():
+            found |= {
+                (f"rank {name}", len(dims)),
+                (f"one in {name}", 1 in dims),
+                (f"only ones in {name}", {*dims} <= {1}),
+            }
+            for other, more in shapes.items():
+                if name < other and len(dims) == len(more):
+                    meet = tuple(i for i, (m, n) in enumerate(zip(dims, more, strict=True)) if m == n)
+                    found |= {
+                        (f"{name} and {other} meet", len(meet)),
+                        (f"{name} and {other} last", dims[-1:] == more[-1:]),
+                    }
+        groups = [a["group"] for a in self.bindings.attrs.values() if isinstance(a, Attrs) and "group" in a]
+        found |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
         return found
+
+
+def _kinds(attr: Any) -> Iterable[Any]:
+    """What to tell one attribute from another by."""
+    if not isinstance(attr, tuple) or not attr or not all(isinstance(a, int) for a in attr):
+        return (repr(attr),)
+    if sorted(attr) == list(range(len(attr))) and len(attr) > 1:
+        order = list(attr)
+        moved = "nothing" if order == sorted(order) else "all" if order == sorted(order)[::-1] else "some"
+        return (f"moves {moved}", f"last {'stays' if order[-1] == len(order) - 1 else 'moves'}")
+    return (f"least {min(attr)}", f"most {max(attr)}", f"{len(attr)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +121,88 @@ class Mismatch:
 
 
 def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
-    """Everything there is to check of a rule, deterministically.
+    """Everything there is to check of a rule on instances, deterministically.
 
-    "proved" needs every numeric instance to agree and Z3 to settle every symbolic one.
+    "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
     """
-    sampler = Sampler(rule, seed)
-    instances: list[Instance] = []
-    exact = 0
-    while len(instances) < effort.numeric:
-        bindings = sampler.draw(effort.tries)
-        if bindings is None:
-            break
-        made = build(rule, bindings)
-        mismatch = made if isinstance(made, Mismatch) else numeric_mismatch(made)
-        if mismatch is None and len(instances) < effort.extremes:
-            mismatch = extreme_mismatch(rule, bindings)
-        if isinstance(made, Mismatch) or mismatch is not None:
-            return Evidence(rule.name, rule_hash(rule), "refuted", 0, len(instances) + 1, exact, 0, str(mismatch))
-        exact += agrees_modulo_prime(made)
-        instances.append(made)
-    counts: Any = {"numeric": len(instances), "exact": exact}
+    made = partial(Evidence, rule.name, rule_hash(rule))
+    drawn = _drawn(rule, effort, seed)
+    if isinstance(drawn, _Refuted):
+        return made("refuted", numeric=drawn.after, detail=str(drawn.mismatch))
+    instances, exact = drawn
+    counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
     if len(instances) < 3:
-        detail = f"only {len(instances)} instances meet the conditions"
-        return Evidence(rule.name, rule_hash(rule), "undecided", **counts, detail=detail)
+        return made("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
+    if effort.bounded:
+        found = run_bounded(rule, effort.bounded, seed)
+        counts["numeric"] += found.floats
+        counts |= {"bounded": found.exact, "exhaustive": found.exhaustive}
+        if found.level is not None:
+            counts |= {"side": found.level.side, "deep": found.level.deep}
+        if found.bindings is not None:
+            return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
+        instances += _more(rule, seed)
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
         verdict = symbolic_verdict(instance, effort.solver)
         if verdict != "proved":
             detail = str(Mismatch(f"Z3 says {verdict}", instance.bindings))
-            return Evidence(rule.name, rule_hash(rule), "undecided", done, **counts, pairs=pairs, detail=detail)
+            return made("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
     if not chosen:
-        return Evidence(rule.name, rule_hash(rule), "undecided", **counts, detail="every instance is too large for Z3")
-    return Evidence(rule.name, rule_hash(rule), "proved", len(chosen), **counts, pairs=pairs)
+        return made("undecided", **counts, detail="every instance is too large for Z3")
+    return made("proved", symbolic=len(chosen), **counts, pairs=pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refuted:
+    """The instance that refutes a rule, and how many were looked at."""
+
+    mismatch: Mismatch
+    after: int
+
+
+def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] | _Refuted:
+    """Drawn instances that agree, those of the grid where none can be drawn, and how many agree modulo a prime too."""
+    sampler = Sampler(rule, seed)
+    instances: list[Instance] = []
+    exact = 0
+    first = iter(lambda: sampler.draw(effort.tries), None)
+    for bindings in itertools.chain(first, _few(rule, seed) if effort.bounded else ()):
+        if len(instances) >= effort.numeric:
+            break
+        made = build(rule, bindings)
+        mismatch = None if isinstance(made, Mismatch) else numeric_mismatch(made)
+        if mismatch is None and not isinstance(made, Mismatch) and len(instances) < effort.extremes:
+            mismatch = extreme_mismatch(rule, bindings)
+        if mismatch is not None:
+            return _Refuted(mismatch, len(instances) + 1)
+        if isinstance(made, Mismatch):
+            return _Refuted(made, len(instances) + 1)
+        exact += agrees_modulo_prime(made)
+        instances.append(made)
+    return instances, exact
+
+
+def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
+    """Small instances of the grid."""
+    return (bindings for bindings, _ in Typings(rule, LEVELS[1], seed, budget=4000))
+
+
+def _more(rule: Rule, seed: int) -> list[Instance]:
+    """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
+    few = list(_few(rule, seed))
+    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if _defined(rule, b))
+    return [i for i in made if isinstance(i, Instance)]
+
+
+def _defined(rule: Rule, bindings: Bindings) -> bool:
+    try:
+        right_terms(rule, bindings)
+    except Undefined:
+        return False
+    except GraphError:
+        return True
+    return True
 
 
 def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
@@ -138,23 +226,8 @@ def numeric_mismatch(instance: Instance) -> Mismatch | None:
     with np.errstate(all="ignore"):
         left = values(instance.left, interpretation, arrays)
         right = values(instance.right, interpretation, arrays)
-    for a, b in zip(left, right, strict=True):
-        if a.shape != b.shape:
-            return Mismatch(f"shapes {a.shape} and {b.shape} differ", instance.bindings)
-        if a.dtype.kind != "f":
-            if not (a == b).all():
-                return Mismatch("elements differ", instance.bindings)
-            continue
-        known = np.isfinite(a) & np.isfinite(b)
-        # Where both are not finite, as after a division by zero, which of NaN and infinity they are is not compared.
-        if (np.isfinite(a) != np.isfinite(b)).any():
-            return Mismatch("one side is finite where the other is not", instance.bindings)
-        if known.any():
-            scale = max(1.0, float(np.abs(a[known]).max()))
-            error = float(np.abs(a[known] - b[known]).max()) / scale
-            if error > TOLERANCE:
-                return Mismatch(f"float64 differs by {error:.3g}", instance.bindings)
-    return None
+    reason = difference(left, right)
+    return Mismatch(reason, instance.bindings) if reason is not None else None
 
 
 def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:

@@ -27,12 +27,13 @@ SHIPPED = Path(__file__).parent / "axioms" / "evidence.jsonl"
 class Evidence:
     """What was checked of one rule.
 
-    `verdict` is "proved" where Z3 settled every symbolic instance and every numeric one agreed, "refuted" with a
+    `verdict` is "proved" where Z3 settled every symbolic instance and every other one agreed, "refuted" with a
     counterexample, or "undecided" with a reason. `symbolic` and `numeric` count instances, `exact` those of the numeric
     ones that also agree modulo a prime; `pairs` counts the pairs of attribute and shape features covered. `bounded`
-    counts instances up to the bound, modulo a prime, `exhaustive` says that there are no others. `entailed` is how the
-    rule follows from laws, "" where that is not known; `laws` names them, `chain` leads from one side to the other, and
-    `missing` is an equation that would close the gap.
+    counts instances of the bounded grid, run modulo a prime; the grid is complete for tensors up to rank 3 with dims up
+    to `side` and of rank 4 with dims up to `deep`, and `exhaustive` says that both are 4 and no attribute was left out.
+    `entailed` is how the rule follows from laws, "" where that is not known; `laws` names them, `chain` leads from one
+    side to the other, and `missing` is an equation that would close the gap. `basis` is a hash of these laws.
     """
 
     name: str
@@ -45,10 +46,13 @@ class Evidence:
     detail: str = ""
     bounded: int = 0
     exhaustive: bool = False
+    side: int = 0
+    deep: int = 0
     entailed: str = ""
     laws: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
     missing: str = ""
+    basis: str = ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Evidence:
@@ -161,6 +165,16 @@ def write_evidence(records: Iterable[Evidence], path: Path = SHIPPED) -> None:
     partial.replace(path)
 
 
-def is_current(rule: Rule, record: Evidence | None) -> bool:
-    """Whether the record proves the rule as it stands."""
-    return record is not None and record.verdict == "proved" and record.hash == rule_hash(rule)
+def is_current(rule: Rule, record: Evidence | None, known: Mapping[str, Rule] | None = None) -> bool:
+    """Whether the record proves the rule as it stands, and the laws it rests on, found in `known`, are as they were."""
+    if record is None or record.verdict != "proved" or record.hash != rule_hash(rule):
+        return False
+    return not record.basis or known is None or record.basis == basis_hash(record.laws, known)
+
+
+def basis_hash(laws: Iterable[str], known: Mapping[str, Rule]) -> str:
+    """A hash of laws by name, so that evidence that rests on them goes when one is edited or gone."""
+    digest = hashlib.blake2b(digest_size=12)
+    for name in sorted(laws):
+        digest.update(f"{name} {rule_hash(known[name]) if name in known else 'gone'};".encode())
+    return digest.hexdigest()

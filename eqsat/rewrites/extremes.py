@@ -15,7 +15,8 @@ from eqsat.language.floats import Floats
 from eqsat.language.pattern import Bindings
 from eqsat.language.spec import spec
 from eqsat.language.types import DType
-from eqsat.rewrites.instance import Drawn, operands
+from eqsat.rewrites.elements import Drawn
+from eqsat.rewrites.instance import operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, output_types, right_terms, values
 

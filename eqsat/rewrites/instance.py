@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from eqsat.errors import GraphError, RuleError
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, OpSpec, spec
 from eqsat.language.types import Shape, TensorType
+from eqsat.rewrites.elements import Drawn, Filler
 from eqsat.rewrites.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.rule import Rule, pattern_fields
 from eqsat.rewrites.term import left_terms, right_terms
 
-_POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
-#: Functions of conditions that look at a tensor's elements, or ask whether they are known.
-_OF_CONSTANTS = frozenset(
-    {"constant", "value", "is_all", "is_uniform", "number", "integer", "is_positive", "is_eye", "is_range"}
-)
 #: The element type of operands, wide enough for attributes to be exact in it.
 _FLOAT = "float64"
 #: Values for attributes that sample rules leave open; all are exact in any float.
@@ -40,27 +33,6 @@ _OPEN: dict[str, tuple[Any, ...]] = {
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)
     """The operands drawn so far do not fit the rest of the left side."""
-
-
-@dataclass(eq=False)
-class Drawn:
-    """A drawn operand; `read` says that a condition or attribute looked at the elements."""
-
-    name: str
-    type: TensorType
-    constant: bool = False
-    finite: bool = True
-    array: Any = None
-    read: bool = False
-    limit: int | None = None
-
-    @property
-    def value(self) -> Any | None:
-        """The elements of a constant."""
-        if not self.constant:
-            return None
-        self.read = True
-        return self.array
 
 
 @dataclass
@@ -104,7 +76,7 @@ class Sampler:
     def __init__(self, rule: Rule, seed: int = 0, rng: random.Random | None = None) -> None:
         self.rule = rule
         self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
-        self._hints = _hints(rule)
+        self._filler = Filler(rule)
         #: Why the conditions refused what typed, each reason as often as it was given.
         self.refusals: Counter[str] = Counter()
 
@@ -143,7 +115,7 @@ class Sampler:
                 self._application(app, scope)
         bindings = scope.bindings()
         for operand in _operands(bindings):
-            self._fill(operand, bindings)
+            self._filler.fill(operand, bindings, self._rng)
         try:
             left_terms(self.rule, bindings)  # types once more: fields that were expressions are now known
         except GraphError:
@@ -327,39 +299,6 @@ class Sampler:
                 ) != Attrs(v=attrs[name]):
                     raise Reject
 
-    def _fill(self, operand: Drawn, bindings: Bindings) -> None:
-        """Draws the elements; what conditions ask of them goes before chance."""
-        name = operand.name.rstrip("0123456789") if operand.name not in self._hints else operand.name
-        hints = self._hints.get(name, [])
-        operand.constant = bool(hints) or self._rng.random() < 0.2
-        shape = operand.type.static
-        kind = operand.type.dtype
-        seeded = np.random.default_rng(self._rng.getrandbits(32))
-        if kind.value == "bool":
-            operand.array = seeded.integers(0, 2, shape).astype(bool)
-        elif kind.is_integer:
-            limit = operand.limit or 3
-            array = seeded.integers(-limit if seeded.random() < 0.3 else 0, limit, shape)
-            if any(h == "is_range" for h, _ in hints) and len(shape) == 1:
-                array = seeded.integers(0, limit) + np.arange(shape[0])
-            operand.array = array.astype(kind.numpy)
-        else:
-            operand.array = self._floats(seeded, shape, hints, bindings)
-
-    def _floats(self, rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Call]], b: Bindings) -> Any:
-        array = rng.uniform(-1.0, 1.0, shape) if rng.random() < 0.5 else rng.uniform(0.1, 1.0, shape)
-        for hint, call in hints:
-            if hint == "is_all":
-                text = ast.unparse(call.args[1])
-                array = np.full(shape, float(evaluate(Expression(text, call.args[1]), b)))
-            elif hint in ("is_uniform", "number"):
-                array = np.full(shape, _POOL[int(rng.integers(len(_POOL)))])
-            elif hint == "is_positive":
-                array = np.abs(array) + 0.25
-            elif hint == "is_eye" and len(shape) == 2:
-                array = np.eye(*shape)
-        return array
-
 
 def _operands(bindings: Bindings) -> Iterator[Drawn]:
     for thing in bindings.tensors.values():
@@ -371,24 +310,3 @@ def _operands(bindings: Bindings) -> Iterator[Drawn]:
 def operands(bindings: Bindings) -> list[Drawn]:
     """Every drawn operand, each once."""
     return list({id(o): o for o in _operands(bindings)}.values())
-
-
-def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
-    """By tensor or sequence, the functions of elements that the rule calls on it."""
-    found: dict[str, list[tuple[str, ast.Call]]] = {}
-    for expression in rule.expressions():
-        alias = {
-            n.target.id: n.iter.id
-            for n in ast.walk(expression.tree)
-            if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name) and isinstance(n.iter, ast.Name)
-        }
-        denied = {id(n.operand) for n in ast.walk(expression.tree) if isinstance(n, ast.UnaryOp)}
-        for node in ast.walk(expression.tree):
-            if id(node) in denied:
-                continue
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_CONSTANTS:
-                for argument in node.args:
-                    if isinstance(argument, ast.Name):
-                        name = alias.get(argument.id, argument.id)
-                        found.setdefault(name, []).append((node.func.id, node))
-    return found

@@ -86,7 +86,8 @@ def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:
 def _shipped() -> tuple[Rule, ...]:
     evidence = shipped_evidence()
     rules = shipped_rules()
-    current = tuple(r for r in rules if is_current(r, evidence.get(r.name)))
+    by_name = {r.name: r for r in rules}
+    current = tuple(r for r in rules if is_current(r, evidence.get(r.name), by_name))
     if len(current) < len(rules):
         kept = set(current)
         _warn(

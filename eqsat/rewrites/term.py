@@ -6,12 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.rule import Rule, element
+
+#: Relative difference in float64 above which two results are not the same.
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,30 @@ def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> 
 
 def output_types(terms: list[Any]) -> list[TensorType]:
     """The types of all outputs of the terms in order."""
-    return [t for term in terms for t in (term.types if isinstance(term, Term) else (term.type,))]
+    return [t for term in terms for t in getattr(term, "types", None) or (term.type,)]
+
+
+def difference(left: list[Any], right: list[Any]) -> str | None:
+    """How outputs in float64 differ, None where they do not.
+
+    Where both are not finite, as after a division by zero, which of NaN and infinity they are is not compared.
+    """
+    for a, b in zip(left, right, strict=True):
+        if a.shape != b.shape:
+            return f"shapes {a.shape} and {b.shape} differ"
+        if a.dtype.kind != "f":
+            if not (a == b).all():
+                return "elements differ"
+            continue
+        known = np.isfinite(a) & np.isfinite(b)
+        if (np.isfinite(a) != np.isfinite(b)).any():
+            return "one side is finite where the other is not"
+        if known.any():
+            scale = max(1.0, float(np.abs(a[known]).max()))
+            error = float(np.abs(a[known] - b[known]).max()) / scale
+            if error > TOLERANCE:
+                return f"float64 differs by {error:.3g}"
+    return None
 
 
 def _outputs(term: Any, interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:

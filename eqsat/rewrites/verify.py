@@ -3,35 +3,74 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from eqsat.rewrites.evidence import SHIPPED, Evidence, is_current, write_evidence
+from eqsat.rewrites.evidence import SHIPPED, Evidence, basis_hash, is_current, write_evidence
 from eqsat.rewrites.loader import LIBRARY, shipped_evidence, shipped_rules
+from eqsat.rewrites.loader import laws as shipped_laws
 from eqsat.rewrites.rule import Rule
 
+if TYPE_CHECKING:
+    from eqsat.rewrites.check import Effort
 
-def verify(rules: Sequence[Rule], known: dict[str, Evidence] | None = None) -> Iterable[Evidence]:
-    """Evidence for each rule in turn; a current record in `known` is taken over without checking again."""
-    from eqsat.rewrites.check import check
+#: After how many rules the record is written.
+FLUSH = 50
 
+
+def verify(
+    rules: Sequence[Rule],
+    known: Mapping[str, Evidence] | None = None,
+    *,
+    exhaustive: bool = False,
+    executor: Executor | None = None,
+) -> Iterator[Evidence]:
+    """Evidence for each rule, as it is found; a current record in `known` is taken over without checking again.
+
+    An executor checks several rules at once, in its own order. `exhaustive` runs every instance of the bounded grid,
+    however many there are, also of rules whose record is current but not exhaustive.
+    """
+    by_name = {rule.name: rule for rule in rules}
+    pending: list[Rule] = []
     for rule in rules:
         record = (known or {}).get(rule.name)
-        yield record if record is not None and is_current(rule, record) else check(rule)
+        if record is not None and is_current(rule, record, by_name) and (record.exhaustive or not exhaustive):
+            yield record
+        else:
+            pending.append(rule)
+    if executor is None:
+        yield from (_checked(rule, exhaustive) for rule in pending)
+        return
+    futures = [executor.submit(_checked, rule, exhaustive) for rule in pending]
+    for future in as_completed(futures):
+        yield future.result()
 
 
-def verify_rule(rule: Rule, laws: Sequence[Rule]) -> Evidence:
+def _checked(rule: Rule, exhaustive: bool) -> Evidence:
+    """The checks on instances; for a rule of the library, which is no law, how laws entail it as well."""
+    from eqsat.rewrites.check import EXHAUSTIVE, THOROUGH, check
+
+    effort = EXHAUSTIVE if exhaustive else THOROUGH
+    return verify_rule(rule, shipped_laws(), effort) if rule.origin == "library" else check(rule, effort)
+
+
+def verify_rule(rule: Rule, laws: Sequence[Rule], effort: Effort | None = None) -> Evidence:
     """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule."""
-    from eqsat.rewrites.check import check
+    from eqsat.rewrites.check import THOROUGH, check
     from eqsat.rewrites.entail import entail
 
-    evidence = check(rule)
+    evidence = check(rule, effort or THOROUGH)
     if evidence.verdict != "proved":
         return evidence
     found = entail(rule, laws)
     if found.verdict != "proved":
         return replace(evidence, missing=found.missing)
-    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain)
+    basis = basis_hash(found.laws, {law.name: law for law in laws})
+    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain, basis=basis)
 
 
 def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:
@@ -45,31 +84,47 @@ def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> Non
 def main(arguments: Sequence[str] = ()) -> int:
     """Checks the shipped rules and writes the record; with ``--stale`` only those whose record is out of date.
 
-    Returns 1 where a rule is refuted or undecided, after saying which and why.
+    ``--exhaustive`` leaves no instance of the bounded grid out, ``--jobs 2`` checks in two processes. What was found
+    before an interruption is kept for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided,
+    after saying which and why.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    options = _options().parse_args(arguments)
     console = Console()
-    rules = shipped_rules()
-    known = shipped_evidence() if "--stale" in arguments else None
+    rules, known = shipped_rules(), shipped_evidence()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    records: list[Evidence] = []
-    with Progress(*columns, console=console) as progress:
+    records: dict[str, Evidence] = {}
+    with ExitStack() as stack:
+        pool = stack.enter_context(ProcessPoolExecutor(options.jobs)) if options.jobs > 1 else None
+        stack.callback(lambda: write_shipped(rules, known | records))
+        progress = stack.enter_context(Progress(*columns, console=console))
         task = progress.add_task("checking rules", total=len(rules))
-        for record in verify(rules, known):
-            records.append(record)
+        found = verify(rules, known if options.stale else None, exhaustive=options.exhaustive, executor=pool)
+        for count, record in enumerate(found, start=1):
+            records[record.name] = record
             progress.update(task, advance=1, description=record.name[:40])
             if record.verdict != "proved":
                 console.print(f"{record.name}: {record.verdict}: {record.detail}", markup=False)
-    write_shipped(rules, {r.name: r for r in records})
-    proved = sum(r.verdict == "proved" for r in records)
-    instances = sum(r.symbolic for r in records), sum(r.numeric for r in records)
+            if count % FLUSH == 0:
+                write_shipped(rules, known | records)
+    proved = sum(r.verdict == "proved" for r in records.values())
+    totals = {n: sum(getattr(r, n) for r in records.values()) for n in ("symbolic", "numeric", "exact", "bounded")}
     console.print(
-        f"{proved} of {len(records)} rules proved: {instances[0]} instances by Z3, {instances[1]} in float64, "
-        f"{sum(r.exact for r in records)} of them modulo a prime as well"
+        f"{proved} of {len(records)} rules proved: {totals['symbolic']} instances by Z3, {totals['numeric']} drawn and "
+        f"run in float64, {totals['exact']} of them modulo a prime as well; {totals['bounded']} more of bounded size "
+        f"modulo a prime, every one up to 4 a side for {sum(r.exhaustive for r in records.values())} rules"
     )
     return int(proved < len(records))
+
+
+def _options() -> ArgumentParser:
+    parser = ArgumentParser("python -m eqsat.rewrites.verify", description=main.__doc__)
+    parser.add_argument("--stale", action="store_true")
+    parser.add_argument("--exhaustive", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    return parser
 
 
 if __name__ == "__main__":
