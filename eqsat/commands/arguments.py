@@ -34,6 +34,28 @@ def debug_option(command: Command) -> Command:
     return option(command)
 
 
+def _import(_context: click.Context, _parameter: click.Parameter, sources: tuple[str, ...]) -> None:
+    if sources:
+        from eqsat.rewrites.factory.forms import load_operators
+
+        load_operators(sources)
+
+
+def import_option(command: Command) -> Command:
+    """Adds --import, which loads modules or files that declare operators."""
+    option = click.option(
+        "--import",
+        "sources",
+        metavar="MODULE|FILE.py",
+        multiple=True,
+        expose_value=False,
+        callback=_import,
+        is_eager=True,
+        help="Declares operators with @eqsat.op; may be repeated.",
+    )
+    return option(command)
+
+
 def duration(text: str) -> float:
     """Seconds from a number with a unit; seconds where there is none.
 

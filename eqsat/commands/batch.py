@@ -21,6 +21,12 @@ def jobs_option(command: Command) -> Command:
     return option(command)
 
 
+def neutral_option(command: Command) -> Command:
+    """Adds --neutral, which verifies candidates that save no work too."""
+    option = click.option("--neutral", is_flag=True, help="Verify candidates too that save no work either way round.")
+    return option(command)
+
+
 @contextmanager
 def workers(jobs: int) -> Iterator[Executor | None]:
     """So many processes; None where there is no more than this one."""

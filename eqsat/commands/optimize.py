@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eqsat.commands.arguments import DURATION, NAMES, SIZE, WEIGHT, debug_option
+from eqsat.commands.arguments import DURATION, NAMES, SIZE, WEIGHT, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, write_text
 from eqsat.errors import UsageError
@@ -34,6 +34,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--opset", type=int, help="Opset to write; the model's own if left out.")
 @click.option("--no-measure", is_flag=True, help="Do not time the result against the original.")
 @click.option("--json", "report_file", metavar="REPORT.json", type=_FILE, help="Write the report there too.")
+@import_option
 @debug_option
 def optimize(
     model: Path,

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from eqsat.commands.arguments import debug_option
-from eqsat.commands.batch import jobs_option
+from eqsat.commands.arguments import debug_option, import_option
+from eqsat.commands.batch import jobs_option, workers
 from eqsat.commands.display import console
 from eqsat.commands.rules_build import build
 from eqsat.commands.rules_candidates import verify_candidates
@@ -42,6 +42,7 @@ for _command in (build, prune, report, show, prove, check_laws):
 @click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
 @jobs_option
+@import_option
 @debug_option
 def verify(files: tuple[Path, ...], again: bool, target: Path | None, jobs: int) -> None:
     """Check rules with Z3, in float64 and modulo a prime.
@@ -55,11 +56,11 @@ def verify(files: tuple[Path, ...], again: bool, target: Path | None, jobs: int)
     if any(candidates):
         if not all(candidates):
             raise UsageError("files of rules and of candidates together", expected="files of one kind")
-        verify_candidates(files, target, jobs)
+        verify_candidates(files, target, neutral, jobs)
         return
     if target is not None:
         raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")
-    found = _verify_files(files) if files else _verify_shipped(again)
+    found = _verify_files(files) if files else _verify_shipped(again, jobs)
     wrong = [e for e in found if e.verdict != "proved"]
     out = console()
     for evidence in wrong:
@@ -79,7 +80,7 @@ def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
     return list(_followed(check_all(given), len(given)))
 
 
-def _verify_shipped(again: bool) -> list[Evidence]:
+def _verify_shipped(again: bool, jobs: int) -> list[Evidence]:
     from eqsat.rewrites.evidence import SHIPPED
     from eqsat.rewrites.loader import shipped_evidence, shipped_rules
     from eqsat.rewrites.verify import verify as check_all
@@ -89,8 +90,9 @@ def _verify_shipped(again: bool) -> list[Evidence]:
     shipped, known = shipped_rules(), shipped_evidence()
     found: dict[str, Evidence] = {}
     try:
-        for evidence in _followed(check_all(shipped, None if again else known), len(shipped)):
-            found[evidence.name] = evidence
+        with workers(jobs) as executor:
+            for evidence in _followed(check_all(shipped, None if again else known, executor=executor), len(shipped)):
+                found[evidence.name] = evidence
     finally:
         # What was found out before an interruption need not be found out again.
         write_shipped(shipped, known | found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.batch import jobs_option, stages, workers
+from eqsat.commands.batch import jobs_option, neutral_option, stages, workers
 from eqsat.commands.display import console
 from eqsat.report import count
 
@@ -17,9 +17,10 @@ from eqsat.report import count
 @click.option("--ops", "operators", type=NAMES, default=None, help="Operators to generate from. [all that take part]")
 @click.option("--max-ops", type=click.IntRange(1, 4), default=3, show_default=True, help="Operators in a graph.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random data.")
+@neutral_option
 @jobs_option
 @debug_option
-def build(folder: Path, operators: tuple[str, ...] | None, max_ops: int, seed: int, jobs: int) -> None:
+def build(folder: Path, operators: tuple[str, ...] | None, max_ops: int, seed: int, neutral: bool, jobs: int) -> None:
     """Make a library of rules from the declarations of operators and the laws.
 
     Writes the rules, their evidence, what was left out and why, and the counts of every stage; the same options give
@@ -32,7 +33,9 @@ def build(folder: Path, operators: tuple[str, ...] | None, max_ops: int, seed: i
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(ops=operators, max_ops=max_ops, seed=seed)
     with workers(jobs) as executor, stages() as follow:
-        built = build_library(settings, folder, uses=read_usage(), executor=executor, progress=follow, work=folder)
+        built = build_library(
+            settings, folder, neutral=neutral, uses=read_usage(), executor=executor, progress=follow, work=folder
+        )
     out = console()
     out.print(f"{count(built.counts['candidates']['all'], 'candidate')}, {count(len(built.rules), 'rule')} kept")
     reduction = built.counts["reduction"]

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from eqsat.commands.arguments import debug_option
+from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
 from eqsat.errors import RuleError, UnsoundRuleError
@@ -30,6 +30,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--rules", "given", type=_FILE, multiple=True, help="Prove with these rules. [the shipped ones]")
 @click.option("--time-limit", type=click.FloatRange(min=0.0, min_open=True), help="Seconds for one equation. [60]")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the proofs here.")
+@import_option
 @debug_option
 def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target: Path | None) -> None:
     """Prove the equations of FILE, in the syntax of rules, from rules.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import debug_option
+from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.batch import stages
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target, write_text
@@ -16,6 +16,7 @@ from eqsat.report import count
 @click.command()
 @click.argument("verified", metavar="VERIFIED.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file of rules.")
+@import_option
 @debug_option
 def prune(verified: Path, target: Path) -> None:
     """Leave out the rules that laws and the other rules derive.

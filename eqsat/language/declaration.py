@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import keyword
 import linecache
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from eqsat.errors import DeclarationError, EqsatError, ShapeError
+from eqsat.errors import DeclarationError, EqsatError, GraphError, ShapeError
 from eqsat.language.dims import Dim
 from eqsat.language.draws import form_sample
 from eqsat.language.graph import Attrs
@@ -29,7 +31,10 @@ def check_declaration(stated: OpSpec, known: Mapping[str, OpSpec]) -> None:
         )
     if stated.index:
         form = parse_form(stated.index, stated.name, stated.where)
-        check_form(form, stated.name, stated.attrs, stated.min_operands, stated.max_operands)
+        try:
+            check_form(form, stated.name, stated.attrs, stated.min_operands, stated.max_operands)
+        except GraphError as error:
+            raise error.at(stated.where) from None
 
 
 def _faults(stated: OpSpec, known: Mapping[str, OpSpec]) -> Iterator[tuple[str, str, str]]:
@@ -55,12 +60,29 @@ def _faults(stated: OpSpec, known: Mapping[str, OpSpec]) -> Iterator[tuple[str, 
     for title, names in (("instances", {n for one in stated.instances for n in one}),):
         for name in sorted(names - set(stated.attrs)):
             yield f"{title} name no attribute: {name!r}", "one of " + (", ".join(stated.attrs) or "none"), ""
+    for title, rule, takes in (
+        ("infer", stated.infer, "the operands' types and the attributes"),
+        ("sample", stated.sample, "a source of randomness, the shapes known and the attributes known"),
+    ):
+        if rule is not None and not _takes(rule, 2 + (title == "sample")):
+            yield f"{title}= takes other parameters", takes, f"{title}=a function of {2 + (title == 'sample')}"
     if stated.infer is None and not _infers(stated):
         yield (
             "it has no shape rule",
             "infer=, or pointwise=True, or an index form that says all about the shapes",
             "infer=eqsat.language.spec.same_as(0) gives the result the type of the first operand",
         )
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not say
+        return True
+    return True
 
 
 def with_defaults(stated: OpSpec) -> OpSpec:
@@ -151,6 +173,7 @@ def declaration_at_fault(declared: OpSpec, part: str, operands: Operands, attrs:
             f"{type(error).__name__}: {error}",
             where=_line(error, declared.where),
             expected=_EXPECTED[part],
+            remedy=_remedy(error),
         ) from error
 
 
@@ -159,6 +182,13 @@ _EXPECTED = {
     "sample rule": "shapes of all operands with the attributes, or None where those known cannot be completed",
     "reference": "a result for all operands that the shape rule accepts, computed by xp and NumPy's movement functions",
 }
+
+
+def _remedy(error: Exception) -> str:
+    """What was perhaps meant by a name that is none."""
+    name, owner = getattr(error, "name", None), getattr(error, "obj", None)
+    close = difflib.get_close_matches(name, dir(owner), n=1) if isinstance(error, AttributeError) and name else []
+    return f"did you mean {close[0]}?" if close else ""
 
 
 def check_results(declared: OpSpec, made: Sequence[Any], results: Sequence[TensorType], operands: Operands) -> None:

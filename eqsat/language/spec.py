@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from random import Random
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -24,7 +24,7 @@ FlopRule: TypeAlias = Callable[[Operands, Sequence[TensorType], Attrs], Dim]
 #: Proposes small operand shapes and attributes: (rng, operands known so far, attributes known so far) -> both complete,
 #: or None where the operands known so far cannot be completed.
 SampleRule: TypeAlias = Callable[
-    [random.Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
+    [Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 ]
 Reference: TypeAlias = Callable[..., Any]
 
@@ -114,6 +114,18 @@ class OpSpec:
             return tuple(self.infer(operands, attrs))
         with declaration_at_fault(self, "shape rule", operands, attrs):
             return tuple(self.infer(operands, attrs))
+
+    def drawn(
+        self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
+    ) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+        """What the sample rule makes of shapes and attributes; None where they have a rank that it does not take."""
+        if self.sample is None:
+            return None
+        with declaration_at_fault(self, "sample rule", (), {"shapes": tuple(shapes), **attrs}):
+            try:
+                return self.sample(rng, shapes, attrs)
+            except (IndexError, TypeError, ValueError):
+                return None
 
     @cached_property
     def is_shipped(self) -> bool:
@@ -214,6 +226,8 @@ def op(
             instances=tuple(MappingProxyType(dict(i)) for i in instances),
             inputs_only=inputs_only,
         )
+        if not stated.is_shipped:
+            import eqsat.language.ops  # noqa: F401  (whose names are taken)
         check_declaration(stated, _SPECS)
         _SPECS[title] = declared = with_defaults(stated)
         return declared

@@ -128,11 +128,13 @@ class Sampler:
         operands = self._operand_types(app, scope)
         shapes: list[Shape | None] = [t.shape if t is not None else None for t in operands]
         if declared.sample is None:
-            raise RuleError(f"operator {app.op!r} has no sample rule", expected="one, to draw instances of its rules")
-        try:
-            drawn = declared.sample(self._rng, shapes, known)
-        except (IndexError, TypeError, ValueError):  # shapes of a rank the operator does not take
-            drawn = None
+            raise RuleError(
+                f"operator {app.op!r} has no sample rule",
+                where=declared.where,
+                expected="one, to draw instances of its rules",
+                remedy="declare it with sample=…, with an index form, or as pointwise",
+            )
+        drawn = declared.drawn(self._rng, shapes, known)
         if drawn is None:
             raise Reject
         left_open = {n: self._rng.choice(v) for n, v in _OPEN.items() if n in declared.attrs and n not in known}

@@ -124,7 +124,7 @@ def _declared(name: str) -> tuple[Rule, ...]:
                 f"operator {name!r} {'states' if stated else 'implies'} a false law, {rule}: {evidence.detail}",
                 where=rule.where,
                 expected="laws that hold for the operator's reference",
-                remedy="correct laws= of its declaration" if stated else "correct index= or multilinear= there",
+                remedy=f"correct {'laws=' if stated else 'index=, multilinear= or pointwise='} of its declaration",
             )
         if evidence.verdict == "proved":
             proved.append(rule)

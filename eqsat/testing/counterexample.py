@@ -201,20 +201,19 @@ class _Script:
 
 
 def _declarations(rule: Rule) -> list[str]:
-    """The imports that declare the operators which eqsat does not."""
+    """What loads the operators that eqsat does not declare: modules by their names, single files by their paths."""
     lines: list[str] = []
-    for name in sorted(rule.operators()):
-        reference = spec(name).reference
-        module = getattr(reference, "__module__", "")
-        if module.partition(".")[0] == "eqsat":
-            continue
+    for declared in map(spec, sorted(rule.operators())):
+        module = declared.reference.__module__
         path = getattr(sys.modules.get(module), "__file__", None)
-        if module != "__main__" and module in sys.modules:
-            lines.append(f"import {module}  # declares {name}")
+        if declared.is_shipped:
+            continue
+        if "." in module:
+            lines.append(f"import {module}")
         elif path:
-            lines.append(f"import runpy; runpy.run_path({path!r})  # declares {name}")
+            lines += ["import runpy", f"runpy.run_path({path!r})"]
         else:
-            lines.append(f"# declare {name} here")
+            lines.append(f"# declare {declared.name} here")
     return list(dict.fromkeys(lines))
 
 

@@ -126,10 +126,5 @@ def completed(
     declared: OpSpec, rng: Choices, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
 ) -> tuple[Sequence[Shape], Attrs] | None:
     """Operand shapes and attributes that a sample rule makes of those known; None where it gives up."""
-    if declared.sample is None:
-        return None
-    try:
-        found = declared.sample(rng, shapes, attrs)
-    except (IndexError, TypeError, ValueError):  # shapes of a rank the operator does not take
-        return None
+    found = declared.drawn(rng, shapes, attrs)
     return None if found is None else (found[0], declared.complete(found[1]))
