@@ -41,10 +41,11 @@ for _command in (build, prune, report, show, prove, check_laws):
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
+@neutral_option
 @jobs_option
 @import_option
 @debug_option
-def verify(files: tuple[Path, ...], again: bool, target: Path | None, jobs: int) -> None:
+def verify(files: tuple[Path, ...], again: bool, target: Path | None, neutral: bool, jobs: int) -> None:
     """Check rules with Z3, in float64 and modulo a prime.
 
     Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With

@@ -169,6 +169,7 @@ def test_assembling_writes_a_library(tmp_path):
         "constant": 0,
         "repeated": 1,
         "derived": 1,
+        "neutral": 0,
         "proved": 1,
         "plausible": 1,
         "failed": 0,

@@ -45,6 +45,7 @@ def build(
     folder: Path,
     *,
     laws: Sequence[Rule] | None = None,
+    neutral: bool = False,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     progress: Follow | None = None,
@@ -52,7 +53,8 @@ def build(
 ) -> Built:
     """Makes a library from nothing and writes it into a folder; the same settings give the same files.
 
-    `laws` are those that rules must follow from, by default the derived and hand-written ones. Under `work`, an
+    `laws` are those that rules must follow from, by default the derived and hand-written ones; `neutral` looks at
+    candidates too that save no work. Under `work`, an
     existing folder, finished steps are kept until all is done, so that the same call goes on where one was interrupted.
     """
     from eqsat.rewrites.factory.generate import generate
@@ -61,13 +63,16 @@ def build(
     known = tuple(shipped_laws() if laws is None else laws)
     resume = None if work is None else work / "generate.partial"
     generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
-    subject = subject_of([*(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)])
+    subject = subject_of(
+        [str(neutral), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
+    )
     with Journal(None if work is None else work / "verify.partial", subject) as journal:
         return assemble(
             generated.candidates,
             generated.counts,
             known,
             folder,
+            neutral=neutral,
             uses=uses,
             executor=executor,
             journal=journal,
@@ -88,6 +93,7 @@ def assemble(
     laws: Sequence[Rule],
     folder: Path,
     *,
+    neutral: bool = False,
     settle: Settle | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
@@ -98,7 +104,15 @@ def assemble(
     from eqsat.rewrites.verify import verify_rule
 
     outcomes = list(
-        verify_candidates(candidates, laws, settle=settle, executor=executor, journal=journal, progress=progress)
+        verify_candidates(
+            candidates,
+            laws,
+            neutral=neutral,
+            settle=settle,
+            executor=executor,
+            journal=journal,
+            progress=progress,
+        )
     )
     verified = verified_rules(outcomes)
     evidence = {name: found for name, (_, found) in verified.items()}

@@ -29,11 +29,14 @@ from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, right_terms
 
 #: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
-#: for names and order, or with a common subgraph; known rules derive it; rules that generalise it are proved; they hold
-#: wherever they were tried, but no law entails them; nothing that generalises it holds, or nothing does generalise it.
-CONSTANT, REPEATED, DERIVED = "constant", "repeated", "derived"
+#: for names and order, or with a common subgraph; known rules derive it; neither way round does it save work, so that
+#: a rule of it would only grow graphs; rules that generalise it are proved; they hold wherever they were tried, but no
+#: law entails them; nothing that generalises it holds, or nothing does generalise it.
+CONSTANT, REPEATED, DERIVED, NEUTRAL = "constant", "repeated", "derived", "neutral"
 PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
-STATUSES = (CONSTANT, REPEATED, DERIVED, PROVED, PLAUSIBLE, FAILED)
+STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, PROVED, PLAUSIBLE, FAILED)
+#: The phases of rules that save work.
+_SAVES = frozenset({"simplify", "fuse", "merge"})
 #: Candidates that are derived together, and that are verified before the rest is derived again.
 _DERIVE, _VERIFY = 512, 24
 
@@ -74,17 +77,20 @@ def verify_candidates(
     candidates: Iterable[Candidate],
     laws: Sequence[Rule],
     *,
+    neutral: bool = False,
     settle: Settle | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Iterator[Outcome]:
-    """What becomes of each candidate, small ones first; the same for every executor.
+    """What becomes of each candidate, small ones first; the same for every executor. `neutral` verifies those too that
+    save no work either way round.
 
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
     """
-    work = _Verification(tuple(laws), settle or partial(settled, laws=tuple(laws)), executor, journal, progress)
+    settle = settle or partial(settled, laws=tuple(laws))
+    work = _Verification(tuple(laws), neutral, settle, executor, journal, progress)
     yield from work.run(sorted(candidates, key=_effort))
 
 
@@ -98,18 +104,21 @@ def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Ev
 
 def claim(candidate: Candidate) -> Claim | None:
     """The candidate at its own shapes, None where the rules' syntax has no place for it."""
-    found = list(equations(candidate))
-    phases = {phase_of(e.left, e.right) for e in found}
-    for equation in found:
+    for equation in equations(candidate):
         rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         try:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
         except GraphError:
             continue
-        associates = phases <= {"associate", None}
+        associates = _phases(candidate) <= {"associate", None}
         return Claim(candidate.name, tuple(left), tuple(right), len(candidate.left) > 1, associates)
     return None
+
+
+def _phases(candidate: Candidate) -> set[str | None]:
+    """The phases of the rules that a candidate makes, this way round and the other."""
+    return {phase_of(e.left, e.right) for e in equations(candidate)}
 
 
 def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
@@ -120,6 +129,7 @@ def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
 @dataclass
 class _Verification:
     laws: tuple[Rule, ...]
+    neutral: bool
     settle: Settle
     executor: Executor | None
     journal: Journal | None
@@ -134,6 +144,10 @@ class _Verification:
         found = self._derived(rest, self.laws, "by laws", known, (CHEAP,))
         yield from (_derived_outcome(names[n], by) for n, by in found.items())
         rest = [c for c in rest if c.name not in found]
+        if not self.neutral:
+            saving = {c.name for c in rest if _phases(c) & _SAVES}
+            yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
+            rest = [c for c in rest if c.name in saving]
         accepted: dict[str, Rule] = {}
         self.taken = {r.name: r.text for r in self.laws}
         total = len(rest)
