@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.batch import jobs_option, workers
+from eqsat.commands.batch import jobs_option, neutral_option, workers
 from eqsat.commands.display import console
 from eqsat.commands.rules_build import build
 from eqsat.commands.rules_candidates import verify_candidates
