@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,15 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     infinities in one instance are not tried: which of NaN and infinity their sum is depends on its order, and rules
     that merely reassociate may change that.
     """
+    for name, made in nonfinite_instances(bindings):
+        sides = _sides(rule, made)
+        if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
+            return f"with {name}, infinities or NaN differ", made
+    return None
+
+
+def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
+    """The instance with one element that is not finite, for each operand in turn, and how to call it."""
     for operand in operands(bindings):
         if not operand.type.dtype.is_float or not operand.array.size:
             continue
@@ -40,16 +50,22 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
             array = operand.array.copy()
             array.flat[_chance(operand.name, array.shape) % array.size] = value
             made = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
-            sides = _sides(rule, made)
-            if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
-                return f"with {name} in {operand.name}, infinities or NaN differ", made
-    return None
+            yield f"{name} in {operand.name}", made
 
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
-    """An instance with integers in place of floats whose sides differ, and why; None where there is none.
+    """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
+    made = integer_instance(rule, bindings)
+    sides = _sides(rule, made) if made is not None else None
+    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
+        return None
+    return ("with integers, elements differ", made) if made is not None else None
 
-    Only for rules all of whose operators take integers, by the ONNX schemas of those that have one.
+
+def integer_instance(rule: Rule, bindings: Bindings) -> Bindings | None:
+    """The instance with integers in place of floats; None where what conditions look at has no integer for it.
+
+    None as well where an operator of the rule takes no integers, by its ONNX schema where it has one.
     """
     if not all(_takes_integers(spec(name).onnx or "") for name in rule.operators()):
         return None
@@ -65,11 +81,7 @@ def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
             return None
         kind = dataclasses.replace(operand.type, dtype=DType.INT64)
         changed[id(operand)] = dataclasses.replace(operand, type=kind, array=array.astype(np.int64))
-    made = replaced(bindings, changed)
-    sides = _sides(rule, made) if changed else None
-    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
-        return None
-    return "with integers, elements differ", made
+    return replaced(bindings, changed) if changed else None
 
 
 def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:

@@ -1,0 +1,49 @@
+"""The verifier proves no mutant of a shipped rule that ONNX's reference evaluator finds false."""
+
+from eqsat.rewrites.check import Effort, check
+from eqsat.rewrites.falsity import falsity
+from eqsat.rewrites.loader import shipped_rules
+from eqsat.rewrites.mutate import mutants, sample
+from eqsat.rewrites.parser import parse_rules
+
+EFFORT = Effort(numeric=24, extremes=9, symbolic=2)
+RULES = shipped_rules()
+FOUND = list(mutants(RULES[::7]))
+
+
+def test_no_false_mutant_is_proved() -> None:
+    chosen = sample(FOUND, 60)
+    false = [m for m in chosen if falsity(m.rule, instances=4, seed=9) is not None]
+    proved = [f"{m.origin}, {m.kind}: {m.rule.text}" for m in false if check(m.rule, EFFORT).verdict == "proved"]
+    assert len(false) > len(chosen) // 2
+    assert not proved
+
+
+def test_mutants_are_of_every_kind_and_none_is_a_rule() -> None:
+    assert {m.kind for m in FOUND} >= {
+        "operands swapped",
+        "another operator",
+        "another axis",
+        "another permutation",
+        "another literal",
+        "another variable",
+        "term dropped",
+        "condition dropped",
+    }
+    texts = [m.rule.text for m in FOUND]
+    assert len(set(texts)) == len(texts) > 1000
+    assert not set(texts) & {r.text for r in RULES[::7]}
+
+
+def test_falsity_shares_no_reference_with_the_verifier() -> None:
+    """An operator whose reference is wrong would make the verifier err; ONNX's evaluator sees through it."""
+    right, wrong, special, whole = parse_rules(
+        "right: relu(transpose(x, perm=p)) => transpose(relu(x), perm=p)\n"
+        "wrong: relu(transpose(x, perm=p)) => relu(x)\n"
+        "special: x - x => fill(shape=shape(x), value=0.0, dtype=dtype(x)) if static(x)\n"
+        "whole: x / c + y / c => (x + y) / c if same_shape(x, y), finite(x, y, c)\n"
+    )
+    assert falsity(right) is None
+    assert falsity(wrong) is not None
+    assert falsity(special) == "elements differ with an infinity in x"
+    assert falsity(whole) == "elements differ with integers"
