@@ -26,6 +26,7 @@ def prune(verified: Path, target: Path) -> None:
     """
     from eqsat.rewrites.factory.journal import Journal, subject_of
     from eqsat.rewrites.factory.library import dropped_text, ordered, read_usage, rules_text
+    from eqsat.rewrites.factory.prune import entailed
     from eqsat.rewrites.factory.prune import prune as prune_rules
     from eqsat.rewrites.factory.verification import read_outcomes, verified_rules
     from eqsat.rewrites.loader import laws
@@ -37,7 +38,7 @@ def prune(verified: Path, target: Path) -> None:
     known = laws()
     subject = subject_of(f"{r.name}: {r.text}" for r in (*rules, *known))
     with Journal(target.with_name(f"{target.name}.partial"), subject) as journal, stages() as follow:
-        found = prune_rules(rules, known, journal=journal, progress=follow)
+        found = prune_rules(rules, known, verify=entailed(known), journal=journal, progress=follow)
         write_text(target, rules_text(ordered(found.kept, read_usage())))
         write_text(dropped, dropped_text(found))
     out = console()

@@ -14,7 +14,7 @@ from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
 from eqsat.rewrites.factory.journal import Journal, subject_of
 from eqsat.rewrites.factory.library import PUBLISHED_REDUCTION, Use, write_library
-from eqsat.rewrites.factory.prune import Pruned, prune
+from eqsat.rewrites.factory.prune import Pruned, entailed, prune
 from eqsat.rewrites.factory.sides import Statement
 from eqsat.rewrites.factory.verification import (
     STATUSES,
@@ -101,8 +101,6 @@ def assemble(
     progress: Follow | None = None,
 ) -> Built:
     """Verifies and prunes candidates and writes what stays into a folder."""
-    from eqsat.rewrites.verify import verify_rule
-
     outcomes = list(
         verify_candidates(
             candidates,
@@ -114,11 +112,26 @@ def assemble(
             progress=progress,
         )
     )
+    return finish(outcomes, generated, laws, folder, uses=uses, journal=journal, progress=progress)
+
+
+def finish(
+    outcomes: Sequence[Outcome],
+    generated: Mapping[str, Any],
+    laws: Sequence[Rule],
+    folder: Path,
+    *,
+    uses: Iterable[Use] = (),
+    journal: Journal | None = None,
+    progress: Follow | None = None,
+) -> Built:
+    """Prunes verified rules and writes what stays into a folder."""
     verified = verified_rules(outcomes)
     evidence = {name: found for name, (_, found) in verified.items()}
+    check = entailed(laws)
 
     def proved(rule: Rule) -> Evidence:
-        evidence[rule.name] = verify_rule(rule, laws)
+        evidence[rule.name] = check(rule)
         return evidence[rule.name]
 
     pruned = prune([r for r, _ in verified.values()], laws, verify=proved, journal=journal, progress=progress)
@@ -134,7 +147,7 @@ def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping
     """How many candidates and rules each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
-    pairs = generated.get("equal_pairs", len(outcomes))
+    pairs = sum(domain["pairs"] for domain in generated["domains"].values())
     kept = len(pruned.kept)
     return {
         "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},

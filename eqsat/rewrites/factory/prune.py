@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from eqsat.rewrites.check import check
@@ -65,6 +65,20 @@ def prune(
     verified; the latter takes its place under the former's name with "-lifted" after it.
     """
     return _Pruner(list(laws), verify, journal or Journal(), progress or _silent).run(verified)
+
+
+def entailed(laws: Sequence[Rule]) -> Verify:
+    """A check for what ships: a rule that holds but that the laws do not entail is undecided."""
+
+    def verify(rule: Rule) -> Evidence:
+        from eqsat.rewrites.verify import verify_rule
+
+        evidence = verify_rule(rule, laws)
+        if evidence.verdict != "proved" or evidence.entailed:
+            return evidence
+        return replace(evidence, verdict="undecided", detail="no law entails it")
+
+    return verify
 
 
 def _silent(stage: str, done: int, total: int) -> None:

@@ -68,9 +68,11 @@ class Outcome:
 
 
 def verified_rules(outcomes: Iterable[Outcome]) -> dict[str, tuple[Rule, Evidence]]:
-    """The proved rules of all candidates by name, each once."""
+    """The proved rules of all candidates by name, each once, without those that only run on request."""
     found = (pair for outcome in outcomes for pair in outcome.as_rules())
-    return {rule.name: (rule, evidence) for rule, evidence in found if _is_proved(evidence)}
+    return {
+        rule.name: (rule, evidence) for rule, evidence in found if _is_proved(evidence) and rule.phase != "associate"
+    }
 
 
 def verify_candidates(
