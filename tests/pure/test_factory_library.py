@@ -31,6 +31,7 @@ from eqsat.rewrites.factory.verification import (
     CONSTANT,
     DERIVED,
     FAILED,
+    NEUTRAL,
     PLAUSIBLE,
     PROVED,
     REPEATED,
@@ -75,7 +76,7 @@ def test_candidates_are_set_aside_before_they_are_verified(some_laws):
         settled.append(one.name)
         return []
 
-    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, settle=settle)}
+    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, neutral=True, settle=settle)}
     assert found["c1"] == (DERIVED, ("relu-relu",))
     assert found["c3"] == (CONSTANT, ())
     assert found["c4"][0] == DERIVED
@@ -87,7 +88,8 @@ def test_candidates_are_set_aside_before_they_are_verified(some_laws):
 
 def test_a_rule_that_came_out_true_sets_later_candidates_aside(some_laws):
     """The same for another axis follows from the general rule; without a law both are only plausible."""
-    found = {o.name: o for o in verify_candidates(CANDIDATES, some_laws)}
+    found = {o.name: o for o in verify_candidates(CANDIDATES, some_laws, neutral=True)}
+    assert {o.name for o in verify_candidates(CANDIDATES, some_laws) if o.status == NEUTRAL} == {"c7", "c8"}
     assert found["c2"].status == PLAUSIBLE
     fact = found["c2"].rules[0][0]
     assert found["c7"].status == DERIVED and fact in found["c7"].by
@@ -158,7 +160,7 @@ def test_assembling_writes_a_library(tmp_path):
         candidate("d3", "tanh(neg(neg(relu(x))))", "tanh(relu(x))", 4, 2),
         candidate("d4", "abs(neg(x))", "abs(x)", 2, 1),
     ]
-    built = assemble(candidates, {"equal_pairs": 20}, known, tmp_path)
+    built = assemble(candidates, {"domains": {"matrices": {"pairs": 20}}}, known, tmp_path)
     rules = parse_rules((tmp_path / RULES).read_text(), RULES)
     assert [r.text for r in rules] == [r.text for r in built.rules] == ["tanh(--x) => tanh(x)"]
     evidence = read_evidence(tmp_path / EVIDENCE)
@@ -179,7 +181,7 @@ def test_assembling_writes_a_library(tmp_path):
     assert [m["missing"] for m in read_missing(tmp_path / MISSING)] == ["abs(neg(x)) => abs(x) if floating(x)"]
     assert len(read_dropped(tmp_path / DROPPED)) == sum(counts["pruned"].values()) - len(rules)
     again = tmp_path / "again"
-    assemble(candidates, {"equal_pairs": 20}, known, again)
+    assemble(candidates, {"domains": {"matrices": {"pairs": 20}}}, known, again)
     assert all((again / f).read_bytes() == (tmp_path / f).read_bytes() for f in (RULES, EVIDENCE, COUNTS, DROPPED))
 
 
@@ -204,6 +206,6 @@ def test_verified_rules_of_two_candidates_are_one():
     def settle(one):
         return [(rule, evidence)]
 
-    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], settle=settle))
+    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], neutral=True, settle=settle))
     assert [o.status for o in outcomes] == [PROVED, PROVED]
     assert list(verified_rules(outcomes)) == ["r"]
