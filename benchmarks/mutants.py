@@ -78,16 +78,11 @@ def main(count: int, jobs: int, output: Path) -> None:
     records = [known[m.rule.text] for m in chosen]
     wrong = [r for r in records if column(r) == "false, proved"]
     unsettled = [r for r in records if r["verdict"] == "undecided"]
-    result = {
-        "mutants": len(found),
-        "tried": len(records),
-        "table": table(records),
-        "wrong": wrong,
-        "undecided": unsettled,
-    }
+    counts = table(records)
+    result = {"mutants": len(found), "tried": len(records), "table": counts, "wrong": wrong, "undecided": unsettled}
     output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     journal.unlink()
-    _show(result["table"])
+    _show(counts)
     if wrong:
         raise click.ClickException(f"{len(wrong)} false mutants are proved; see {output}")
 

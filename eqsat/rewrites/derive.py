@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -70,14 +71,27 @@ def _derived(spec: OpSpec) -> tuple[Rule, ...]:
 def _stated(spec: OpSpec) -> Iterator[Rule]:
     """The laws of one declaration, named after the operator where they have no name; they run in "expand"."""
     for number, text in enumerate(spec.laws, start=1):
-        source = f"{spec.name}, law {number}"
+        source, head = f"{spec.name}, law {number}", f"{spec.name}-law-{number}: "
         try:
-            rules = parse_rules(f"%phase expand\n{spec.name}-law-{number}: {text}", source, origin="axiom")
+            rules = parse_rules(f"%phase expand\n{head}{text}", source, origin="axiom")
         except RuleError as error:
+            column = int(error.where.rpartition(":")[2]) - len(head)
             raise RuleError(
-                error.what,
-                where=error.where,
+                f"{source}: {error.what}",
+                where=_place(spec.where, text, column),
                 expected=error.expected,
                 remedy=error.remedy or f"correct laws= where {spec.name!r} is declared",
             ) from None
         yield from (replace(rule, reason=f"the declaration of {spec.name} states it") for rule in rules)
+
+
+def _place(where: str, text: str, column: int) -> str:
+    """File, line and column of a law's text in the declaration that states it, or in the text where it is not found."""
+    path, _, first = where.rpartition(":")
+    lines = linecache.getlines(path)
+    # A declaration is placed at its reference, which stands below the decorator that states the laws.
+    for line in sorted(range(len(lines)), key=lambda n: abs(n + 1 - int(first or 0))):
+        start = lines[line].find(text)
+        if start >= 0:
+            return f"{path}:{line + 1}:{start + max(column, 1)}"
+    return f"{where}, column {max(column, 1)} of {text!r}"

@@ -1,0 +1,122 @@
+"""Bad rules, bad laws of declarations, stale evidence and solvers that give up: what users are told, and where."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eqsat.errors import RuleError, UnsoundRuleError
+from eqsat.language.spec import spec
+from eqsat.rewrites import loader
+from eqsat.rewrites.check import Effort, check
+from eqsat.rewrites.derive import stated_laws
+from eqsat.rewrites.evidence import Evidence, basis_hash, is_current, read_evidence, rule_hash, write_evidence
+from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.verify import verify
+
+REFUSED = {
+    "r: relu(x) => y": "f.rules:1:15: right side uses unbound variable 'y'\n  expected one of 'x'",
+    "r: relu(x) => x if y == 2": "f.rules:1:20: a condition reads unbound 'y'\n  expected 'x'",
+    "r: transpose(x, perm=p) => transpose(x, perm=q)": (
+        "f.rules:1:28: an attribute of transpose reads unbound 'q'\n  expected 'p', 'x'"
+    ),
+    "r: relu(x), tanh(x) => relu(x)": (
+        "f.rules:1:4: 2 outputs on the left, 1 on the right\n  expected as many outputs on both sides"
+    ),
+    "r: relu(x => x": "f.rules:1:2: syntax: '(' was never closed\n  expected Python expression syntax",
+    "\nr: relu(x)\n  => flor(x)": (
+        "f.rules:3:6: no operator 'flor'\n  expected a declared operator\n  did you mean floor"
+    ),
+}
+FALSE = {
+    "r: relu(x) => cast(x, to='int64')": r"rule 'r' is false: types differ: float64\[.*\] and int64\[.*\]; x: float64",
+    "r: relu(x) => split(x, axis=0, sizes=(1, 1))": (
+        r"rule 'r' is false: the right side does not type: split of float64\[.*\] along axis 0 into \[1, 1\]; x: "
+    ),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_rule_that_is_not_well_formed_is_refused_where_it_is_wrong(text: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(text, "f.rules")
+    assert str(caught.value).startswith(REFUSED[text])
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_a_right_side_of_another_type_is_refused_with_both_types(text: str) -> None:
+    with pytest.raises(UnsoundRuleError, match=FALSE[text]):
+        loader.load_rules([text])
+
+
+def test_a_law_of_a_declaration_that_does_not_parse_names_the_line_that_states_it() -> None:
+    declared = replace(spec("relu"), laws=("relu(x) => relu(x) if rank(x) = 2",))
+    with pytest.raises(RuleError, match=r"relu, law 1: syntax: .*\n.*\n  correct laws= where 'relu' is declared"):
+        stated_laws([declared])
+
+    # Not declared, since a false law would then be refused in every other test.
+    stated = replace(spec("relu"), reference=lambda xp, x: x, laws=("relu(x) => x + unheard",))
+    lines = Path(__file__).read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if text.startswith("    stated = "))
+    column = lines[line - 1].index("x + unheard") + 1
+    with pytest.raises(RuleError) as caught:
+        stated_laws([stated])
+    assert str(caught.value) == (
+        f"{__file__}:{line}:{column}: relu, law 1: right side uses unbound variable 'unheard'\n"
+        "  expected one of 'x'\n  correct laws= where 'relu' is declared"
+    )
+
+
+RULES = parse_rules("law: -(-x) => x\nfound: relu(-(-x)) => relu(x)\n")
+LAW, FOUND = RULES
+EDITED = parse_rules("law: -(-x) => x if floating(x)")[0]
+RECORD = Evidence(
+    "found", rule_hash(FOUND), "proved", 2, 3, entailed="z3", laws=("law",), basis=basis_hash(["law"], {"law": LAW})
+)
+
+
+def test_editing_a_law_drops_the_evidence_of_what_rests_on_it() -> None:
+    assert is_current(FOUND, RECORD, {"law": LAW})
+    assert not is_current(FOUND, RECORD, {"law": EDITED})
+    assert not is_current(FOUND, RECORD, {})
+    assert not is_current(LAW, RECORD, {"law": LAW})
+
+
+def test_rules_without_current_evidence_are_left_out_and_the_message_says_how_to_verify(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    law = Evidence("law", rule_hash(EDITED), "proved", 2, 3)
+    monkeypatch.setattr(loader, "shipped_rules", lambda: (EDITED, FOUND))
+    monkeypatch.setattr(loader, "shipped_evidence", lambda: {"law": law, "found": RECORD})
+    loader._shipped.cache_clear()
+    try:
+        with pytest.warns(loader.EvidenceWarning) as caught:
+            assert EDITED in loader.load_rules()
+        assert str(caught[0].message) == (
+            "1 of 2 rules have no current evidence and are left out: found\n"
+            "  run `eqsat rules verify` to check them again"
+        )
+    finally:
+        loader._shipped.cache_clear()
+
+
+def test_records_written_before_bounded_execution_are_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "evidence.jsonl"
+    path.write_text('{"name": "found", "hash": "0", "verdict": "proved", "symbolic": 24, "numeric": 80, "exact": 80}\n')
+    assert read_evidence(path) == {"found": Evidence("found", "0", "proved", 24, 80, 80)}
+    write_evidence([RECORD], path)
+    assert read_evidence(path) == {"found": RECORD}
+
+
+def test_a_solver_that_gives_up_leaves_the_rule_undecided() -> None:
+    (rule,) = parse_rules("r: abs(abs(x)) => abs(x)")
+    assert check(rule, Effort(numeric=8, symbolic=4)).verdict == "proved"
+    record = check(rule, Effort(numeric=8, symbolic=4, solver=1))
+    assert (record.verdict, record.detail[:15]) == ("undecided", "Z3 says unknown")
+
+
+def test_what_is_known_is_not_checked_again() -> None:
+    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99)}
+    fresh, stale = verify([LAW, FOUND], known)
+    assert fresh is known["law"]
+    assert (stale.name, stale.verdict, stale.symbolic < 99) == ("found", "proved", True)
