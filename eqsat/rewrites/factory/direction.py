@@ -19,7 +19,7 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
     """The phase of a rule by its form; None where the rule only ever grows what the way back shrinks.
 
     It does where it puts the whole left side inside an operator, brings in constants along with more operators, or
-    movement there and back where there was none; and where it turns constants into others by no fewer operators.
+    movement there and back where there was none; and where it turns constants into others, unless one operator goes.
 
     * simplify: fewer operators, and all that is new is at most the root, an operator that the left side has: the
       e-graph gains one node at most.
@@ -39,7 +39,7 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
     if isinstance(target, Var) or _within(target, roots[0]):
         return "simplify"
     if not any(True for _ in variables(roots[0])):
-        return "simplify" if sum(theirs) < sum(ours) else None
+        return "simplify" if sum(theirs) < sum(ours) == 1 else None
     if sum(theirs) > sum(ours) and _constants(target) - _constants(roots[0]):
         return None
     if theirs.computing == ours.computing and theirs.moving > 1 and ours.moving == 0:

@@ -7,22 +7,14 @@ learned from the instances at which it is equal and those at which it is not, un
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
 
-from eqsat.language.pattern import Expression, Left, Pattern
 from eqsat.rewrites.factory.candidate import Candidate
-from eqsat.rewrites.factory.direction import name_of, phase_of
-from eqsat.rewrites.factory.equation import Equation, equations, expression, left_text, text_of
-from eqsat.rewrites.factory.guards import guards
+from eqsat.rewrites.factory.direction import phase_of
+from eqsat.rewrites.factory.equation import Equation, equations
 from eqsat.rewrites.factory.search import Effort, Found, Search
 from eqsat.rewrites.factory.spread import lifted
 from eqsat.rewrites.factory.template import templates
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
 
 #: What is drawn unless said otherwise: about half a second a candidate.
@@ -63,27 +55,4 @@ def _rules(equation: Equation, effort: Effort, seed: int) -> tuple[Rule, ...]:
             best = found if best is None or found.cost < best.cost else best
     if best is None:
         return ()
-    made = []
-    for way in best.ways:
-        conditions = [a.text for a in way.learned.atoms] + list(guards(best.left, best.right, way.equal))
-        made.append(write_rule(best.left, best.right, [expression(text) for text in conditions]))
-    return tuple(made)
-
-
-def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expression]) -> Rule:
-    """The rule of two sides in canonical text, with its phase and a name after its form."""
-    phase = phase_of(left, right) or "associate"
-    tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
-    body = f"{left_text(left)} => {', '.join(map(text_of, right))}{tail}"
-    (rule,) = parse_rules(f"%phase {phase}\n{name_of(left, right)}: {body}", "generated")
-    taken = _shipped().get(rule.name)
-    if taken is not None and taken != rule.text:
-        digest = hashlib.sha256(rule.text.encode()).hexdigest()[:6]
-        rule = replace(rule, name=f"{rule.name}-{digest}")
-    return rule
-
-
-@cache
-def _shipped() -> dict[str, str]:
-    """The texts of the shipped rules by name."""
-    return {rule.name: rule.text for rule in shipped_rules()}
+    return tuple(way.rule for way in best.ways)

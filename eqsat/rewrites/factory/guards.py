@@ -9,6 +9,7 @@ operands whose infinities or NaN the two sides carry to different elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,25 +30,43 @@ _CASES, _MORE = 10, 40
 _NUMBERS = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
 
-def guards(left: Left, right: Sequence[Pattern], cases: Sequence[Case]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What a rule asks of element types, "wide", "floating" or nothing, and which tensors must be finite."""
+
+    kind: str = ""
+    first: str = ""
+    finite: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The guards in the syntax of rules."""
+        kind = (f"{self.kind}({self.first.removeprefix('*')}{'[0]' * self.first.startswith('*')})",)
+        return (*(kind if self.kind else ()), *((f"finite({', '.join(self.finite)})",) if self.finite else ()))
+
+
+def floats_of(left: Left, case: Case) -> tuple[str, ...]:
+    """The float tensors of a left side in the order in which it reads them, sequences with a star."""
+    tensors = case.bindings.tensors
+    names = dict.fromkeys(n for root in _roots(left) for n in variables(root))
+    return tuple("*" * isinstance(tensors[n], tuple) + n for n in names if _floats(tensors[n]))
+
+
+def guards(left: Left, right: Sequence[Pattern], cases: Sequence[Case]) -> Guards:
     """The guards a rule needs, judged on instances at which its sides are equal."""
     chosen = cases[:_CASES]
     if not chosen or all(_moves(case, right) for case in chosen):
-        return ()
-    order = [n for root in _roots(left) for n in variables(root)]
-    names = [n for n in dict.fromkeys(order) if _floats(chosen[0].bindings.tensors[n])]
-    tensor = names[0] if names else None
-    if tensor is None:
-        return ()
-    first = f"{tensor}[0]" if isinstance(chosen[0].bindings.tensors[tensor], tuple) else tensor
+        return Guards()
+    names = floats_of(left, chosen[0])
+    if not names:
+        return Guards()
     if not all(_agree(case, right, "float16", number % 3) for number, case in enumerate(cases[:_MORE])):
-        kind: tuple[str, ...] = (f"wide({first})",)
+        kind = "wide"
     else:
         narrow = all(_agree(case, right, dtype, 0) for case in chosen for dtype in ("int8", "uint8"))
-        kind = () if narrow else (f"floating({first})",)
-    spoiled = _spoiled(right, chosen, names)
-    texts = [f"*{n}" if isinstance(chosen[0].bindings.tensors[n], tuple) else n for n in spoiled]
-    return (*kind, *((f"finite({', '.join(texts)})",) if texts else ()))
+        kind = "" if narrow else "floating"
+    spoiled = _spoiled(right, chosen, [n.removeprefix("*") for n in names])
+    return Guards(kind, names[0], tuple(n for n in names if n.removeprefix("*") in spoiled))
 
 
 def _roots(left: Left) -> list[Pattern | Spread]:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.pattern import Left, Pattern
+from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.factory.atoms import atoms
 from eqsat.rewrites.factory.cases import Case, drawing_rule, drawn, holds
 from eqsat.rewrites.factory.conditions import Learned, Learner
-from eqsat.rewrites.factory.equation import Equation, names_read
+from eqsat.rewrites.factory.equation import Equation, expression, names_read
+from eqsat.rewrites.factory.guards import Guards, floats_of, guards
 from eqsat.rewrites.factory.neighbours import Neighbours
 from eqsat.rewrites.factory.template import Template, right_sides
+from eqsat.rewrites.factory.writing import write_rule
+from eqsat.rewrites.rule import Rule
 
 #: How many more instances each further step of the choice among right sides looks at.
 _STEPS = (6, 10, 20)
@@ -22,11 +26,14 @@ _STEPS = (6, 10, 20)
 _MANY = 0.15
 #: How many fresh instances that differ are enough to learn anew from.
 _ENOUGH = 3
+#: How many instances must show two attributes apart.
+_SHOWN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm.
+    """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm
+    conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well.
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
@@ -37,9 +44,11 @@ class Effort:
     near: int = 48
     first: int = 40
     most: int = 120
-    confirm: int = 80
+    confirm: int = 40
+    check: int = 80
+    extremes: int = 16
     few: int = 8
-    misses: int = 40
+    misses: int = 100
     rounds: int = 12
     options: int = 2
     plain: float = 3.25
@@ -49,10 +58,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Way:
-    """Conditions that fresh instances bear out, and the equal instances that meet them."""
+    """Conditions that fresh instances bear out, and the rule that has them."""
 
     learned: Learned
-    equal: Sequence[Case]
+    rule: Rule
 
 
 @dataclass(frozen=True)
@@ -188,8 +197,48 @@ class Search:
             random.Random(self.seed).shuffle(met)
             met.sort(key=lambda case: case.degenerate(self.own.bindings))
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
-            return Way(learned, met) if typical >= self.effort.few // 2 and fresh else None
+            if typical < self.effort.few // 2 or not fresh or not self._apart(met):
+                return None
+            settled = self._settled(right, learned, guards(self.template.left, right, met))
+            if isinstance(settled, Rule):
+                return Way(learned, settled)
+            learner.add(settled, False)
         return None
+
+    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | Case:
+        """The rule, or an instance at which its sides differ, of those that its check would draw first.
+
+        Instances with an infinity, NaN or integers may show that it needs guards that others did not.
+        """
+        left = self.template.left
+        rule = self._written(right, learned, guarded)
+        for number, case in enumerate(drawn(rule, self.effort.check, 2 * self.effort.misses)):
+            if case.agrees(right) is False:
+                return case
+            if number >= self.effort.extremes:
+                continue
+            if not guarded.finite and nonfinite_mismatch(rule, case.bindings) is not None:
+                guarded = replace(guarded, finite=floats_of(left, case))
+                rule = self._written(right, learned, guarded)
+            if not guarded.kind and integer_mismatch(rule, case.bindings) is not None:
+                guarded = replace(guarded, kind="floating", first=floats_of(left, case)[0])
+                rule = self._written(right, learned, guarded)
+        return rule
+
+    def _written(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule:
+        conditions = [*(a.text for a in learned.atoms), *guarded.texts]
+        return write_rule(self.template.left, right, [expression(text) for text in conditions])
+
+    def _apart(self, met: Sequence[Case]) -> bool:
+        """Whether instances show apart every two attributes that only happen to be equal in the candidate."""
+        scope = self.template.scope
+        kinds, own = {**scope.fields, **scope.records}, scope.bindings.attrs
+        typical = [case.bindings.attrs for case in met if not case.degenerate(scope.bindings)]
+        return all(
+            sum(attrs[a] != attrs[b] for attrs in typical) >= _SHOWN
+            for a, b in itertools.combinations(kinds, 2)
+            if kinds[a] == kinds[b] and own[a] == own[b]
+        )
 
     def _take(self, learner: Learner, right: tuple[Pattern, ...], cases: Sequence[Case], equal: list[Case]) -> None:
         """Has the learner take instances in."""
