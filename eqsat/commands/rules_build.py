@@ -14,24 +14,42 @@ from eqsat.report import count
 
 @click.command()
 @click.option("--into", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder.")
-@click.option("--ops", "operators", type=NAMES, default=None, help="Operators to generate from. [all that take part]")
-@click.option("--max-ops", type=click.IntRange(1, 4), default=3, show_default=True, help="Operators in a graph.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random data.")
+@click.option("--ops", "operators", type=NAMES, help="Operators to generate from. [all that take part]")
+@click.option("--max-ops", type=int, default=3, show_default=True, help="Operators in a graph.")
+@click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
+@click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
 @neutral_option
 @jobs_option
 @debug_option
-def build(folder: Path, operators: tuple[str, ...] | None, max_ops: int, seed: int, neutral: bool, jobs: int) -> None:
+def build(
+    folder: Path,
+    operators: list[str] | None,
+    max_ops: int,
+    domains: tuple[str, ...],
+    seed: int,
+    sources: tuple[str, ...],
+    neutral: bool,
+    jobs: int,
+) -> None:
     """Make a library of rules from the declarations of operators and the laws.
 
     Writes the rules, their evidence, what was left out and why, and the counts of every stage; the same options give
     the same files. Interrupted, the same command goes on where it stood.
     """
+    from eqsat.rewrites.factory.domain import DOMAINS
     from eqsat.rewrites.factory.generate import Settings
     from eqsat.rewrites.factory.library import read_usage
     from eqsat.rewrites.factory.pipeline import build as build_library
 
     folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(ops=operators, max_ops=max_ops, seed=seed)
+    settings = Settings(
+        ops=None if operators is None else tuple(operators),
+        max_ops=max_ops,
+        seed=seed,
+        domains=domains or tuple(DOMAINS),
+        imports=sources,
+    )
     with workers(jobs) as executor, stages() as follow:
         built = build_library(
             settings, folder, neutral=neutral, uses=read_usage(), executor=executor, progress=follow, work=folder

@@ -61,7 +61,7 @@ def build(
     from eqsat.rewrites.loader import laws as shipped_laws
 
     known = tuple(shipped_laws() if laws is None else laws)
-    resume = None if work is None else work / "generate.partial"
+    resume = None if work is None else work / "generate"
     generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
     subject = subject_of(
         [str(neutral), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
@@ -147,7 +147,7 @@ def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping
     """How many candidates and rules each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
-    pairs = sum(domain["pairs"] for domain in generated["domains"].values())
+    pairs = generated["pairs"]
     kept = len(pruned.kept)
     return {
         "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},
