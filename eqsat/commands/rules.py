@@ -15,6 +15,7 @@ from eqsat.commands.batch import jobs_option, neutral_option, workers
 from eqsat.commands.display import console
 from eqsat.commands.rules_build import build
 from eqsat.commands.rules_candidates import verify_candidates
+from eqsat.commands.rules_generate import generate
 from eqsat.commands.rules_laws import check_laws
 from eqsat.commands.rules_prove import prove
 from eqsat.commands.rules_prune import prune
@@ -33,7 +34,7 @@ def rules() -> None:
     """Generate, verify, prune and show rules."""
 
 
-for _command in (build, prune, report, show, prove, check_laws):
+for _command in (generate, build, prune, report, show, prove, check_laws):
     rules.add_command(_command)
 
 

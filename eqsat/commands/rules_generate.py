@@ -1,0 +1,72 @@
+"""`eqsat rules generate`: candidate rules from the declarations of operators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from eqsat.commands.arguments import NAMES, debug_option
+from eqsat.commands.batch import jobs_option, stages, workers
+from eqsat.commands.display import console
+from eqsat.commands.targets import check_target, write_text
+from eqsat.report import count, duration
+
+
+@click.command()
+@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="Where candidates go.")
+@click.option("--ops", "operators", type=NAMES, help="Operators to generate from. [all that take part]")
+@click.option("--max-ops", type=int, default=3, show_default=True, help="Operators in a graph.")
+@click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
+@click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
+@click.option("--counts", type=click.Path(dir_okay=False, path_type=Path), help="Write the counts here, as JSON.")
+@jobs_option
+@debug_option
+def generate(
+    target: Path,
+    operators: list[str] | None,
+    max_ops: int,
+    domains: tuple[str, ...],
+    seed: int,
+    sources: tuple[str, ...],
+    counts: Path | None,
+    jobs: int,
+) -> None:
+    """Find equations between small graphs by enumerating them all, as candidates for rules.
+
+    The same options give the same file, whatever the number of jobs. Interrupted, the same command goes on where it
+    stood.
+    """
+    from eqsat.rewrites.factory.candidate import write_candidates
+    from eqsat.rewrites.factory.domain import DOMAINS
+    from eqsat.rewrites.factory.generate import Settings, generate
+
+    for path in (target, counts):
+        if path is not None:
+            check_target(path, ())
+    settings = Settings(
+        ops=None if operators is None else tuple(operators),
+        max_ops=max_ops,
+        seed=seed,
+        domains=domains or tuple(DOMAINS),
+        imports=sources,
+    )
+    with workers(jobs) as executor, stages() as follow:
+        made = generate(
+            settings,
+            executor=executor,
+            progress=lambda at: follow(f"{at.domain}: {at.stage}", at.done, at.total),
+            resume=target.with_name(f"{target.name}.partial"),
+        )
+    write_candidates(made.candidates, target)
+    if counts is not None:
+        write_text(counts, json.dumps(made.counts, indent=1) + "\n")
+    out = console()
+    found = made.counts
+    out.print(
+        f"{count(found['graphs'], 'graph')}, {count(found['terms'], 'term')}, {count(found['pairs'], 'equal pair')}"
+    )
+    out.print(f"{count(len(made.candidates), 'candidate')}, {found['several']} of several outputs")
+    out.print(", ".join(f"{stage} {duration(seconds)}" for stage, seconds in made.seconds.items()))

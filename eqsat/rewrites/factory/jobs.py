@@ -1,0 +1,101 @@
+"""Work in parts over an executor, each part's result kept as it comes, so that an interruption loses none."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+#: The result of one part: arrays by name.
+Arrays: TypeAlias = Mapping[str, Any]
+
+
+class Parts:
+    """Results by name in a folder, or in memory where there is none; `subject` tells those of other settings apart."""
+
+    def __init__(self, folder: Path | None, subject: str) -> None:
+        self.folder, self.subject = folder, subject
+        self._held: dict[str, Arrays] = {}
+        if folder is None:
+            return
+        folder.mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            if path.suffix in (".npz", ".tmp") and not path.name.startswith(subject + "-"):
+                path.unlink()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held or self._load(name) is not None
+
+    def keep(self, name: str, arrays: Arrays) -> None:
+        """Stores a result, whole or not at all."""
+        if self.folder is None:
+            self._held[name] = arrays
+            return
+        partial = self._path(name).with_suffix(".tmp")
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)
+        partial.replace(self._path(name))
+
+    def take(self, name: str) -> Arrays:
+        """A result that was stored."""
+        found = self._held.pop(name, None) or self._load(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def clear(self) -> None:
+        """Removes everything stored, and the folder if nothing else is in it."""
+        self._held.clear()
+        if self.folder is not None and self.folder.is_dir():
+            for path in self.folder.glob(self.subject + "-*"):
+                path.unlink()
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _path(self, name: str) -> Path:
+        folder = self.folder or Path(os.devnull)
+        return folder / f"{self.subject}-{name}.npz"
+
+    def _load(self, name: str) -> Arrays | None:
+        if self.folder is None or not self._path(name).is_file():
+            return None
+        try:
+            with np.load(self._path(name)) as stored:
+                return {k: stored[k] for k in stored.files}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+
+def finished(
+    parts: Parts,
+    work: Callable[..., Arrays],
+    tasks: Sequence[tuple[str, tuple[Any, ...]]],
+    executor: Executor | None,
+    advance: Callable[[str], None],
+) -> Iterator[Arrays]:
+    """The results of all tasks, in their order; those not stored yet are worked out first, over the executor."""
+    missing = [(name, given) for name, given in tasks if name not in parts]
+    ready = {name for name, _ in missing}
+    for name, _ in tasks:
+        if name not in ready:
+            advance(name)
+    if executor is None:
+        for name, given in missing:
+            parts.keep(name, work(*given))
+            advance(name)
+    else:
+        running = {executor.submit(work, *given): name for name, given in missing}
+        try:
+            for future in as_completed(running):
+                parts.keep(running[future], future.result())
+                advance(running[future])
+        finally:
+            for future in running:
+                future.cancel()
+    for name, _ in tasks:
+        yield parts.take(name)
