@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from hypothesis import HealthCheck, find, settings
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
-from eqsat.errors import RuleError, UnsoundRuleError, UsageError
+from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.pattern import Bindings
 from eqsat.rewrites.check import Mismatch, build, check, numeric_mismatch
 from eqsat.rewrites.evidence import Evidence
@@ -119,8 +119,16 @@ class _Search:
             return False
 
         with suppress(NoSuchExample, Unsatisfiable):
-            find(self.strategy, seen, settings=self.settings, random=random.Random(self.seed))
+            self.find(seen)
         return min(found, default=None)
+
+    def find(self, condition: Callable[[Bindings], bool]) -> Bindings:
+        """The instance that shrinking leads to, the same for the same condition."""
+        try:
+            return find(self.strategy, condition, settings=self.settings, random=random.Random(self.seed))
+        except EqsatError as error:  # a declaration at fault; how it was come upon says less than the message
+            error.__notes__ = []
+            raise
 
     def shrunk(self, failed: int, least: tuple[int, int]) -> Counterexample:
         """The counterexample that shrinking leads to from the first instance that is as small as this."""
@@ -129,7 +137,7 @@ class _Search:
         def refutes(bindings: Bindings) -> bool:
             return size(bindings) <= least and test(self.rule, bindings) is not None
 
-        bindings = find(self.strategy, refutes, settings=self.settings, random=random.Random(self.seed))
+        bindings = self.find(refutes)
         found = test(self.rule, bindings)
         if found is not None and mismatch(self.rule, found.instance) is not None:
             test, bindings = mismatch, found.instance  # what the test put in is reduced as well

@@ -1,0 +1,213 @@
+"""Declarations of operators: what follows from them, and how a wrong one is found out."""
+
+import re
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import DeclarationError, EqsatError, GraphError, RuleError, ShapeError, UnsoundRuleError
+from eqsat.language import spec as registry
+from eqsat.language.floats import Floats
+from eqsat.language.interpret import run
+from eqsat.language.onnx.availability import lacking
+from eqsat.language.spec import OPS, op
+from eqsat.language.types import TensorType
+from eqsat.rewrites.definitions import expanded
+from eqsat.testing import check_rewrite
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """Operators that a test declares are gone after it."""
+    before = set(OPS)
+    yield
+    for name in set(OPS) - before:
+        del registry._SPECS[name]
+
+
+def typed(name, *shapes, dtypes=()):
+    kinds = [*dtypes, *["float32"] * (len(shapes) - len(dtypes))]
+    return OPS[name].infer([TensorType.of(k, s) for k, s in zip(kinds, shapes, strict=True)], {})
+
+
+def outer(**more):
+    @op("outer", index="... m, ... n -> ... m n", multilinear=(0, 1), **more)
+    def outer(xp, x, y):
+        return xp.einsum("...m,...n->...mn", x, y)
+
+    return outer
+
+
+def test_shapes_follow_from_a_plain_index_form():
+    outer()
+    assert typed("outer", ("b", 2), (3,)) == (TensorType.of("float32", ("b", 2, 3)),)
+    assert typed("outer", (4, 1, 2), (5, 3))[0].static == (4, 5, 2, 3)
+    with pytest.raises(ShapeError, match=r"outer of a tensor of rank 0\n  expected rank 1 or more, by '\.\.\. m"):
+        typed("outer", (), (3,))
+    with pytest.raises(ShapeError, match="element types differ: float32, float64"):
+        typed("outer", (1,), (3,), dtypes=("float64",))
+
+    @op(index="m k, k 1 -> m", multilinear=(0, 1))
+    def matvec(xp, a, x):
+        return xp.matmul(a, x)[:, 0]
+
+    assert typed("matvec", (2, 3), (3, 1))[0].static == (2,)
+    with pytest.raises(ShapeError, match=r"matvec with axis k of 3 and of 4\n  expected one size"):
+        typed("matvec", (2, 3), (4, 1))
+    with pytest.raises(ShapeError, match="axis 1 of 1 and of 2"):
+        typed("matvec", (2, 3), (3, 2))
+
+
+def test_a_name_is_that_of_the_reference_and_it_takes_part_at_once():
+    @op(pointwise=True)
+    def shifted(xp, x, *, by: float = 1.0):
+        return xp.add(x, xp.number(by, x))
+
+    g = eqsat.Graph("own")
+    g.output("y", eqsat.shifted(g.input("x", (2,)), by=2.0))
+    assert run(g.build(), {"x": np.float32([1, 2])}, Floats())["y"].tolist() == [3, 4]
+    assert not shifted.is_shipped
+    assert OPS["relu"].is_shipped
+    assert check_rewrite("shifted(relu(x)) => shifted(relu(relu(x)))", max_examples=5, prove=False).checked
+
+
+def wrong_declarations():
+    def reference(xp, x, *, alpha=1.0):
+        return x
+
+    yield "it is declared twice\n  expected one declaration an operator; .*activations", lambda: op("relu")(reference)
+    yield "rules could not name it", lambda: op("my relu", pointwise=True)(reference)
+    yield "rules could not name it", lambda: op("lambda", pointwise=True)(reference)
+    yield "its reference takes 'x' first\n  expected xp", lambda: op("f", pointwise=True)(lambda x: x)
+    yield "its reference takes 'nothing' first", lambda: op("f", pointwise=True)(lambda: 0)
+    yield "it has no shape rule\n  expected infer=", lambda: op("f")(reference)
+    yield "it has no shape rule", lambda: op("f", index="... {alpha} -> ...")(reference)
+    yield (
+        "multilinear names operand 1\n  expected operands",
+        lambda: op("f", pointwise=True, multilinear=(1,))(reference),
+    )
+    yield "dtypes names operand 3", lambda: op("f", pointwise=True, dtypes={3: "bool"})(reference)
+    yield (
+        "instances name no attribute: 'alhpa'\n  expected one of alpha",
+        lambda: op("f", pointwise=True, instances=[{"alhpa": 2.0}])(reference),
+    )
+    yield "infer= takes other parameters", lambda: op("f", infer=lambda operands: operands)(reference)
+    yield "sample= takes other parameters", lambda: op("f", pointwise=True, sample=lambda rng: None)(reference)
+
+
+@pytest.mark.parametrize("message, declare", [*wrong_declarations()])
+def test_a_wrong_declaration_is_refused_where_it_stands(message, declare):
+    before = dict(OPS)
+    with pytest.raises(DeclarationError, match=rf"test_declarations\.py:\d+: operator '.*': {message}"):
+        declare()
+    assert dict(OPS) == before
+
+
+@pytest.mark.parametrize("index", ["m n -> k", "m n, -> m", "m + -> m"])
+def test_a_wrong_index_form_names_file_and_line(index):
+    with pytest.raises(GraphError, match=r"test_declarations\.py:\d+:"):
+        op("f", index=index)(lambda xp, x: x)
+
+
+def test_a_decorator_without_brackets_is_refused():
+    with pytest.raises(DeclarationError, match=r"@eqsat\.op on its own\n  expected a call"):
+
+        @eqsat.op
+        def f(xp, x):
+            return x
+
+
+def misspelt(xp, x):
+    return xp.multply(x, x)
+
+
+FAULTS = {
+    "a name that xp lacks": (
+        {},
+        misspelt,
+        r"its reference fails on float64\[.*AttributeError.*\n.*\n  did you mean mult",
+    ),
+    "another shape": (
+        {},
+        lambda xp, x: x[..., None],
+        r"its reference makes shapes \[.*1\] of .*, its shape rule says",
+    ),
+    "two outputs": ({}, lambda xp, x: (x, x), r"its reference makes shapes \[.*\] and \[.*its shape rule says \[.*\n"),
+    "a shape rule that fails": (
+        {"infer": lambda operands, attrs: [operands[1]]},
+        lambda xp, x: x,
+        r"its shape rule fails on float64\[.*IndexError",
+    ),
+    "a sample rule that fails": (
+        {"sample": lambda rng, shapes, attrs: 1 / 0},
+        lambda xp, x: x,
+        r"its sample rule fails on shapes=\(None,\): ZeroDivisionError",
+    ),
+}
+
+
+@pytest.mark.parametrize("more, reference, message", FAULTS.values(), ids=FAULTS.keys())
+def test_a_declaration_that_contradicts_itself_is_found_when_it_is_used(more, reference, message):
+    op("f", pointwise=True, **more)(reference)
+    with pytest.raises(DeclarationError, match=rf"test_declarations\.py:\d+: operator 'f': {message}"):
+        check_rewrite("f(f(x)) => f(x)", max_examples=5, prove=False)
+
+
+def test_an_operator_without_a_sample_rule_says_so():
+    op("f", infer=lambda operands, attrs: [operands[0]])(lambda xp, x: x)
+    with pytest.raises(RuleError, match=r"operator 'f' has no sample rule\n.*\n  declare it with sample="):
+        check_rewrite("f(f(x)) => f(x)")
+
+
+def test_false_laws_and_claims_are_refuted():
+    from eqsat.rewrites.loader import load_rules
+
+    op("f", pointwise=True, laws=["f(x) => x * x"])(lambda xp, x: xp.add(x, x))
+    with pytest.raises(UnsoundRuleError, match=r"operator 'f' states a false law, .*\n.*\n  correct laws= of its decl"):
+        load_rules()
+    del registry._SPECS["f"]
+    op("g", index="... m -> ... m", multilinear=(0,))(lambda xp, x: xp.multiply(x, x))
+    with pytest.raises(UnsoundRuleError, match=r"operator 'g' implies a false law, g-.*\n.*\n  correct index=, multil"):
+        load_rules()
+    del registry._SPECS["g"]
+    op("h", pointwise=True, laws=["h(x) => x + z"])(lambda xp, x: x)
+    with pytest.raises(RuleError, match=r"right side uses unbound variable 'z'\n.*\n  correct laws= where 'h'"):
+        load_rules()
+
+
+@pytest.fixture
+def gates():
+    op("gate", pointwise=True, laws=["gate(x, y) => gate(y, x) if rank(x) == 9", "gate(x, y) => x * sigmoid(y)"])(
+        lambda xp, x, y: xp.multiply(x, xp.apply("sigmoid", y))
+    )
+    scaled = "scaled(x, alpha=a) => gate(x, x) * fill(shape=(), value=a, dtype=dtype(x))"
+    op("scaled", pointwise=True, instances=[{"alpha": 2.0}], laws=[scaled])(
+        lambda xp, x, *, alpha: xp.multiply(xp.multiply(x, xp.apply("sigmoid", x)), xp.number(alpha, x))
+    )
+    op("same", pointwise=True, laws=["same(x) => x"])(lambda xp, x: x)
+    op("bare", pointwise=True, laws=["bare(relu(x)) => relu(x)", "bare(x) => neg(bare(x))"])(lambda xp, x: x)
+    g = eqsat.Graph("gates")
+    x = g.input("x", ("n", 3))
+    g.output("y", g.apply("same", g.apply("scaled", x, alpha=3.0)))
+    g.output("z", g.apply("bare", g.apply("gate", x, 2.0)))
+    return g.build()
+
+
+def test_laws_that_define_operators_write_them_out(gates):
+    written = expanded(gates, lacking())
+    assert [n.op for n in written.nodes] == ["sigmoid", "mul", "fill", "mul", "identity", "sigmoid", "mul", "bare"]
+    x = {"x": np.float32([[1, -2, 3]])}
+    made, wanted = (run(graph, x, Floats()) for graph in (written, gates))
+    for name in wanted:
+        np.testing.assert_allclose(made[name], wanted[name], rtol=1e-6)
+        assert written.type(written.outputs[name]) == gates.type(gates.outputs[name])
+    assert expanded(written, lacking()) is written
+
+
+def test_writing_what_no_law_defines_says_what_to_state(gates):
+    from eqsat.language.onnx.exporter import to_model
+
+    with pytest.raises(EqsatError, match=r"node 'bare_0' \(bare\) has no counterpart in ONNX\n.*\n.*laws=\[\"bare\(x"):
+        to_model(expanded(gates, lacking()))
+    assert re.search("Sigmoid", str(to_model(expanded(gates.restricted(["y"]), lacking()))))
