@@ -19,7 +19,7 @@ from eqsat.rewrites.rule import Rule
 #: What Z3 may do for one question; its own unit, which does not depend on the machine.
 STEPS = 400_000
 #: How many instances the side conditions of a chain are evaluated on.
-INSTANCES = 60
+INSTANCES = 40
 #: How far the e-graph is grown in search of a chain.
 LIMITS = Limits(nodes=2500, rounds=8, seconds=10.0, generations=2, radius=4, matches=20_000)
 

@@ -16,10 +16,13 @@ from eqsat.rewrites.proof.cases import Case, Proved, Stuck, by_cases, draw, form
 from eqsat.rewrites.proof.missing import missing_law
 from eqsat.rewrites.proof.reading import general
 from eqsat.rewrites.proof.show import Printer, lines
+from eqsat.rewrites.proof.solver import Court
 from eqsat.rewrites.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
 INSTANCES = 24
+#: What Z3 may do to derive a condition on element types.
+STEPS = 200_000
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
 LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, matches=50_000)
 #: So many of the instances are tried with infinities, NaN and integers as well.
@@ -56,7 +59,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
 
     Conditions that only say when a rule is worth firing, `constant` and `static`, are left out: a rule is an equation
     here. A proof is a chain found in one instance whose every step is an instance of its rule in all others drawn, or
-    several such chains for different cases; sequences have two and three elements.
+    several such chains for different cases; sequences have two and three elements. What rules ask of element types, Z3
+    has to derive from what the equation says of them, since instances are drawn in one type.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
@@ -81,6 +85,10 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
             return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
         found.append(result)
+        for case in result.cases:
+            types, _ = Court(case.goal, case.closure, STEPS, case.equations).grant(case)
+            if not types.confirmed:
+                return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
     return _proof(rule, found)
 
 

@@ -8,13 +8,18 @@ not, literals that differ, and the facts in `facts_of`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from eqsat.errors import GraphError
 from eqsat.language.spec import OPS, spec
+from eqsat.language.types import TensorType
 from eqsat.rewrites.proof.symbols import literal
 
+#: How often an operator's sample rule is asked when its type rule is tried.
+_SAMPLES = 24
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -276,6 +281,13 @@ def facts_of(logic: Logic, op: str, fields: Mapping[str, Any], operands: list[An
         logic.call("dtype", [whole], logic.values)
         == (dtypes[0] if keeps_dtype(op) else logic.call(f"dtype of {op}", [*attrs, *dtypes], logic.values)),
     ]
+    if not operands and "dtype" in fields:
+        found[1] = logic.call("dtype", [whole], logic.values) == fields["dtype"]
+    if op == "cast":
+        found[1] = logic.call("dtype", [whole], logic.values) == fields["to"]
+    alike = of_one_dtype(op, len(operands))
+    same = [dtypes[i] == dtypes[alike[0]] for i in alike[1:]]
+    found += [z3.Implies(logic.typed(whole), z3.And(*same))] if same else []
     if keeps_shape(op):
         found[0] = z3.And(found[0], logic.call("shape", [whole], logic.values) == shapes[0])
     if operands:
@@ -307,30 +319,57 @@ def keeps_shape(op: str) -> bool:
 @cache
 def keeps_dtype(op: str) -> bool:
     """Whether the result has the element type of the first operand, tried with three types on shapes that are drawn."""
-    import random
-
-    from eqsat.errors import GraphError
-    from eqsat.language.types import TensorType
-
     declared = spec(op)
-    if declared.sample is None or declared.min_operands == 0 or 0 in declared.dtypes:
+    if declared.min_operands == 0 or 0 in declared.dtypes:
         return False
-    rng = random.Random(op)
     tried = 0
-    for _ in range(200):
-        drawn = declared.sample(rng, [None] * max(1, declared.min_operands), {})
-        if drawn is None:
-            continue
-        shapes, attrs = drawn
+    for shapes, attrs in _samples(op, max(1, declared.min_operands)):
         for name in ("float32", "float64", "float16"):
-            types = [TensorType.of(declared.dtypes.get(i, name), s) for i, s in enumerate(shapes)]
-            try:
-                results = declared.result_types(types, declared.complete(attrs))
-            except GraphError:
+            results = _result_types(op, shapes, attrs, [name] * len(shapes))
+            if results is None:
                 continue
-            if any(r.dtype != types[0].dtype for r in results):
+            if any(r.dtype.value != name for r in results):
                 return False
             tried += 1
-        if tried >= 12:
-            return True
-    return False
+    return tried >= 12
+
+
+@cache
+def of_one_dtype(op: str, count: int) -> tuple[int, ...]:
+    """The operands that the operator takes in one element type only, tried with two types on shapes that are drawn."""
+    declared = spec(op)
+    free = [i for i in range(count) if i not in declared.dtypes]
+    if len(free) < 2:
+        return ()
+    tried, refused = 0, set(free[1:])
+    for shapes, attrs in _samples(op, count):
+        if len(shapes) != count or _result_types(op, shapes, attrs, ["float32"] * count) is None:
+            continue
+        tried += 1
+        for place in list(refused):
+            names = ["float64" if i == place else "float32" for i in range(count)]
+            if _result_types(op, shapes, attrs, names) is not None:
+                refused.discard(place)
+    return (free[0], *sorted(refused)) if tried >= 4 and refused else ()
+
+
+def _samples(op: str, count: int) -> Iterator[tuple[Sequence[Any], Mapping[str, Any]]]:
+    """Operand shapes and attributes that the operator's sample rule proposes."""
+    declared = spec(op)
+    rng = random.Random(op)
+    for _ in range(_SAMPLES if declared.sample is not None else 0):
+        drawn = declared.sample(rng, [None] * count, {}) if declared.sample is not None else None
+        if drawn is not None:
+            yield drawn
+
+
+def _result_types(
+    op: str, shapes: Sequence[Any], attrs: Mapping[str, Any], names: Sequence[str]
+) -> tuple[TensorType, ...] | None:
+    """The types of the results for operands of these element types; None where the operator refuses them."""
+    declared = spec(op)
+    types = [TensorType.of(declared.dtypes.get(i, n), s) for i, (n, s) in enumerate(zip(names, shapes, strict=True))]
+    try:
+        return declared.result_types(types, declared.complete(attrs))
+    except GraphError:
+        return None

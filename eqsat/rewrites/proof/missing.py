@@ -71,6 +71,7 @@ class _Gap:
     def __init__(self, search: Search) -> None:
         self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
         self.smallest = _Smallest(self.egraph).best
+        self._operators = search.goal.rule.operators()
         self._terms: dict[tuple[int, int], list[int]] = {}
         self._members: dict[int, list[int]] = {}
         self._by_class: dict[int, list[tuple[str, int, tuple[int, ...]]]] = {}
@@ -154,13 +155,16 @@ class _Gap:
         return self._terms[key]
 
     def _height(self, number: int) -> int:
-        return 1 + sum(self.smallest[self.egraph.find(k)][0] for k in self.egraph.nodes[number].operands)
+        strange = self.egraph.nodes[number].op not in self._operators
+        return 1 + strange + sum(self.smallest[self.egraph.find(k)][0] for k in self.egraph.nodes[number].operands)
 
     def _size(self, number: int, leaves: Collection[int]) -> int:
         """The size of a term, some terms in it counting as one."""
         if number in leaves:
             return 1
-        return 1 + sum(self._size(c, leaves) for c in self.closure.terms[number].children)
+        term = self.closure.terms[number]
+        strange = bool(term.op) and term.op not in self._operators  # the rule's own operators are told first
+        return 1 + strange + sum(self._size(c, leaves) for c in term.children)
 
     def _texts(self, a: int, b: int) -> Iterator[str]:
         """Ways of writing the equation, general ones first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,15 +19,22 @@ from eqsat.rewrites.proof.symbols import Computed, Record, Symbol, is_closed
 from eqsat.rewrites.proof.terms import Equation
 from eqsat.rewrites.rule import Rule, applications
 
+#: Conditions about element types, which instances do not vary.
+_OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
+
 
 @dataclass
 class Settled:
-    """What became of a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone."""
+    """What became of a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
+
+    `untyped` are those about element types, of which instances say nothing: they are all drawn in one type.
+    """
 
     confirmed: bool
     follow: int = 0
     closed: int = 0
     bounded: list[str] = field(default_factory=list)
+    untyped: list[str] = field(default_factory=list)
     steps: int = 0
     why: str = ""
 
@@ -76,6 +84,21 @@ class Court:
         looked at, which the caller has checked; these are reported.
         """
         z3 = self.logic.z3
+        result, granted = self.grant(case)
+        if not result.confirmed:
+            return result
+        for chain in case.chains:
+            for link in chain:
+                result.steps += 1
+                if not self._confirms(case, link, granted):
+                    name = "attributes" if link.equation is None else case.equations[link.equation].rule.name
+                    return Settled(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
+            if any(a.after != b.before for a, b in pairwise(chain)):
+                return Settled(False, why="the chain has a gap")
+        return result if self._meets(case, z3) else Settled(False, why="the chain does not lead from side to side")
+
+    def grant(self, case: Case) -> tuple[Settled, list[Any]]:
+        """A chain's side conditions, and what they rest on; not confirmed where one about types does not follow."""
         result = Settled(True)
         granted: list[Any] = []
         solver = self._solver()
@@ -90,17 +113,12 @@ class Court:
             text = f"{_text(one)} == {_text(other)}"
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
-        if solver.check() == z3.unsat:
-            return Settled(False, why="the side conditions contradict one another")
-        for chain in case.chains:
-            for link in chain:
-                result.steps += 1
-                if not self._confirms(case, link, granted):
-                    name = "attributes" if link.equation is None else case.equations[link.equation].rule.name
-                    return Settled(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
-            if any(a.after != b.before for a, b in pairwise(chain)):
-                return Settled(False, why="the chain has a gap")
-        return result if self._meets(case, z3) else Settled(False, why="the chain does not lead from side to side")
+        if solver.check() == self.logic.z3.unsat:
+            return Settled(False, why="the side conditions contradict one another"), granted
+        if result.untyped:
+            why = f"its conditions do not imply {result.untyped[0]}"
+            return Settled(False, untyped=result.untyped, why=why), granted
+        return result, granted
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -162,8 +180,9 @@ class Court:
             follows = solver.check() == z3.unsat
             solver.pop()
             result.follow += follows
-            if not follows and text not in result.bounded:
-                result.bounded.append(text)
+            kept = result.untyped if _OF_TYPES.search(text) else result.bounded
+            if not follows and text not in kept:
+                kept.append(text)
         solver.add(formula)
 
     def _confirms(self, case: Case, link: Link, granted: list[Any]) -> bool:
