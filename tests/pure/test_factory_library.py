@@ -3,12 +3,14 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from eqsat.errors import RuleError
 from eqsat.rewrites.evidence import is_current, read_evidence
 from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.factory.generate import Settings
 from eqsat.rewrites.factory.journal import Journal
 from eqsat.rewrites.factory.library import (
     COUNTS,
@@ -26,7 +28,7 @@ from eqsat.rewrites.factory.library import (
     rules_text,
     write_usage,
 )
-from eqsat.rewrites.factory.pipeline import assemble
+from eqsat.rewrites.factory.pipeline import assemble, build
 from eqsat.rewrites.factory.verification import (
     CONSTANT,
     DERIVED,
@@ -43,6 +45,7 @@ from eqsat.rewrites.factory.verification import (
 from eqsat.rewrites.loader import laws, shipped_rules
 from eqsat.rewrites.parser import parse_rules
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "library"
 SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
 
 
@@ -209,3 +212,21 @@ def test_verified_rules_of_two_candidates_are_one():
     outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], neutral=True, settle=settle))
     assert [o.status for o in outcomes] == [PROVED, PROVED]
     assert list(verified_rules(outcomes)) == ["r"]
+
+
+def test_a_small_library_is_made_again_byte_for_byte(tmp_path):
+    """From declarations and laws to files, at a small bound; some laws only run on request, so that rules are left."""
+    operators = ("relu", "add", "matmul", "transpose", "concat")
+    few = [r for r in laws() if r.operators() <= {*operators, "slice"}]
+    on_request = ({"relu"}, {"transpose"})
+    known = [replace(r, phase="associate") if r.operators() in on_request else r for r in few]
+    settings = Settings(ops=operators, max_ops=2, domains=("3x3*2",))
+    build(settings, tmp_path, laws=known, work=tmp_path)
+    made = {p.name: p.read_text() for p in tmp_path.iterdir()}
+    assert set(made) == {RULES, EVIDENCE, COUNTS, DROPPED, MISSING}
+    for name in (RULES, COUNTS, DROPPED, MISSING):
+        assert made[name] == (GOLDEN / name).read_text(), name
+    rules = parse_rules(made[RULES], RULES)
+    evidence = read_evidence(tmp_path / EVIDENCE)
+    assert [r.name for r in rules] == list(evidence)
+    assert all(is_current(r, evidence[r.name]) and set(evidence[r.name].laws) <= {k.name for k in known} for r in rules)
