@@ -5,12 +5,12 @@ from 1; every axis, set of axes, permutation and shape of as many elements; grou
 to the side; strides and dilations of 1 and 2; pads of 0 to 2 along one spatial axis and of 0 and 1 along two, on each
 side for itself; every slice along one axis with steps 1, 2 and -1, and those along two axes that drop a first or last
 element; sequences of one to three members. It is climbed level by level: `LEVELS` says how far dims go at each. A level
-that would surely take more choices than the budget is not begun, one that turns out to is given up, and the record says
-which was the last complete one: `side` for tensors up to rank 3, `deep` for rank 4.
+that turns out to take more choices than the budget is given up, though what it ran counts, and the record says which
+was the last complete one: `side` for tensors up to rank 3, `deep` for rank 4.
 
 Convolutions along one axis are tensors of rank 3, those along two of rank 4: with all their attributes the latter have
-some 10^8 instances up to 4 a side, which is why rank 4 has a bound of its own. What lies beyond the last complete level
-is left to drawn instances, chosen by pairs of features.
+10^6 to 10^8 instances up to 4 a side, which is why rank 4 has a bound of its own. What lies beyond the last complete
+level is left to drawn instances, chosen by pairs of features.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from eqsat.rewrites.expression import Undefined, bound_name
 from eqsat.rewrites.fitting import Bounds
 from eqsat.rewrites.grid import completed, is_complete
 from eqsat.rewrites.rule import Rule, applications, element
-from eqsat.rewrites.term import difference, output_types
+from eqsat.rewrites.term import difference, output_types, result_types
 from eqsat.rewrites.typings import Cell, Typings
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
@@ -88,28 +88,34 @@ def _climb(rule: Rule, budget: int, seed: int, interpretation: Any) -> Bounded |
     """The levels in turn; None where residues differ but floats do not, so that residues say nothing of the rule."""
     exact = isinstance(interpretation, Residues)
     reached: Bounds | None = None
-    most = 0
-    tried: list[int] = []
+    run: set[Any] = set()
     for level in LEVELS:
-        if tried and 2 * tried[-1] > budget:
-            break
         typings, runner = Typings(rule, level, seed, budget), _Runner(rule, interpretation)
-        count = 0
         for bindings, left in typings:
+            key = _key(bindings)
+            if key in run:
+                continue
             with np.errstate(all="ignore") if not exact else _NOTHING:
                 reason = runner.difference(bindings, left)
-            if reason is None:
-                count += 1
-                continue
-            if exact and reason == DIFFERENT and _agree_in_floats(rule, bindings, left):
-                return None
-            return Bounded(most * exact, most * (not exact), reached, False, reason, bindings)
-        most = max(most, count)
+            if reason is not None:
+                if exact and reason == DIFFERENT and _agree_in_floats(rule, bindings, left):
+                    return None
+                return Bounded(len(run) * exact, len(run) * (not exact), reached, False, reason, bindings)
+            run.add(key)
         if typings.spent:
             break
-        tried.append(typings.tried)
         reached = level
-    return Bounded(most * exact, most * (not exact), reached, reached == LEVELS[-1] and _is_whole(rule))
+    whole = reached == LEVELS[-1] and _is_whole(rule)
+    return Bounded(len(run) * exact, len(run) * (not exact), reached, whole)
+
+
+def _key(bindings: Bindings) -> Any:
+    """What tells an instance from others: the types of its operands and its attributes."""
+    types = [
+        tuple([one.type.shape for one in thing]) if isinstance(thing, tuple) else thing.type.shape
+        for thing in bindings.tensors.values()
+    ]
+    return (*types, *bindings.attrs.values())
 
 
 def _agree_in_floats(rule: Rule, bindings: Bindings, left: list[Cell]) -> bool:
@@ -192,15 +198,15 @@ class _Runner:
         if made is None:
             if len(self._cells) > _KEPT:
                 self._cells.clear()
-            made = Cell(op, attrs, operands, result_types(op, attrs, tuple([o.type for o in operands])))
+            made = Cell(op, attrs, operands, _typed(op, attrs, tuple([o.type for o in operands])))
             self._cells[key] = made
         return made
 
 
 @lru_cache(maxsize=100_000)
-def result_types(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+def _typed(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
     """What an operator returns for operands of these types."""
-    return spec(op).result_types(types, attrs)
+    return result_types(op, attrs, types)
 
 
 def _again(thing: Any) -> Any:

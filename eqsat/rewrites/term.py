@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var
@@ -50,8 +51,18 @@ def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings) -> Iterato
         declared = spec(pattern.op)
         operands = tuple(term for o in pattern.operands for term in expand(rule, o, bindings))
         attrs = declared.complete(rule.attributes(pattern, bindings))
-        types = declared.result_types([o.type for o in operands], attrs)
-        yield Term(pattern.op, attrs, operands, tuple(types))
+        yield Term(pattern.op, attrs, operands, result_types(pattern.op, attrs, [o.type for o in operands]))
+
+
+def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    """What an operator returns; ShapeError also where its shape rule cannot make sense of an attribute."""
+    try:
+        return tuple(spec(op).result_types(operands, attrs))
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
+        raise ShapeError(
+            f"{op} does not take {shown}: {error}", expected="attributes of the kind it declares"
+        ) from None
 
 
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
