@@ -223,10 +223,14 @@ def numeric_mismatch(instance: Instance) -> Mismatch | None:
     """The difference of the two sides in float64, None where there is none."""
     interpretation = Floats(wide=True)
     arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
-    with np.errstate(all="ignore"):
-        left = values(instance.left, interpretation, arrays)
-        right = values(instance.right, interpretation, arrays)
-    reason = difference(left, right)
+    made = []
+    for name, side in (("left", instance.left), ("right", instance.right)):
+        try:
+            with np.errstate(all="ignore"):
+                made.append(values(side, interpretation, arrays))
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # a shape rule that promised too much
+            return Mismatch(f"the {name} side types but cannot be computed: {error}", instance.bindings)
+    reason = difference(*made)
     return Mismatch(reason, instance.bindings) if reason is not None else None
 
 
