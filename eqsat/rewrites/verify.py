@@ -29,7 +29,7 @@ def verify(
     exhaustive: bool = False,
     executor: Executor | None = None,
 ) -> Iterator[Evidence]:
-    """Evidence for each rule, as it is found; a current record in `known` is taken over without checking again.
+    """Evidence for each rule, as it is found; a current record in `known` that suffices is taken over as it is.
 
     An executor checks several rules at once, in its own order. `exhaustive` runs every instance of the bounded grid,
     however many there are, also of rules whose record is current but not exhaustive.
@@ -38,7 +38,7 @@ def verify(
     pending: list[Rule] = []
     for rule in rules:
         record = (known or {}).get(rule.name)
-        if record is not None and is_current(rule, record, by_name) and (record.exhaustive or not exhaustive):
+        if record is not None and is_current(rule, record, by_name) and _suffices(record, exhaustive):
             yield record
         else:
             pending.append(rule)
@@ -48,6 +48,11 @@ def verify(
     futures = [executor.submit(_checked, rule, exhaustive) for rule in pending]
     for future in as_completed(futures):
         yield future.result()
+
+
+def _suffices(record: Evidence, exhaustive: bool) -> bool:
+    """Whether a record is of as thorough a check as is asked for; older ones have no bounded instances."""
+    return record.exhaustive if exhaustive else bool(record.bounded or record.side)
 
 
 def _checked(rule: Rule, exhaustive: bool) -> Evidence:

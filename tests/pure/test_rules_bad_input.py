@@ -116,7 +116,14 @@ def test_a_solver_that_gives_up_leaves_the_rule_undecided() -> None:
 
 
 def test_what_is_known_is_not_checked_again() -> None:
-    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99)}
+    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99, bounded=9)}
     fresh, stale = verify([LAW, FOUND], known)
     assert fresh is known["law"]
     assert (stale.name, stale.verdict, stale.symbolic < 99) == ("found", "proved", True)
+
+
+def test_a_record_without_bounded_instances_is_current_but_made_again() -> None:
+    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99)}
+    assert is_current(LAW, known["law"])
+    (again,) = verify([LAW], known)
+    assert again.exhaustive and again.bounded == 341
