@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from eqsat.language.pattern import App, Left, Pattern, Siblings, Spread, Var
@@ -170,14 +170,3 @@ def _plural(op: str) -> str:
 
 def _singular(form: str) -> str:
     return form.removesuffix("s")
-
-
-def distinct(names: Mapping[str, str]) -> dict[str, str]:
-    """Names by rule text such that no two texts share one: the ties get the beginning of a hash of their text."""
-    import hashlib
-
-    shared = Counter(names.values())
-    return {
-        text: name if shared[name] == 1 else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-        for text, name in names.items()
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -27,6 +27,8 @@ _INFIX: Mapping[str, ast.operator] = {
     "matmul": ast.MatMult(),
 }
 _NOTHING = Bindings()
+#: Names of tensors in the order in which a left side reads them.
+_NAMES = "xyzwvutsrqponml"
 Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
 
 
@@ -46,6 +48,11 @@ class Equation:
         """The left side's patterns, the one form of all siblings for a group."""
         return (self.left.item,) if isinstance(self.left, Siblings) else self.left
 
+    @property
+    def text(self) -> str:
+        """Both sides in the syntax of rules."""
+        return f"{left_text(self.left)} => {', '.join(map(text_of, self.right))}"
+
 
 def equations(candidate: Candidate) -> Iterator[Equation]:
     """The candidate from left to right and from right to left, where that way round it can be a rule."""
@@ -60,8 +67,22 @@ def equations(candidate: Candidate) -> Iterator[Equation]:
         if any(isinstance(t, ast.Call) and isinstance(t.func, ast.Name) and t.func.id == "split" for t in begun):
             continue
         (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name)
-        used = _reads(left)
-        yield Equation(rule.left, rule.right, {n: o for n, o in operands.items() if n in used})
+        read = dict.fromkeys(name for root in rule.roots for name in variables(root))
+        names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
+        roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))
+        yield Equation(
+            roots,
+            tuple(_renamed(pattern, names) for pattern in rule.right),
+            {names[name]: replace(operands[name], name=names[name]) for name in read},
+        )
+
+
+def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
+    """A pattern without spreads with its variables renamed."""
+    if isinstance(pattern, Var):
+        return Var(names[pattern.name])
+    operands = tuple(_renamed(o, names) for o in pattern.operands if not isinstance(o, Spread))
+    return App(pattern.op, operands, pattern.fields, pattern.record)
 
 
 def _operand(name: str, type: TensorType) -> Drawn:

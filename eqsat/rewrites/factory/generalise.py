@@ -32,8 +32,14 @@ def generalise(candidate: Candidate, effort: Effort = USUAL, seed: int = 0) -> t
     ['relu-of-relu-to-relu: relu(relu(x)) => relu(x)']
     """
     found: dict[str, Rule] = {}
+    seen: set[str] = set()
     for equation in equations(candidate):
-        if phase_of(equation.left, equation.right) is None:
+        text = equation.text
+        if text in seen:  # the same the other way round, as x + y => y + x
+            continue
+        seen.add(text)
+        phase = phase_of(equation.left, equation.right)
+        if phase is None or (phase == "associate" and not effort.repeats):
             continue
         for form in (lifted(equation), equation):
             made = _rules(form, effort, seed) if form is not None else ()

@@ -37,8 +37,8 @@ class Effort:
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
-    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways`
-    rules with the same sides have conditions of their own.
+    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways` rules with
+    the same sides have conditions of their own. Without `repeats`, directions that repeat work are left out.
     """
 
     near: int = 48
@@ -48,12 +48,13 @@ class Effort:
     check: int = 80
     extremes: int = 16
     few: int = 8
-    misses: int = 100
+    misses: int = 40
     rounds: int = 12
     options: int = 2
     plain: float = 3.25
     missed: float = 4.0
     ways: int = 3
+    repeats: bool = True
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class Search:
         """
         left = self.template.left
         rule = self._written(right, learned, guarded)
-        for number, case in enumerate(drawn(rule, self.effort.check, 2 * self.effort.misses)):
+        for number, case in enumerate(drawn(rule, self.effort.check, 3 * self.effort.misses)):
             if case.agrees(right) is False:
                 return case
             if number >= self.effort.extremes:
