@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eqsat.errors import RuleError, UnsoundRuleError
 from eqsat.language.spec import OPS, OpSpec, spec
+from eqsat.language.trial import try_out
 from eqsat.rewrites.derive import derived_laws, stated_laws
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence
 from eqsat.rewrites.memory import recalled, remember
@@ -52,8 +53,10 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def laws() -> tuple[Rule, ...]:
-    """What is taken for true of all operators, a user's too: axioms, and what declarations state and imply."""
-    return (*_axioms(), *stated_laws(), *derived_laws())
+    """What is taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
+    own = [one for one in OPS.values() if is_shipped(one)]
+    declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
+    return (*_axioms(), *stated_laws(own), *derived_laws(own), *declared)
 
 
 def is_shipped(one: OpSpec) -> bool:
@@ -109,6 +112,7 @@ def _declared(name: str) -> tuple[Rule, ...]:
     from eqsat.rewrites.check import check
 
     one = spec(name)
+    try_out(one)
     found = (*stated_laws([one]), *derived_laws([one]))
     known = recalled(found)
     fresh = []

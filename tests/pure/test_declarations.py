@@ -211,3 +211,39 @@ def test_writing_what_no_law_defines_says_what_to_state(gates):
     with pytest.raises(EqsatError, match=r"node 'bare_0' \(bare\) has no counterpart in ONNX\n.*\n.*laws=\[\"bare\(x"):
         to_model(expanded(gates, lacking()))
     assert re.search("Sigmoid", str(to_model(expanded(gates.restricted(["y"]), lacking()))))
+
+
+#: Declarations that fail before anything rests on them, and what the error says.
+UNTRIED = {
+    "a typo in a shape rule": (
+        {"infer": lambda operands, attrs: [oprands[0]]},  # noqa: F821
+        lambda xp, x: x,
+        r"its shape rule fails on float64\[\].*: NameError: name 'oprands' is not defined",
+    ),
+    "a shape rule that says less": (
+        {"infer": lambda operands, attrs: [operands[0].with_shape(operands[0].dims[1:])]},
+        lambda xp, x: x,
+        r"its reference makes shapes \[2\] of float64\[2\], its shape rule says \[\]",
+    ),
+    "a reference that residues cannot compute": (
+        {"pointwise": True},
+        lambda xp, x: xp.multiply(x, x) if not xp.exact else x.nothing,
+        r"its reference fails on float64\[.*AttributeError",
+    ),
+    "a sample rule of too few operands": (
+        {"pointwise": True, "sample": lambda rng, shapes, attrs: ([], {})},
+        lambda xp, x: x,
+        r"its sample rule draws no operands that it takes: f got 0 operands",
+    ),
+}
+
+
+@pytest.mark.parametrize("more, reference, message", UNTRIED.values(), ids=UNTRIED.keys())
+def test_a_wrong_declaration_is_found_before_rules_are_generated_with_it(more, reference, message):
+    from eqsat.rewrites.factory.generate import Settings
+    from eqsat.rewrites.loader import load_rules
+
+    op("f", **more)(reference)
+    for use in (Settings(ops=("f", "add"), max_ops=1).operators, load_rules):
+        with pytest.raises(DeclarationError, match=rf"test_declarations\.py:\d+: operator 'f': {message}"):
+            use()

@@ -17,6 +17,7 @@ import numpy as np
 
 from eqsat.errors import UsageError
 from eqsat.language.spec import spec
+from eqsat.language.trial import try_out
 from eqsat.language.types import DType
 from eqsat.rewrites.factory.build import Builder
 from eqsat.rewrites.factory.candidate import Candidate
@@ -53,7 +54,10 @@ class Settings:
         load_operators(self.imports)
         if self.max_ops < 1:
             raise UsageError(f"at most {self.max_ops} operators", expected="1 operator or more")
-        return taking_part(self.ops)
+        names = taking_part(self.ops)
+        for name in names:
+            try_out(spec(name))
+        return names
 
 
 @dataclass(frozen=True, slots=True)
