@@ -74,7 +74,7 @@ def redundant(law: Rule, laws: Sequence[Rule]) -> Entailment:
     """Whether the other laws entail this one; the same law written again or turned round does not count."""
     plain = general(law)
     others = [o for o in laws if o is not law and not (states(general(o), plain) and states(plain, general(o)))]
-    return entail(law, others)
+    return entail(law, others, explain=False)
 
 
 def collapse(

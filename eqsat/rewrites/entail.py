@@ -44,8 +44,12 @@ class Entailment:
     bounded: tuple[str, ...] = ()
 
 
-def entail(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limits = LIMITS) -> Entailment:
+def entail(
+    rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limits = LIMITS, explain: bool = True
+) -> Entailment:
     """Whether the laws entail the rule; deterministic, since all limits but a generous clock count steps.
+
+    Without `explain` no missing law is sought where they do not.
 
     >>> from eqsat.rewrites.parser import parse_rules
     >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
@@ -67,7 +71,7 @@ def entail(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limi
         if isinstance(result, Stuck):  # laws are equations, but few proofs need them from right to left
             result = by_cases(rule, both_ways(usable), form, replace(limits, nodes=limits.nodes // 2, radius=2))
         if isinstance(result, Stuck):
-            return _without_chain(rule, usable, result, steps)
+            return _without_chain(rule, usable, result, steps, explain)
         found.append(result)
     return _judged(found, steps)
 
@@ -91,7 +95,7 @@ def _judged(found: Sequence[Proved], steps: int) -> Entailment:
     return Entailment("proved", "chain", used, chain, _chain_text(found, settled, len(bounded)), bounded=bounded)
 
 
-def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int) -> Entailment:
+def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int, explain: bool) -> Entailment:
     """Z3 alone, where no chain was found."""
     if stuck.search is None:
         return Entailment("undecided", detail=stuck.stopped_by)
@@ -102,7 +106,7 @@ def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int) -
     if core is not None and not sequences:
         return Entailment("proved", "z3", core, detail="no chain in an instance")
     detail = f"the sides do not meet: {stuck.stopped_by}"
-    return Entailment("undecided", detail=detail, missing=missing_law(stuck.search))
+    return Entailment("undecided", detail=detail, missing=missing_law(stuck.search) if explain else "")
 
 
 def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:

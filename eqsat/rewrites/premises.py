@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.rewrites.entail import STEPS, Entailment, entail
@@ -22,45 +22,21 @@ def with_premises(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS) -> tu
     >>> with_premises(rule, [law])[0].text
     '(x + y) * z => x * z + y * z if wide(x), finite(z)'
     """
-    plain = entail(rule, laws, steps=steps)
+    plain = entail(rule, laws, steps=steps, explain=False)
     if plain.verdict == "proved":
         return rule, plain
-    names = sorted(rule.tensors) + sorted(rule.tensor_groups)
-    for wide, finite in _choices(rule, names):
-        stronger = _under(rule, wide, finite)
-        found = entail(stronger, laws, steps=steps)
-        if found.verdict == "proved":
-            return _weakened(rule, laws, wide, finite, stronger, found, steps)
-    return rule, plain
-
-
-def _choices(rule: Rule, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Which operand to ask to be wide, and which ones to be finite; the most last."""
+    names = (*sorted(rule.tensors), *sorted(rule.tensor_groups))
     wide = next((n for n in names if n in rule.tensors), "")
-    if wide:
-        yield wide, ()
-    if names:
-        yield "", tuple(names)
-    if wide:
-        yield wide, tuple(names)
-
-
-def _weakened(
-    rule: Rule,
-    laws: Sequence[Rule],
-    wide: str,
-    finite: tuple[str, ...],
-    stronger: Rule,
-    found: Entailment,
-    steps: int,
-) -> tuple[Rule, Entailment]:
-    """The same without the operands that need not be finite."""
-    for name in finite:
-        fewer = tuple(n for n in finite if n != name)
-        candidate = _under(rule, wide, fewer)
-        result = entail(candidate, laws, steps=steps)
+    stronger = _under(rule, wide, names)
+    found = entail(stronger, laws, steps=steps)
+    if found.verdict != "proved":
+        return rule, found
+    finite = names
+    for fewer in ("", *names):
+        less = (wide, tuple(n for n in finite if n != fewer)) if fewer else ("", finite)
+        result = entail(candidate := _under(rule, *less), laws, steps=steps, explain=False)
         if result.verdict == "proved":
-            finite, stronger, found = fewer, candidate, result
+            (wide, finite), stronger, found = less, candidate, result
     return stronger, found
 
 
