@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -40,13 +40,14 @@ from eqsat.rewrites.typings import Cell, Typings
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
 LEVELS = (
-    Bounds(side=2, deep=1, length=2, pad=1),
-    Bounds(side=3, deep=1, length=2, pad=1),
-    Bounds(side=4, deep=1, length=2, pad=1),
+    Bounds(side=2, deep=2, length=2, pad=1),
+    Bounds(side=3, deep=2, length=2, pad=1),
     Bounds(side=4, deep=2, length=2, pad=1),
     Bounds(side=4, deep=3, length=2, pad=2),
     Bounds(side=4, deep=4, length=3, pad=2),
 )
+#: The same for rules with windows, which have most instances in rank 4: one spatial axis goes before two.
+WINDOWED = (*(replace(level, deep=1) for level in LEVELS[:3]), *LEVELS[2:])
 #: Results of the right side that are kept for later instances.
 _KEPT = 20_000
 _NOTHING = nullcontext()
@@ -89,7 +90,8 @@ def _climb(rule: Rule, budget: int, seed: int, interpretation: Any) -> Bounded |
     exact = isinstance(interpretation, Residues)
     reached: Bounds | None = None
     run: set[Any] = set()
-    for level in LEVELS:
+    levels = WINDOWED if any("pads" in spec(name).attrs for name in rule.operators()) else LEVELS
+    for level in levels:
         typings, runner = Typings(rule, level, seed, budget), _Runner(rule, interpretation)
         for bindings, left in typings:
             key = _key(bindings)

@@ -185,7 +185,7 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
     """Small instances of the grid."""
-    return (bindings for bindings, _ in Typings(rule, LEVELS[1], seed, budget=4000))
+    return (bindings for bindings, _ in Typings(rule, LEVELS[0], seed, budget=4000))
 
 
 def _more(rule: Rule, seed: int) -> list[Instance]:
