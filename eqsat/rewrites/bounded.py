@@ -80,6 +80,11 @@ def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 
 
+def levels(rule: Rule) -> tuple[Bounds, ...]:
+    """The levels that a rule's grid is climbed by."""
+    return WINDOWED if any("pads" in spec(name).attrs for name in rule.operators()) else LEVELS
+
+
 def _is_linear(name: str) -> bool:
     declared = spec(name)
     return bool(declared.multilinear) or declared.movement or name in ("add", "sub") or not declared.max_operands
@@ -90,8 +95,7 @@ def _climb(rule: Rule, budget: int, seed: int, interpretation: Any) -> Bounded |
     exact = isinstance(interpretation, Residues)
     reached: Bounds | None = None
     run: set[Any] = set()
-    levels = WINDOWED if any("pads" in spec(name).attrs for name in rule.operators()) else LEVELS
-    for level in levels:
+    for level in levels(rule):
         typings, runner = Typings(rule, level, seed, budget), _Runner(rule, interpretation)
         for bindings, left in typings:
             key = _key(bindings)

@@ -16,7 +16,7 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings
 from eqsat.language.residues import Residues
 from eqsat.language.terms import Terms
-from eqsat.rewrites.bounded import LEVELS, run_bounded
+from eqsat.rewrites.bounded import levels, run_bounded
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.evidence import Evidence, rule_hash
 from eqsat.rewrites.expression import Undefined
@@ -185,7 +185,7 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
     """Small instances of the grid."""
-    return (bindings for bindings, _ in Typings(rule, LEVELS[0], seed, budget=4000))
+    return (bindings for bindings, _ in Typings(rule, levels(rule)[0], seed, budget=4000))
 
 
 def _more(rule: Rule, seed: int) -> list[Instance]:
