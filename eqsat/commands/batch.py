@@ -21,9 +21,10 @@ def jobs_option(command: Command) -> Command:
     return option(command)
 
 
-def neutral_option(command: Command) -> Command:
-    """Adds --neutral, which verifies candidates that save no work too."""
-    option = click.option("--neutral", is_flag=True, help="Verify candidates too that save no work either way round.")
+def everything_option(command: Command) -> Command:
+    """Adds --everything, which verifies candidates too of which little is to be gained."""
+    help = "Verify candidates too that save no work, and large ones that laws do not derive."
+    option = click.option("--everything", is_flag=True, help=help)
     return option(command)
 
 

@@ -79,7 +79,7 @@ def test_candidates_are_set_aside_before_they_are_verified(some_laws):
         settled.append(one.name)
         return []
 
-    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, neutral=True, settle=settle)}
+    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, everything=True, settle=settle)}
     assert found["c1"] == (DERIVED, ("relu-relu",))
     assert found["c3"] == (CONSTANT, ())
     assert found["c4"][0] == DERIVED
@@ -91,7 +91,7 @@ def test_candidates_are_set_aside_before_they_are_verified(some_laws):
 
 def test_a_rule_that_came_out_true_sets_later_candidates_aside(some_laws):
     """The same for another axis follows from the general rule; without a law both are only plausible."""
-    found = {o.name: o for o in verify_candidates(CANDIDATES, some_laws, neutral=True)}
+    found = {o.name: o for o in verify_candidates(CANDIDATES, some_laws, everything=True)}
     assert {o.name for o in verify_candidates(CANDIDATES, some_laws) if o.status == NEUTRAL} == {"c7", "c8"}
     assert found["c2"].status == PLAUSIBLE
     fact = found["c2"].rules[0][0]
@@ -175,6 +175,7 @@ def test_assembling_writes_a_library(tmp_path):
         "repeated": 1,
         "derived": 1,
         "neutral": 0,
+        "open": 0,
         "proved": 1,
         "plausible": 1,
         "failed": 0,
@@ -209,7 +210,7 @@ def test_verified_rules_of_two_candidates_are_one():
     def settle(one):
         return [(rule, evidence)]
 
-    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], neutral=True, settle=settle))
+    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], everything=True, settle=settle))
     assert [o.status for o in outcomes] == [PROVED, PROVED]
     assert list(verified_rules(outcomes)) == ["r"]
 

@@ -45,7 +45,7 @@ def build(
     folder: Path,
     *,
     laws: Sequence[Rule] | None = None,
-    neutral: bool = False,
+    everything: bool = False,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     progress: Follow | None = None,
@@ -53,8 +53,8 @@ def build(
 ) -> Built:
     """Makes a library from nothing and writes it into a folder; the same settings give the same files.
 
-    `laws` are those that rules must follow from, by default the derived and hand-written ones; `neutral` looks at
-    candidates too that save no work. Under `work`, an
+    `laws` are those that rules must follow from, by default the derived and hand-written ones; `everything` verifies
+    candidates too of which little is to be gained. Under `work`, an
     existing folder, finished steps are kept until all is done, so that the same call goes on where one was interrupted.
     """
     from eqsat.rewrites.factory.generate import generate
@@ -64,7 +64,7 @@ def build(
     resume = None if work is None else work / "generate"
     generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
     subject = subject_of(
-        [str(neutral), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
+        [str(everything), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
     )
     with Journal(None if work is None else work / "verify.partial", subject) as journal:
         return assemble(
@@ -72,7 +72,7 @@ def build(
             generated.counts,
             known,
             folder,
-            neutral=neutral,
+            everything=everything,
             uses=uses,
             executor=executor,
             journal=journal,
@@ -93,7 +93,7 @@ def assemble(
     laws: Sequence[Rule],
     folder: Path,
     *,
-    neutral: bool = False,
+    everything: bool = False,
     settle: Settle | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
@@ -105,7 +105,7 @@ def assemble(
         verify_candidates(
             candidates,
             laws,
-            neutral=neutral,
+            everything=everything,
             settle=settle,
             executor=executor,
             journal=journal,

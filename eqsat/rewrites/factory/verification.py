@@ -18,7 +18,7 @@ from eqsat.language.pattern import App, Bindings, Var
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, THOROUGH, Claim, derivations
+from eqsat.rewrites.factory.derivable import CHEAP, ON_REQUEST, THOROUGH, Claim, derivations
 from eqsat.rewrites.factory.direction import phase_of
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.journal import Journal
@@ -30,11 +30,14 @@ from eqsat.rewrites.term import left_terms, right_terms
 
 #: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
 #: for names and order, or with a common subgraph; known rules derive it; neither way round does it save work, so that
-#: a rule of it would only grow graphs; rules that generalise it are proved; they hold wherever they were tried, but no
-#: law entails them; nothing that generalises it holds, or nothing does generalise it.
-CONSTANT, REPEATED, DERIVED, NEUTRAL = "constant", "repeated", "derived", "neutral"
+#: a rule of it would only grow graphs; it is large, and laws do not derive it even on request, which something small
+#: that they lack mostly explains; rules that generalise it are proved; they hold wherever they were tried, but no law
+#: entails them; nothing that generalises it holds, or nothing does generalise it.
+CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN = "constant", "repeated", "derived", "neutral", "open"
 PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
-STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, PROVED, PLAUSIBLE, FAILED)
+STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILED)
+#: Operators in a candidate that is verified though laws do not derive it.
+_SMALL = 2
 #: The phases of rules that save work.
 _SAVES = frozenset({"simplify", "fuse", "merge"})
 #: Candidates that are derived together, and that are verified before the rest is derived again.
@@ -79,20 +82,20 @@ def verify_candidates(
     candidates: Iterable[Candidate],
     laws: Sequence[Rule],
     *,
-    neutral: bool = False,
+    everything: bool = False,
     settle: Settle | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Iterator[Outcome]:
-    """What becomes of each candidate, small ones first; the same for every executor. `neutral` verifies those too that
-    save no work either way round.
+    """What becomes of each candidate, small ones first; the same for every executor. `everything` verifies those too
+    that save no work either way round, and large ones that laws do not derive.
 
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
     """
     settle = settle or partial(settled, laws=tuple(laws))
-    work = _Verification(tuple(laws), neutral, settle, executor, journal, progress)
+    work = _Verification(tuple(laws), everything, settle, executor, journal, progress)
     yield from work.run(sorted(candidates, key=_effort))
 
 
@@ -131,7 +134,7 @@ def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
 @dataclass
 class _Verification:
     laws: tuple[Rule, ...]
-    neutral: bool
+    everything: bool
     settle: Settle
     executor: Executor | None
     journal: Journal | None
@@ -146,10 +149,14 @@ class _Verification:
         found = self._derived(rest, self.laws, "by laws", known, (CHEAP,))
         yield from (_derived_outcome(names[n], by) for n, by in found.items())
         rest = [c for c in rest if c.name not in found]
-        if not self.neutral:
+        if not self.everything:
             saving = {c.name for c in rest if _phases(c) & _SAVES}
             yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
             rest = [c for c in rest if c.name in saving]
+            by = self._derived(rest, self.laws, "on request", known, (ON_REQUEST,))
+            large = {c.name for c in rest if c.name not in by and _effort(c)[0] > _SMALL}
+            yield from (Outcome(c.name, c.text, OPEN) for c in rest if c.name in large)
+            rest = [c for c in rest if c.name not in large]
         accepted: dict[str, Rule] = {}
         self.taken = {r.name: r.text for r in self.laws}
         total = len(rest)
@@ -220,6 +227,8 @@ class _Verification:
 
 def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits]) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
+    if ON_REQUEST in limits:
+        made = [replace(c, associates=True) for c in made]
     return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 
 
