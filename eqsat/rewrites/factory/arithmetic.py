@@ -56,36 +56,30 @@ class Arithmetic:
 
     def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
         """The fastest way to run many rows that gives what running them one by one gives."""
-        ways = [
-            self._stacked(label, types, results),
-            self._shifted(label, types, results),
-            self._trailing(label, types, results),
-            self._grouped(label, types, results),
-            self._tabled(label, types, results),
-        ]
-        if spec(label.op).movement:
-            ways.insert(0, self._gathered(label, types, results))
         drawn = [self.draw(t, _PROBES, 7, i) for i, t in enumerate(types)]
-        for shared in (False, True):
-            if shared:
-                ways = [self._merged(label, types, results)]
-                drawn = [drawn[0], *(np.repeat(d[:1], _PROBES, 0) for d in drawn[1:])]
-            want = self._each(label, types, results)(drawn)
-            given = [drawn[0], *(d[:1] for d in drawn[1:])] if shared else drawn
-            for way in ways:
-                if way is not None and _agrees(way.run, given, want):
-                    return way
-        return Plan(self._each(label, types, results), "one by one")
+        want = self.each(label, types, results).run(drawn)
+        ways = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
+        for way in (self._gathered, *ways) if spec(label.op).movement else ways:
+            plan = way(label, types, results)
+            if plan is not None and _agrees(plan.run, drawn, want):
+                return plan
+        shared = self._merged(label, types, results)
+        drawn = [drawn[0], *(np.repeat(d[:1], _PROBES, 0) for d in drawn[1:])]
+        want = self.each(label, types, results).run(drawn)
+        agrees = _agrees(shared.run, [drawn[0], *(d[:1] for d in drawn[1:])], want)
+        return shared if agrees else self.each(label, types, results)
 
-    def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
-        return self._residues.namespace(list(types), list(results))
+    def each(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
+        """One row after the other."""
 
-    def _each(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Batch:
         def run(operands: Sequence[Any]) -> list[Any]:
             rows = [self.one(label, types, results, row) for row in zip(*operands, strict=True)]
             return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
-        return run
+        return Plan(run, "one by one")
+
+    def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
+        return self._residues.namespace(list(types), list(results))
 
     def _stacked(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
         """A new first axis, for operators that take any number of leading axes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -57,11 +57,12 @@ class Finder:
     def level(self, number: int, made: Level) -> list[Equation]:
         """The equations between a level's terms and terms of as many operators or fewer."""
         self.instances.commuting.update(self.space.forms[f].op for f in self.space.commuting)
-        found: list[Pair] = []
+        return self._kept(self._pairs(number, made), number, made)
+
+    def _pairs(self, number: int, made: Level) -> Iterator[Pair]:
         for hashed, codes, low in self._classes(number, made):
             pairs = self._to_known(made, codes, low) if low is not None else self._among(made, codes)
-            found.extend((a, b, hashed, code) for a, b, code in pairs)
-        return self._kept(found, number, made)
+            yield from ((a, b, hashed, code) for a, b, code in pairs)
 
     def _classes(self, number: int, made: Level) -> Iterator[tuple[int, list[int], int | None]]:
         """Fingerprint, codes and the value of fewer operators, for each class of terms that says something."""
@@ -181,9 +182,9 @@ class Finder:
             kept[joint] = Equation(left, (whole,), loss, hashed)
         return list(kept.values())
 
-    def _kept(self, pairs: list[Pair], number: int = 0, made: Level | None = None) -> list[Equation]:
+    def _kept(self, pairs: Iterable[Pair], number: int = 0, made: Level | None = None) -> list[Equation]:
         """Equations that are new, general ones before special ones, retested."""
-        fresh: list[tuple[Any, Term, Term, int, int]] = []
+        fresh: list[tuple[Any, Apply, Term, int, int]] = []
         for one, other, hashed, code in pairs:
             oriented = _oriented(one, other)
             if oriented is None:
@@ -195,23 +196,32 @@ class Finder:
                 continue
             self._seen.add(name)
             sign = code if one is oriented[0] else -1 - code
-            fresh.append((generality(*oriented), *oriented, hashed, sign))
+            if not self._follows(*oriented, sign, number, made):
+                fresh.append((generality(*oriented), *oriented, hashed, sign))
+        # Those that are left come in again, general ones first, since each may say that others follow.
         kept = []
-        for _, left, right, hashed, code in sorted(fresh, key=lambda f: f[0]):
-            own = left if code >= 0 else right
-            plain = code if code >= 0 else -1 - code
-            if self.instances.cover(left, right):
-                self.tally["instances"] += 1
-            elif made is not None and isinstance(own, Apply) and self.simplifier.simplifies(number, made, plain, own):
-                self.tally["derived"] += 1
-            elif self.retest.differs(left, right):
+        for _, left, right, hashed, sign in sorted(fresh, key=lambda f: f[0]):
+            if self._follows(left, right, sign, number, made):
+                continue
+            if self.retest.differs(left, right):
                 self.tally["rejected"] += 1
-            else:
-                loss = self.retest.loss(left, right)
-                self.tally["lossy"] += loss > 0
-                self.instances.add(left, right)
-                kept.append(Equation((left,), (right,), loss, hashed))
+                continue
+            loss = self.retest.loss(left, right)
+            self.tally["lossy"] += loss > 0
+            self.instances.add(left, right)
+            kept.append(Equation((left,), (right,), loss, hashed))
         return kept
+
+    def _follows(self, left: Apply, right: Term, sign: int, number: int, made: Level | None) -> bool:
+        """Whether an equation follows from those kept so far; `sign` is the code of its newer side."""
+        if self.instances.cover(left, right):
+            self.tally["instances"] += 1
+            return True
+        own, code = (left, sign) if sign >= 0 else (right, -1 - sign)
+        if made is None or not isinstance(own, Apply) or not self.simplifier.simplifies(number, made, code, own):
+            return False
+        self.tally["derived"] += 1
+        return True
 
 
 def generality(left: Term, right: Term) -> tuple[Any, ...]:

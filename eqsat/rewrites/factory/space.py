@@ -20,6 +20,8 @@ from eqsat.rewrites.factory.term import Apply, Label, Term, Variable
 PARTS = 8
 #: Elements of operands and results that are computed at once.
 _BATCH = 1 << 21
+#: Rows for which no fast way of evaluating is looked for.
+_FEW = 32
 #: A pair of values as one number is first · WIDE + second.
 WIDE = 1 << 32
 
@@ -274,10 +276,7 @@ class Space:
                 yield block.start + index, self._outputs(block, index, types, tail)
 
     def _outputs(self, block: Block, index: Any, types: list[TensorType], tail: list[int]) -> list[Any]:
-        key = (block.label, tuple(types))
-        if key not in self._plans:
-            self._plans[key] = self.arithmetic.plan(block.label, types, block.results)
-        plan = self._plans[key]
+        plan = self._plan(block, types)
         a, b = block.operands(index)
         fixed = [self._elements(np.array([t])) for t in tail]
         if plan.shared:
@@ -285,6 +284,15 @@ class Space:
         operands = [self._elements(v) for v in ((a,) if block.second is None else (a, b))]
         operands += [np.broadcast_to(f, (len(index), *f.shape)).reshape(-1, *f.shape[1:]) for f in fixed]
         return [m.reshape(len(index), -1) for m in plan.run(operands)]
+
+    def _plan(self, block: Block, types: list[TensorType]) -> Plan:
+        """How a block is evaluated; finding a fast way does not pay where there is little to do."""
+        key = (block.label, tuple(types))
+        if key not in self._plans:
+            if block.count * self.domain.samples < _FEW:
+                return self.arithmetic.each(block.label, types, block.results)
+            self._plans[key] = self.arithmetic.plan(block.label, types, block.results)
+        return self._plans[key]
 
     def _side_by_side(self, plan: Plan, a: Any, b: Any, fixed: list[Any]) -> list[Any]:
         """Runs a plan that takes one second operand for many first ones."""
