@@ -88,8 +88,11 @@ class FloatNamespace:
             return function(x)
 
     def number(self, value: float, like: Any) -> Any:
-        """A number of the same element type as `like`."""
-        return np.asarray(value).astype(np.asarray(like).dtype)
+        """A number of the same element type as `like`; a fraction stays one beside integers, results being cut."""
+        dtype = np.asarray(like).dtype
+        if dtype.kind in "iu" and np.isfinite(value) and not float(value).is_integer():
+            return np.asarray(value)
+        return np.asarray(value).astype(dtype)
 
     def sum(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
         """Sum over axes."""
