@@ -90,7 +90,7 @@ def test_weaker_conditions_are_not_derived_from_stronger_ones():
 
 
 def test_siblings_are_derived_by_merging():
-    (pair,) = rules("pair: x @ v, x @ w => split(x @ concat(v, w, axis=1), axis=1, sizes=(dim(v, 1), dim(w, 1)))"
+    (pair,) = rules("%phase merge\npair: x @ v, x @ w => split(x @ concat(v, w, axis=1), axis=1, sizes=(dim(v, 1), dim(w, 1)))"
                     " if rank(x) == 2, rank(v) == 2, rank(w) == 2, dim(v, 0) == dim(w, 0)")  # fmt: skip
     (group,) = rules(
         "group: [x @ w for w in ws] => split(x @ concat(*ws, axis=1), axis=1, sizes=[dim(w, 1) for w in ws])"

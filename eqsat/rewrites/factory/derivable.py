@@ -1,13 +1,15 @@
 """Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules.
 
-An optimiser runs no rule of the phase "associate", since associativity and distributivity let every graph explode. A
-rule that runs by default is therefore derived only where rules that run by default derive it, within the radius of an
-optimisation: the library is what the others cannot reach, however much of it follows from laws.
+An optimiser runs no rule of the phase "associate", since associativity and distributivity let every graph explode, and
+it starts from the left side alone. A rule that runs by default is therefore derived only where rules that run by
+default prove it, within the radius of an optimisation; one that saves work only where, besides, they lead from its left
+side to something that is as little work as its right side.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +25,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings, Siblings
-from eqsat.language.spec import spec
+from eqsat.language.spec import OPS, spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.instance import Sampler, operands
@@ -37,6 +39,10 @@ THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
 ON_REQUEST = Limits(nodes=60_000, rounds=6, seconds=60.0, generations=0)
 #: How many claims share an e-graph under each of them.
 TOGETHER = {CHEAP: 512, THOROUGH: 3, ON_REQUEST: 128}
+#: The phases of rules that make one output less work.
+SAVING = frozenset({"simplify", "fuse"})
+#: What an operator counts: one that computes outweighs any number of those that only move elements.
+_COMPUTES, _MOVES = 1000, 1
 #: Instances that stand for a rule, and how many are drawn to choose them from.
 INSTANCES, DRAWN = 4, 24
 
@@ -45,7 +51,8 @@ INSTANCES, DRAWN = 4, 24
 class Claim:
     """One instance of an equation, as the terms of its two sides; `name` says whose it is.
 
-    `merges` says that a derivation may have to merge siblings, `associates` that it may use rules of that phase.
+    `merges` says that a derivation may have to merge siblings, `associates` that it may use rules of that phase, and
+    `saves` that the right side is less work than the left.
     """
 
     name: str
@@ -53,6 +60,7 @@ class Claim:
     right: tuple[Any, ...]
     merges: bool = False
     associates: bool = False
+    saves: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +168,7 @@ def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
     if output_types(left) != output_types(right):
         return None
     merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
-    return Claim(rule.name, tuple(left), tuple(right), merges, rule.phase == "associate")
+    return Claim(rule.name, tuple(left), tuple(right), merges, rule.phase == "associate", rule.phase in SAVING)
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
@@ -210,17 +218,35 @@ class _Batch:
 
     def settled(self) -> list[tuple[str, ...] | None]:
         """For each claim the rules that prove it, None where its sides stayed apart."""
-        made: list[dict[int, list[int]]] = [{} for _ in self.claims]
-        sides = []
-        for index, claim in enumerate(self.claims):
-            left, right = self._encoded(claim.left, index, made), self._encoded(claim.right, index, made)
-            sides.append(None if left is None or right is None else list(zip(left, right, strict=True)))
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
         limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
-        Saturator(self.egraph, rules, limits).run()
+        saturator = Saturator(self.egraph, rules, limits)
+        made: list[dict[int, list[int]]] = [{} for _ in self.claims]
+        lefts = [self._encoded(claim.left, index, made) for index, claim in enumerate(self.claims)]
+        reached = [True] * len(self.claims)
+        if any(c.saves for c in self.claims):
+            saturator.run()
+            reached = self._reached(lefts)
+        sides = []
+        for index, (claim, left) in enumerate(zip(self.claims, lefts, strict=True)):
+            right = self._encoded(claim.right, index, made)
+            sides.append(None if left is None or right is None else list(zip(left, right, strict=True)))
+        saturator.run()
         explainer = Explainer(self.egraph)
-        return [None if pairs is None else self._proof(explainer, i, pairs) for i, pairs in enumerate(sides)]
+        return [
+            self._proof(explainer, index, pairs) if pairs is not None and reached[index] else None
+            for index, pairs in enumerate(sides)
+        ]
+
+    def _reached(self, lefts: Sequence[list[int] | None]) -> list[bool]:
+        """For each claim whether its left side came to be as little work as its right side, where that saves any."""
+        costs = least_work(self.egraph)
+        find = self.egraph.find
+        return [
+            not claim.saves or left is None or sum(costs[find(n)] for n in left) <= sum(map(_work, claim.right))
+            for claim, left in zip(self.claims, lefts, strict=True)
+        ]
 
     def _encoded(self, terms: Iterable[Any], index: int, made: list[dict[int, list[int]]]) -> list[int] | None:
         """The e-nodes of terms, None where the e-graph refuses one."""
@@ -257,6 +283,32 @@ class _Batch:
         if any(find(a) != find(b) for a, b in sides):
             return None
         return tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
+
+
+def least_work(egraph: EGraph) -> dict[int, float]:
+    """By class, the least work of its trees; what serves twice counts twice."""
+    costs = dict.fromkeys(egraph.leaders(), math.inf)
+    changed = True
+    while changed:
+        changed = False
+        for op, _, children, number in egraph.distinct():
+            leader = egraph.find(number)
+            cost = _weight(op, bool(children)) + sum(costs[egraph.find(k)] for k in children)
+            if cost < costs[leader]:
+                costs[leader], changed = cost, True
+    return costs
+
+
+def _work(term: Any) -> float:
+    if not isinstance(term, Term):
+        return 0
+    return _weight(term.op, bool(term.operands)) + sum(map(_work, term.operands))
+
+
+def _weight(op: str, applied: bool) -> int:
+    if not applied or op not in OPS:
+        return 0
+    return _MOVES if OPS[op].movement else _COMPUTES
 
 
 def rules_between(explainer: Explainer, pairs: Iterable[tuple[int, int]]) -> Mapping[str, None]:

@@ -18,7 +18,7 @@ from eqsat.language.pattern import App, Bindings, Var
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, ON_REQUEST, THOROUGH, Claim, derivations
+from eqsat.rewrites.factory.derivable import CHEAP, ON_REQUEST, SAVING, THOROUGH, Claim, derivations
 from eqsat.rewrites.factory.direction import phase_of
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.journal import Journal
@@ -108,16 +108,18 @@ def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Ev
 
 
 def claim(candidate: Candidate) -> Claim | None:
-    """The candidate at its own shapes, None where the rules' syntax has no place for it."""
-    for equation in equations(candidate):
+    """The candidate at its own shapes, from more work to less; None where the rules' syntax has no place for it."""
+    found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
+    phases = {phase for _, phase in found}
+    for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
         rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         try:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
         except GraphError:
             continue
-        associates = _phases(candidate) <= {"associate", None}
-        return Claim(candidate.name, tuple(left), tuple(right), len(candidate.left) > 1, associates)
+        merges, associates = len(candidate.left) > 1, phases <= {"associate", None}
+        return Claim(candidate.name, tuple(left), tuple(right), merges, associates, phase in SAVING)
     return None
 
 
@@ -228,7 +230,7 @@ class _Verification:
 def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits]) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
     if ON_REQUEST in limits:
-        made = [replace(c, associates=True) for c in made]
+        made = [replace(c, associates=True, saves=False) for c in made]
     return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 
 
