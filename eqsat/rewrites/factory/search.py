@@ -17,7 +17,7 @@ from eqsat.rewrites.factory.equation import Equation, expression, names_read
 from eqsat.rewrites.factory.guards import Guards, floats_of, guards
 from eqsat.rewrites.factory.neighbours import Neighbours
 from eqsat.rewrites.factory.template import Template, right_sides
-from eqsat.rewrites.factory.writing import write_rule
+from eqsat.rewrites.factory.writing import numbers_of, write_rule
 from eqsat.rewrites.rule import Rule
 
 #: How many more instances each further step of the choice among right sides looks at.
@@ -28,6 +28,8 @@ _MANY = 0.15
 _ENOUGH = 3
 #: How many instances must show two attributes apart.
 _SHOWN = 2
+#: The fewest instances that a check needs.
+_LEAST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Effort:
     most: int = 120
     confirm: int = 40
     check: int = 80
-    extremes: int = 16
+    extremes: int = 24
     few: int = 8
     misses: int = 40
     rounds: int = 12
@@ -201,30 +203,35 @@ class Search:
             if typical < self.effort.few // 2 or not fresh or not self._apart(met):
                 return None
             settled = self._settled(right, learned, guards(self.template.left, right, met))
-            if isinstance(settled, Rule):
-                return Way(learned, settled)
+            if not isinstance(settled, Case):
+                return Way(learned, settled) if settled is not None else None
             learner.add(settled, False)
         return None
 
-    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | Case:
+    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | Case | None:
         """The rule, or an instance at which its sides differ, of those that its check would draw first.
 
-        Instances with an infinity, NaN or integers may show that it needs guards that others did not.
+        Instances with an infinity, NaN or integers may show that it needs guards that others did not. None where too
+        few are drawn for any check.
         """
-        left = self.template.left
         rule = self._written(right, learned, guarded)
-        for number, case in enumerate(drawn(rule, self.effort.check, 3 * self.effort.misses)):
-            if case.agrees(right) is False:
-                return case
-            if number >= self.effort.extremes:
+        numbers = numbers_of([a.expression for a in learned.atoms])
+        count = 0
+        for case in drawn(rule, self.effort.check, 3 * self.effort.misses):
+            full = Case(self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count)
+            if full.agrees(right) is False:
+                return full
+            count += 1
+            if count > self.effort.extremes:
                 continue
-            if not guarded.finite and nonfinite_mismatch(rule, case.bindings) is not None:
-                guarded = replace(guarded, finite=floats_of(left, case))
+            every = floats_of(self.template.left, full)
+            if guarded.finite != every and nonfinite_mismatch(rule, case.bindings) is not None:
+                guarded = replace(guarded, finite=every)
                 rule = self._written(right, learned, guarded)
             if not guarded.kind and integer_mismatch(rule, case.bindings) is not None:
-                guarded = replace(guarded, kind="floating", first=floats_of(left, case)[0])
+                guarded = replace(guarded, kind="floating", first=every[0])
                 rule = self._written(right, learned, guarded)
-        return rule
+        return rule if count >= _LEAST else None
 
     def _written(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule:
         conditions = [*(a.text for a in learned.atoms), *guarded.texts]

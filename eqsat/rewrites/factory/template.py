@@ -215,7 +215,9 @@ def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Express
             known = scope.bindings.attrs[record]
             differing = [key for key in attrs if not same(key, attrs[key], known[key])]
             # Axes may stay where they are in the candidate and yet be moved by its permutations.
-            moved = [key for key in attrs if key not in differing and kind_of(key) in ("axis", "axes")]
+            moved = [
+                key for key in attrs if app.op != "slice" and key not in differing and kind_of(key) in ("axis", "axes")
+            ]
             found += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
             if moved and scope.of("perm"):
                 more = _chosen(app, [*differing, *moved], attrs, scope)
