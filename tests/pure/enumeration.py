@@ -11,7 +11,7 @@ from eqsat.language.spec import spec
 
 
 class Listing:
-    """Applications by form and operands; an operand is an input, ("in", i), or an application and one of its outputs."""
+    """Applications, by form and operands; an operand is an input, ("in", i), or an application and which output."""
 
     def __init__(self, forms, inputs):
         self.forms, self.inputs, self.typed = forms, inputs, {}
@@ -71,7 +71,7 @@ def listed_terms(forms, inputs, most):
                 # Several draws side by side would need batches; elements enough that none agrees by chance serve too.
                 values[term] = rng.integers(0, residues.prime, inputs[term[1]].static)
             else:
-                index, operands = term[0]
+                _, operands = term[0]
                 label, _ = listing.typed[term[0]]
                 made = spec(label.op).reference(space, *map(value, operands), **label.attrs)
                 values[term] = (made if isinstance(made, tuple) else (made,))[term[1]]

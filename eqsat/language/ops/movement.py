@@ -92,9 +92,9 @@ def _flat(x: tuple[int, ...]) -> tuple[int, ...]:
     return (math.prod(x),)
 
 
-def _matrix(x: tuple[int, ...]) -> tuple[int, ...]:
+def _matrix(x: tuple[int, ...]) -> tuple[int, ...] | None:
     """The shape with all axes but the first merged, of what has more than two."""
-    return (x[0], math.prod(x[1:])) if len(x) > 2 else x[:-2]
+    return (x[0], math.prod(x[1:])) if len(x) > 2 else None
 
 
 #: Permutations of the axes of matrices, all but the identity, and of stacks of matrices.
@@ -427,9 +427,9 @@ def _wider(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Shape:
     return (*lead, *(sampling.dim(rng) if d == 1 else d for d in x))
 
 
-def _repeated(x: tuple[int, ...]) -> tuple[int, ...]:
+def _repeated(x: tuple[int, ...]) -> tuple[int, ...] | None:
     """A vector as a row of a square matrix, as often as it has elements."""
-    return (x[0], *x) if len(x) == 1 else ()
+    return (x[0], *x) if len(x) == 1 else None
 
 
 def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:

@@ -32,8 +32,8 @@ def _first(shape: Shape) -> Dim:
     return shape[0]
 
 
-def _spatial(shape: Shape) -> Shape:
-    return shape[2:] if len(shape) > 2 else ()
+def _spatial(shape: Shape) -> Shape | None:
+    return shape[2:] if len(shape) > 2 else None
 
 
 def _fill_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
