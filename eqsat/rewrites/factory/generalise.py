@@ -17,15 +17,15 @@ from eqsat.rewrites.factory.spread import lifted
 from eqsat.rewrites.factory.template import templates
 from eqsat.rewrites.rule import Rule
 
-#: What is drawn unless said otherwise: about half a second a candidate.
+#: What is drawn unless said otherwise.
 USUAL = Effort()
 
 
 def generalise(candidate: Candidate, effort: Effort = USUAL, seed: int = 0) -> tuple[Rule, ...]:
     """The most general rules found for a candidate, best first; none where it holds by accident of its shapes.
 
-    A rule with more operators than the candidate's other side is in the phase that is off unless asked for. Every rule
-    is worth checking, none is proved yet. Deterministic for a seed.
+    Ways round that repeat work, whose phase is off unless asked for, are looked at where the effort says so. Every
+    rule is worth checking, none is proved yet. Deterministic for a seed.
 
     >>> twice = Candidate("c1", ("relu(relu(x))",), ("relu(x)",), {"x": (3, 3)}, 2, 1)
     >>> [str(rule) for rule in generalise(twice)]

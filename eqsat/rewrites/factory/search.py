@@ -40,7 +40,7 @@ class Effort:
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
     more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways` rules with
-    the same sides have conditions of their own. Without `repeats`, directions that repeat work are left out.
+    the same sides have conditions of their own. With `repeats`, directions that repeat work are looked at.
     """
 
     near: int = 48
@@ -56,7 +56,7 @@ class Effort:
     plain: float = 3.25
     missed: float = 4.0
     ways: int = 3
-    repeats: bool = True
+    repeats: bool = False
 
 
 @dataclass(frozen=True)
