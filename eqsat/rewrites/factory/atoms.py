@@ -177,7 +177,7 @@ def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"{k} == {i}") for i in range(4))
         yield from ((1.8, f"{k} != 0"), (1.8, f"{k} != 1"), (1.5, f"{k} >= 2"), (1.5, f"{k} < 2"))
         for p in scope.of("perm"):
-            yield from ((2.0, f"{p}[{k}] == {k}"), (2.5, f"place({p}, {k}) == {k}"))
+            yield 3.5, f"{p}[{k}] == {k}"
         for a in (*scope.of("axes"), *scope.members("axes")):
             yield from ((1.0, f"{k} in {a}"), (1.0, f"{k} not in {a}"), (1.5, f"all(i < {k} for i in {a})"))
             yield 1.5, f"all(i > {k} for i in {a})"
@@ -207,7 +207,7 @@ def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
         yield 1.5, f"{p}[-2:] == (len({p}) - 2, len({p}) - 1)"
         yield 1.5, f"{p}[-2:] == (len({p}) - 1, len({p}) - 2)"
         yield from ((1.5, f"{p}[0] == 0"), (2.0, f"{p}[1] == 1"), (1.8, f"{p}[:2] == (0, 1)"))
-        yield 2.0, f"{p} == inverse({p})"
+        yield 4.0, f"{p} == inverse({p})"  # mostly a sign of the wrong direction on the right side
     for p, q in itertools.combinations(perms, 2):
         yield from ((2.0, f"{p} == inverse({q})"), (1.0, f"len({p}) == len({q})"))
 
