@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -88,15 +87,6 @@ def _reshape_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     return sampling.one_operand(shape=_factors)(rng, known, attrs)
 
 
-def _flat(x: tuple[int, ...]) -> tuple[int, ...]:
-    return (math.prod(x),)
-
-
-def _matrix(x: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape with all axes but the first merged, of what has more than two."""
-    return (x[0], math.prod(x[1:])) if len(x) > 2 else None
-
-
 #: Permutations of the axes of matrices, all but the identity, and of stacks of matrices.
 _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (0, 1, 2))]
 
@@ -108,7 +98,7 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
     multilinear=(0,),
     view=True,
     onnx="Reshape",
-    instances=({"shape": _flat}, {"shape": _matrix}),
+    instances=({"shape": sampling.flat}, {"shape": sampling.matrix}),
 )
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""

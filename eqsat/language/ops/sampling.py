@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -113,6 +114,16 @@ def choice(*values: Any) -> Draw:
 def permutation(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, ...]:
     """A permutation of the operand's axes."""
     return tuple(rng.sample(range(len(x)), len(x)))
+
+
+def flat(x: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of one axis that has all elements."""
+    return (math.prod(x),)
+
+
+def matrix(x: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape with all axes but the first merged, of what has more than two."""
+    return (x[0], math.prod(x[1:])) if len(x) > 2 else None
 
 
 def draw(
