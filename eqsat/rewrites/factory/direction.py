@@ -46,14 +46,13 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
         return None
     if theirs.computing > ours.computing or (theirs.computing == ours.computing and ours.moving == 0 < theirs.moving):
         return "associate"
-    if sum(theirs) < sum(ours) and isinstance(target, App):
-        computing = _computing(roots[0]) - _computing(target)
-        known = {text_of(p) for p in _subpatterns(roots[0])}
-        new = [o for o in target.operands if text_of(o) not in known]
-        if not new and target.op in {a.op for a in applications(roots[0])} and not computing:
-            return "simplify"
-        if not new and computing:
+    if sum(theirs) < sum(ours) and _only_root_is_new(target, roots[0]):
+        if _computing(roots[0]) - _computing(target):
             return "fuse"
+        if target.op in {a.op for a in applications(roots[0])}:
+            return "simplify"
+    if sum(theirs) > sum(ours) and _only_root_is_new(roots[0], target) and theirs.computing == ours.computing:
+        return None
     return "associate" if _reorders(roots[0], target) else "expand"
 
 
@@ -97,6 +96,12 @@ def _subpatterns(pattern: Pattern | Spread) -> Iterator[Pattern | Spread]:
     elif isinstance(pattern, App):
         for operand in pattern.operands:
             yield from _subpatterns(operand)
+
+
+def _only_root_is_new(made: App, whole: App) -> bool:
+    """Whether the operands of an operator are all parts of another pattern."""
+    known = {text_of(p) for p in _subpatterns(whole)}
+    return all(text_of(o) in known for o in made.operands)
 
 
 def _within(part: Pattern, whole: App) -> bool:
