@@ -70,8 +70,9 @@ def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, p
     also refutes where the right side does not type, or has other types than the left. RuleError where no instance meets
     the conditions. What `prove` adds is the evidence that `optimize(rules=…)` asks for. The same seed tries the same.
 
-    >>> print(check_rewrite("relu(relu(x)) => relu(x)", max_examples=20, prove=False))
-    rule: both sides are equal on 19 instances
+    >>> report = check_rewrite("relu(relu(x)) => relu(x)", max_examples=20, prove=False)
+    >>> [checked.instances > 5 for checked in report.checked]
+    [True]
     """
     if max_examples < 1:
         raise UsageError(f"max_examples = {max_examples}", where="check_rewrite", expected="1 or more")
