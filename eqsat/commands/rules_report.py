@@ -43,7 +43,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"true as far as tried, but without a law: {count(len(found['missing']), 'rule')}"
     for rule in found["missing"]:
         yield f"  {rule['name']}: {rule['text']}"
-        yield f"    would follow from {rule['missing'] or 'no single equation that was found'}"
+        if rule["missing"] != rule["text"]:  # else it is the law itself that is missing
+            yield f"    would follow from {rule['missing'] or 'no single equation that was found'}"
     yield f"written by hand: {count(len(found['by_hand']), 'rule')}; derived from declarations: {found['derived']}"
     yield from (f"  {r['name']}: {r['reason']}" for r in found["by_hand"])
     yield from _effort(found["lines"])
@@ -54,13 +55,10 @@ def _stages(counts: Mapping[str, Any]) -> Iterator[str]:
         yield "no library has been built: run `eqsat rules build --into FOLDER`"
         return
     for stage in ("generated", "candidates", "rules", "pruned"):
-        shown = ", ".join(f"{_number(n)} {name.replace('_', ' ')}" for name, n in counts[stage].items())
+        numbers = {name: n for name, n in counts[stage].items() if isinstance(n, int)}
+        shown = ", ".join(f"{integer(n)} {name.replace('_', ' ')}" for name, n in numbers.items())
         yield f"{stage}: {shown}"
     yield f"equal pairs for each rule kept: {counts['reduction']} (published: {counts['published_reduction']})"
-
-
-def _number(value: Any) -> str:
-    return integer(value) if isinstance(value, int) else str(value)
 
 
 def _effort(effort: Mapping[str, Any]) -> Iterator[str]:
