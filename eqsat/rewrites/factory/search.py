@@ -217,7 +217,7 @@ class Search:
         rule = self._written(right, learned, guarded)
         numbers = numbers_of([a.expression for a in learned.atoms])
         count = 0
-        for case in drawn(rule, self.effort.check, 3 * self.effort.misses):
+        for case in self._checking(rule):
             full = Case(self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count)
             if full.agrees(right) is False:
                 return full
@@ -232,6 +232,15 @@ class Search:
                 guarded = replace(guarded, kind="floating", first=every[0])
                 rule = self._written(right, learned, guarded)
         return rule if count >= _LEAST else None
+
+    def _checking(self, rule: Rule) -> Iterator[Case]:
+        """Instances that meet a rule's conditions; a few are looked for longer."""
+        count = 0
+        for case in drawn(rule, self.effort.check, 3 * self.effort.misses):
+            count += 1
+            yield case
+        if count < _LEAST:
+            yield from drawn(rule, _LEAST, 15 * self.effort.misses, 1)
 
     def _written(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule:
         conditions = [*(a.text for a in learned.atoms), *guarded.texts]
