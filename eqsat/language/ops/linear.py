@@ -233,9 +233,7 @@ _SAME_3 = (1, 1, 1, 1)
 _CONV_INSTANCES: tuple[Mapping[str, Any], ...] = (
     {"group": _groups},
     {"group": _groups, "pads": _SAME_3},
-    {"group": _groups, "strides": (2, 2)},
     {"group": _groups, "strides": (2, 2), "pads": _SAME_3},
-    {"group": _groups, "activation": "relu"},
     {"group": _groups, "pads": _SAME_3, "activation": "relu"},
 )
 

@@ -40,7 +40,19 @@ _WINDOWED = ("conv", "conv_transpose", "max_pool", "avg_pool", "global_avg_pool"
 _NORMS = ("layer_norm", "rms_norm", "batch_norm")
 _KERNELS = ("identity_kernel", "pool_kernel")
 _CONSTANTS = (*_KERNELS, "eye", "fill")
-_NOT_OF_IMAGES = ("exp", "tanh", "sigmoid", "neg", "sub", "fill", "reshape", "expand", "softmax", "reduce_mean")
+_NOT_OF_IMAGES = (
+    "exp",
+    "tanh",
+    "sigmoid",
+    "neg",
+    "sub",
+    "fill",
+    "reshape",
+    "expand",
+    "softmax",
+    "reduce_mean",
+    "matmul",
+)
 _KNOWN = (
     Domain("matrices", (((3, 3), 4),), ("exp", "sigmoid", *_NORMS, *_KERNELS)),
     Domain(
