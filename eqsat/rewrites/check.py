@@ -141,7 +141,12 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
             counts |= {"side": found.level.side, "deep": found.level.deep}
         if found.bindings is not None:
             return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
-        instances += _more(rule, seed)
+        more = _more(rule, seed)
+        for instance in more[::2]:
+            mismatch = extreme_mismatch(rule, instance.bindings)
+            if mismatch is not None:
+                return made("refuted", **counts, detail=str(mismatch))
+        instances += more
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
         verdict = symbolic_verdict(instance, effort.solver)

@@ -42,7 +42,11 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
 
 
 def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
-    """The instance with one element that is not finite, for each operand in turn, and how to call it."""
+    """The instance with one element that is not finite, for each operand in turn, and how to call it.
+
+    Elements of both signs meet it, as far as nothing has looked at them.
+    """
+    bindings = replaced(bindings, {id(o): _both_signs(o) for o in operands(bindings)})
     for operand in operands(bindings):
         if not operand.type.dtype.is_float or not operand.array.size:
             continue
@@ -51,6 +55,14 @@ def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
             array.flat[_chance(operand.name, array.shape) % array.size] = value
             made = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
             yield f"{name} in {operand.name}", made
+
+
+def _both_signs(operand: Drawn) -> Drawn:
+    array = operand.array
+    if operand.read or not operand.type.dtype.is_float or array.size < 2 or not (array > 0).all():
+        return operand
+    signs = np.where(np.arange(array.size) % 2, -1.0, 1.0).reshape(array.shape)
+    return dataclasses.replace(operand, array=array * signs)
 
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:

@@ -26,7 +26,11 @@ def settings(
     dims = [t.static for t in types]
     free = [n for n in declared.attrs if n not in fixed]
     found = []
-    for chosen in _attributes(op, free, fixed, dims, bounds):
+    try:
+        candidates = list(_attributes(op, free, fixed, dims, bounds))
+    except (IndexError, ValueError):  # operands of a rank that the operator does not take
+        return ()
+    for chosen in candidates:
         attrs = completed(op, {**fixed, **chosen})
         try:
             results = declared.result_types(types, attrs)
