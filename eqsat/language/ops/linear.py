@@ -364,7 +364,6 @@ def _transposed_sample(
     multilinear=(0, 1),
     index="n g*c h@r..., g*c o r..., + g*o -> n g*o h...; g = group",
     onnx="ConvTranspose",
-    instances=({"pads": (1, 1, 1, 1)},),
 )
 def conv_transpose(
     xp: Any,

@@ -36,7 +36,7 @@ class Domain:
 # Sides are equal where operators need it and the sizes of different roles differ where they do not, so that few terms
 # agree by accident of shape; what holds at these shapes alone is the generaliser's to find out. Every operator that
 # takes part by default does so in some domain, and is left out of those where it would say the same again.
-_WINDOWED = ("conv", "conv_transpose", "max_pool", "avg_pool", "global_avg_pool")
+_WINDOWED = ("conv", "max_pool", "avg_pool", "global_avg_pool")
 _NORMS = ("layer_norm", "rms_norm", "batch_norm")
 _KERNELS = ("identity_kernel", "pool_kernel")
 _CONSTANTS = (*_KERNELS, "eye", "fill")
