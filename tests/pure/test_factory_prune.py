@@ -90,8 +90,11 @@ def test_weaker_conditions_are_not_derived_from_stronger_ones():
 
 
 def test_siblings_are_derived_by_merging():
-    (pair,) = rules("%phase merge\npair: x @ v, x @ w => split(x @ concat(v, w, axis=1), axis=1, sizes=(dim(v, 1), dim(w, 1)))"
-                    " if rank(x) == 2, rank(v) == 2, rank(w) == 2, dim(v, 0) == dim(w, 0)")  # fmt: skip
+    (pair,) = rules(
+        "%phase merge\n"
+        "pair: x @ v, x @ w => split(x @ concat(v, w, axis=1), axis=1, sizes=(dim(v, 1), dim(w, 1)))"
+        " if rank(x) == 2, rank(v) == 2, rank(w) == 2, dim(v, 0) == dim(w, 0)"
+    )
     (group,) = rules(
         "group: [x @ w for w in ws] => split(x @ concat(*ws, axis=1), axis=1, sizes=[dim(w, 1) for w in ws])"
         " if rank(x) == 2, all(rank(w) == 2 and dim(w, 0) == dim(ws[0], 0) for w in ws)"
