@@ -103,3 +103,14 @@ def test_evidence_says_how_far_the_grid_is_complete() -> None:
     assert (record.verdict, record.bounded, record.exhaustive, record.side, record.deep) == ("proved", 341, True, 4, 4)
     record = check(rule("relu(relu(x)) => relu(x)"), Effort(numeric=6, symbolic=4))
     assert (record.bounded, record.exhaustive, record.side) == (0, False, 0)
+
+
+def test_a_sum_of_products_with_a_vector_of_one_is_refuted() -> None:
+    """Shapes without an axis counted from the right are equal for a matrix of one row and a vector of one element."""
+    text = (
+        "x @ w + y @ v => concat(x, y, axis=rank(x) - 1) @ concat(w, v, axis=rank(w) - 2) if wide(x), rank(x) >= 2, "
+        "rank(w) >= 2, without(shape(x), rank(x) - 1) == without(shape(y), rank(y) - 1), "
+        "without(shape(w), rank(w) - 2) == without(shape(v), rank(v) - 2)"
+    )
+    assert "the right side does not type" in run_bounded(rule(text), 4000).reason
+    assert not run_bounded(rule(text + ", rank(x) == rank(y), rank(w) == rank(v)"), 4000).reason

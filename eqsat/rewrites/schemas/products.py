@@ -42,6 +42,8 @@ def _cut_sum(op: Operator, index: Index) -> Iterator[Statement]:
         f"without(shape({a}), {axis_of(t, index.name, a)}) == without(shape({b}), {axis_of(t, index.name, b)})"
         for a, b, t in (("x", "y", data), ("w", "v", weights))
     ]
+    # An axis counted from the right is none of a tensor of lower rank, which equal shapes would not show.
+    rests += [f"rank({a}) == rank({b})" for a, b, at in (("x", "y", here), ("w", "v", there)) if not at.isdecimal()]
     yield from law(f"sum-of-{op.name}s", f"{one} + {two}", op.applied(*joined), [*guards, *rests])
     fits = f"dim(x, {here}) == dim(w, {there})"
     fixed = here.isdecimal() and there.isdecimal()
