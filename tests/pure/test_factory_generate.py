@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from enumeration import Closure, brute_force, listed_terms
 
 from eqsat import cli
-from eqsat.errors import UsageError
+from eqsat.errors import ShapeError, UsageError
 from eqsat.language.spec import _SPECS
 from eqsat.language.types import TensorType
 from eqsat.rewrites.factory import build, generate, space
@@ -85,10 +85,17 @@ def test_fingerprints_do_not_depend_on_the_order_of_outputs_but_on_shapes():
     assert combined([one, other]) != combined([one, one])
 
 
-def test_operators_take_part_by_being_declared(monkeypatch):
+def with_axes(operands, attrs):
+    """The type of the first operand, which must have axes."""
+    if operands[0].rank == 0:
+        raise ShapeError("a scalar has no halves", expected="a tensor with axes")
+    return (operands[0],)
+
+
+def test_operators_take_part_by_being_declared():
     import eqsat
 
-    @eqsat.op("swap_halves", infer=lambda operands, attrs: (operands[0],))
+    @eqsat.op("swap_halves", infer=with_axes)
     def swap_halves(xp, x):
         """The two halves of the last axis in the other order."""
         half = x.shape[-1] // 2
