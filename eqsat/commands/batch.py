@@ -28,6 +28,14 @@ def everything_option(command: Command) -> Command:
     return option(command)
 
 
+def alone_option(default: bool) -> Callable[[Command], Command]:
+    """Adds --alone and --beyond-laws: whether what is left out follows from rules of the candidates, or from laws."""
+    help = (
+        "Leave out what the rules found derive, so that they stand alone, or also what laws derive when run as rules."
+    )
+    return click.option("--alone/--beyond-laws", "alone", default=default, show_default=True, help=help)
+
+
 @contextmanager
 def workers(jobs: int) -> Iterator[Executor | None]:
     """So many processes; None where there is no more than this one."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.batch import everything_option, jobs_option, workers
+from eqsat.commands.batch import alone_option, everything_option, jobs_option, workers
 from eqsat.commands.display import console
 from eqsat.commands.rules_build import build
 from eqsat.commands.rules_candidates import verify_candidates
@@ -43,10 +43,11 @@ for _command in (generate, build, prune, report, show, prove, check_laws):
 @click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
 @everything_option
+@alone_option(default=False)
 @jobs_option
 @import_option
 @debug_option
-def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything: bool, jobs: int) -> None:
+def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
     """Check rules with Z3, in float64 and modulo a prime.
 
     Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With
@@ -58,7 +59,7 @@ def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything
     if any(candidates):
         if not all(candidates):
             raise UsageError("files of rules and of candidates together", expected="files of one kind")
-        verify_candidates(files, target, everything, jobs)
+        verify_candidates(files, target, everything, alone, jobs)
         return
     if target is not None:
         raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.batch import everything_option, jobs_option, stages, workers
+from eqsat.commands.batch import alone_option, jobs_option, stages, workers
 from eqsat.commands.display import console
 from eqsat.report import count
 
@@ -19,7 +19,7 @@ from eqsat.report import count
 @click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
 @click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
-@everything_option
+@alone_option(default=True)
 @jobs_option
 @debug_option
 def build(
@@ -29,7 +29,7 @@ def build(
     domains: tuple[str, ...],
     seed: int,
     sources: tuple[str, ...],
-    everything: bool,
+    alone: bool,
     jobs: int,
 ) -> None:
     """Make a library of rules from the declarations of operators and the laws.
@@ -52,7 +52,7 @@ def build(
     )
     with workers(jobs) as executor, stages() as follow:
         built = build_library(
-            settings, folder, everything=everything, uses=read_usage(), executor=executor, progress=follow, work=folder
+            settings, folder, beyond_laws=not alone, uses=read_usage(), executor=executor, progress=follow, work=folder
         )
     out = console()
     out.print(f"{count(built.counts['candidates']['all'], 'candidate')}, {count(len(built.rules), 'rule')} kept")

@@ -12,7 +12,7 @@ from eqsat.errors import UsageError
 from eqsat.report import count
 
 
-def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, jobs: int) -> None:
+def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
     """Verifies the candidates of files and writes what became of each; UsageError without a target."""
     from eqsat.rewrites.factory.candidate import read_candidates
     from eqsat.rewrites.factory.journal import Journal, subject_of
@@ -30,15 +30,24 @@ def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything
     check_target(target, sources)
     candidates = [c for path in sources for c in read_candidates(path)]
     known = laws()
-    subject = subject_of([str(everything), *(c.text for c in candidates), *(f"{r.name}: {r.text}" for r in known)])
+    subject = subject_of(
+        [str(everything), str(alone), *(c.text for c in candidates), *(f"{r.name}: {r.text}" for r in known)]
+    )
     with (
         Journal(target.with_name(f"{target.name}.partial"), subject) as journal,
         workers(jobs) as executor,
         stages() as follow,
     ):
-        outcomes = list(
-            verify_all(candidates, known, everything=everything, executor=executor, journal=journal, progress=follow)
+        found_out = verify_all(
+            candidates,
+            known,
+            known=() if alone else known,
+            everything=everything or alone,
+            executor=executor,
+            journal=journal,
+            progress=follow,
         )
+        outcomes = list(found_out)
         write_text(target, written_outcomes(outcomes))
     found = Counter(o.status for o in outcomes)
     out = console()

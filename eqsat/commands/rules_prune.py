@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.batch import stages
+from eqsat.commands.batch import alone_option, stages
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target, write_text
 from eqsat.report import count
@@ -16,10 +16,11 @@ from eqsat.report import count
 @click.command()
 @click.argument("verified", metavar="VERIFIED.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file of rules.")
+@alone_option(default=False)
 @import_option
 @debug_option
-def prune(verified: Path, target: Path) -> None:
-    """Leave out the rules that laws and the other rules derive.
+def prune(verified: Path, target: Path, alone: bool) -> None:
+    """Leave out the rules that the other rules, or laws, derive.
 
     The rules that stay are written in the order in which they pay on the benchmark models; beside them, in a file that
     ends in .dropped.jsonl, what went, why, and by which rules. Interrupted, the same command goes on where it stood.
@@ -34,11 +35,12 @@ def prune(verified: Path, target: Path) -> None:
     check_target(target, [verified])
     dropped = target.with_name(f"{target.name.removesuffix('.rules')}.dropped.jsonl")
     check_target(dropped, [verified, target])
-    rules = [rule for rule, _ in verified_rules(read_outcomes(verified)).values()]
+    rules = [rule for rule, _ in verified_rules(read_outcomes(verified), on_request=alone).values()]
     known = laws()
-    subject = subject_of(f"{r.name}: {r.text}" for r in (*rules, *known))
+    subject = subject_of([str(alone), *(f"{r.name}: {r.text}" for r in (*rules, *known))])
     with Journal(target.with_name(f"{target.name}.partial"), subject) as journal, stages() as follow:
-        found = prune_rules(rules, known, verify=entailed(known), journal=journal, progress=follow)
+        base = () if alone else known
+        found = prune_rules(rules, base, verify=entailed(known), journal=journal, progress=follow)
         write_text(target, rules_text(ordered(found.kept, read_usage())))
         write_text(dropped, dropped_text(found))
     out = console()

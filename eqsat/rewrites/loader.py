@@ -47,9 +47,14 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library."""
+    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library.
+
+    A rule of the library that says what a law says has its name and stands in its place.
+    """
     own = [one for one in OPS.values() if is_shipped(one)]
-    return (*_axioms(), *stated_laws(own), *derived_laws(own), *_files(LIBRARY, "library"))
+    generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
+    said = [generated.pop(law.name, law) for law in (*_axioms(), *stated_laws(own), *derived_laws(own))]
+    return (*said, *generated.values())
 
 
 def laws() -> tuple[Rule, ...]:
@@ -103,7 +108,7 @@ def _shipped() -> tuple[Rule, ...]:
 
 def shipped_evidence() -> dict[str, Evidence]:
     """The records of the axioms, of the derived laws, and of the library."""
-    return {**read_evidence(LIBRARY / "evidence.jsonl"), **read_evidence(AXIOMS / "evidence.jsonl")}
+    return {**read_evidence(AXIOMS / "evidence.jsonl"), **read_evidence(LIBRARY / "evidence.jsonl")}
 
 
 @cache

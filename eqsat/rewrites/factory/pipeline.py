@@ -45,7 +45,7 @@ def build(
     folder: Path,
     *,
     laws: Sequence[Rule] | None = None,
-    everything: bool = False,
+    beyond_laws: bool = False,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     progress: Follow | None = None,
@@ -53,9 +53,10 @@ def build(
 ) -> Built:
     """Makes a library from nothing and writes it into a folder; the same settings give the same files.
 
-    `laws` are those that rules must follow from, by default the derived and hand-written ones; `everything` verifies
-    candidates too of which little is to be gained. Under `work`, an
-    existing folder, finished steps are kept until all is done, so that the same call goes on where one was interrupted.
+    `laws` are those that rules must follow from, by default the derived and hand-written ones. A library stands alone:
+    what it leaves out follows from what it keeps; `beyond_laws` makes one of what laws, run as rules, do not reach.
+    Under `work`, an existing folder, finished steps are kept until all is done, so that the same call goes on where one
+    was interrupted.
     """
     from eqsat.rewrites.factory.generate import generate
     from eqsat.rewrites.loader import laws as shipped_laws
@@ -64,7 +65,7 @@ def build(
     resume = None if work is None else work / "generate"
     generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
     subject = subject_of(
-        [str(everything), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
+        [str(beyond_laws), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
     )
     with Journal(None if work is None else work / "verify.partial", subject) as journal:
         return assemble(
@@ -72,7 +73,7 @@ def build(
             generated.counts,
             known,
             folder,
-            everything=everything,
+            beyond_laws=beyond_laws,
             uses=uses,
             executor=executor,
             journal=journal,
@@ -93,7 +94,7 @@ def assemble(
     laws: Sequence[Rule],
     folder: Path,
     *,
-    everything: bool = False,
+    beyond_laws: bool = False,
     settle: Settle | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
@@ -105,14 +106,17 @@ def assemble(
         verify_candidates(
             candidates,
             laws,
-            everything=everything,
+            known=laws if beyond_laws else (),
+            everything=not beyond_laws,
             settle=settle,
             executor=executor,
             journal=journal,
             progress=progress,
         )
     )
-    return finish(outcomes, generated, laws, folder, uses=uses, journal=journal, progress=progress)
+    return finish(
+        outcomes, generated, laws, folder, beyond_laws=beyond_laws, uses=uses, journal=journal, progress=progress
+    )
 
 
 def finish(
@@ -121,12 +125,13 @@ def finish(
     laws: Sequence[Rule],
     folder: Path,
     *,
+    beyond_laws: bool = False,
     uses: Iterable[Use] = (),
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
     """Prunes verified rules and writes what stays into a folder."""
-    verified = verified_rules(outcomes)
+    verified = verified_rules(outcomes, on_request=not beyond_laws)
     evidence = {name: found for name, (_, found) in verified.items()}
     check = entailed(laws)
 
@@ -134,7 +139,8 @@ def finish(
         evidence[rule.name] = check(rule)
         return evidence[rule.name]
 
-    pruned = prune([r for r, _ in verified.values()], laws, verify=proved, journal=journal, progress=progress)
+    known = laws if beyond_laws else ()
+    pruned = prune([r for r, _ in verified.values()], known, verify=proved, journal=journal, progress=progress)
     for rule in pruned.kept:
         if rule.name not in evidence:  # its verdict came out of the journal
             proved(rule)

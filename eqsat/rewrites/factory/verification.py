@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +70,13 @@ class Outcome:
             yield rule, evidence
 
 
-def verified_rules(outcomes: Iterable[Outcome]) -> dict[str, tuple[Rule, Evidence]]:
-    """The proved rules of all candidates by name, each once, without those that only run on request."""
+def verified_rules(outcomes: Iterable[Outcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
+    """The proved rules of all candidates by name, each once; `on_request` with those that only run on request."""
     found = (pair for outcome in outcomes for pair in outcome.as_rules())
     return {
-        rule.name: (rule, evidence) for rule, evidence in found if _is_proved(evidence) and rule.phase != "associate"
+        rule.name: (rule, evidence)
+        for rule, evidence in found
+        if _is_proved(evidence) and (on_request or rule.phase != "associate")
     }
 
 
@@ -82,29 +84,53 @@ def verify_candidates(
     candidates: Iterable[Candidate],
     laws: Sequence[Rule],
     *,
+    known: Sequence[Rule] | None = None,
     everything: bool = False,
     settle: Settle | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Iterator[Outcome]:
-    """What becomes of each candidate, small ones first; the same for every executor. `everything` verifies those too
-    that save no work either way round, and large ones that laws do not derive.
+    """What becomes of each candidate, small ones first; the same for every executor.
+
+    Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
+    all that is set aside follows from rules that the candidates themselves led to. `everything` verifies those too that
+    save no work either way round, and large ones that known rules do not derive.
 
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
     """
     settle = settle or partial(settled, laws=tuple(laws))
-    work = _Verification(tuple(laws), everything, settle, executor, journal, progress)
+    work = _Verification(tuple(laws if known is None else known), everything, settle, executor, journal, progress)
     yield from work.run(sorted(candidates, key=_effort))
 
 
 def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
-    """The general rules of a candidate, each checked on instances and against the laws."""
+    """The general rules of a candidate, each checked on instances and against the laws.
+
+    One that says what a law says takes the law's name and phase, in which its declaration put it.
+    """
     from eqsat.rewrites.factory.generalise import generalise
+    from eqsat.rewrites.premises import with_premises
     from eqsat.rewrites.verify import verify_rule
 
-    return [(rule, verify_rule(rule, laws)) for rule in generalise(candidate)]
+    said = _by_form(laws)
+    found: dict[str, tuple[Rule, Evidence]] = {}
+    for rule in generalise(candidate):
+        law = said.get(canonical(Statement.of(rule)))
+        if law is None:
+            rule, _ = with_premises(rule, laws)
+            law = said.get(canonical(Statement.of(rule)))
+        rule = replace(law, origin="given") if law is not None else rule
+        if rule.text not in {r.text for r, _ in found.values()}:
+            found[rule.name] = rule, verify_rule(rule, laws)
+    return list(found.values())
+
+
+@lru_cache(maxsize=2)
+def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
+    """Laws by their canonical texts."""
+    return {canonical(Statement.of(law)): law for law in reversed(laws)}
 
 
 def claim(candidate: Candidate) -> Claim | None:
@@ -128,14 +154,15 @@ def _phases(candidate: Candidate) -> set[str | None]:
     return {phase_of(e.left, e.right) for e in equations(candidate)}
 
 
-def _effort(candidate: Candidate) -> tuple[int, int, int, str]:
+def _effort(candidate: Candidate) -> tuple[int, int, int, int, str]:
+    """Few operators first; of as many, more variables first: equations of fewer are mostly cases of theirs."""
     most, least = max(candidate.left_ops, candidate.right_ops), min(candidate.left_ops, candidate.right_ops)
-    return most, len(candidate.left), least, candidate.text
+    return most, len(candidate.left), least, -len(candidate.shapes), candidate.text
 
 
 @dataclass
 class _Verification:
-    laws: tuple[Rule, ...]
+    base: tuple[Rule, ...]
     everything: bool
     settle: Settle
     executor: Executor | None
@@ -148,20 +175,21 @@ class _Verification:
         names = {c.name: c for c in candidates}
         yield from (pending := _Repeated(candidates)).outcomes()
         rest = pending.kept
-        found = self._derived(rest, self.laws, "by laws", known, (CHEAP,))
-        yield from (_derived_outcome(names[n], by) for n, by in found.items())
-        rest = [c for c in rest if c.name not in found]
+        if self.base:
+            found = self._derived(rest, self.base, "by known rules", known, (CHEAP,))
+            yield from (_derived_outcome(names[n], by) for n, by in found.items())
+            rest = [c for c in rest if c.name not in found]
         if not self.everything:
             saving = {c.name for c in rest if _phases(c) & _SAVES}
             yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
             rest = [c for c in rest if c.name in saving]
-            by = self._derived(rest, self.laws, "on request", known, (ON_REQUEST,))
+            by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
             large = {c.name for c in rest if c.name not in by and _effort(c)[0] > _SMALL}
             yield from (Outcome(c.name, c.text, OPEN) for c in rest if c.name in large)
             rest = [c for c in rest if c.name not in large]
         accepted: dict[str, Rule] = {}
-        self.taken = {r.name: r.text for r in self.laws}
-        total = len(rest)
+        self.taken = {r.name: r.text for r in self.base}
+        total, swept = len(rest), 0
         while rest:
             # Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one
             # axis or perm often holds for all, once it is generalised.
@@ -173,11 +201,18 @@ class _Verification:
             taken = {c.name for c in chosen}
             rest = [c for c in rest if c.name not in taken]
             stage = f"by {len(accepted)} rules, {len(rest)} open"
-            by = self._derived(chosen, (*self.laws, *accepted.values()), stage, known, (CHEAP, THOROUGH))
+            by = self._derived(chosen, (*self.base, *accepted.values()), stage, known, (CHEAP, THOROUGH))
             yield from (_derived_outcome(names[n], used) for n, used in by.items())
             for outcome in self._settled([c for c in chosen if c.name not in by], known):
                 accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
                 yield outcome
+            if len(rest) > _DERIVE and len(accepted) - swept >= max(_VERIFY, swept // 2):
+                # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
+                swept = len(accepted)
+                stage = f"of the rest by {swept} rules"
+                by = self._derived(rest, (*self.base, *accepted.values()), stage, known, (CHEAP,))
+                yield from (_derived_outcome(names[n], used) for n, used in by.items())
+                rest = [c for c in rest if c.name not in by]
             self._follow("verified", total - len(rest), total)
 
     def _derived(
