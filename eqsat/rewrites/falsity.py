@@ -26,8 +26,6 @@ from eqsat.rewrites.term import left_terms, output_types, right_terms
 #: What the evaluator of onnx 1.23 computes wrongly: lrn normalises as many channels as there are batches, and
 #: global_max_pool takes the maximum over other axes than the spatial ones unless there are two of these.
 UNFAITHFUL = frozenset({"lrn", "global_max_pool"})
-#: Between the elements that a stride sets apart, conv_transpose adds products with zero here and nothing there.
-FINITE_ONLY = frozenset({"conv_transpose"})
 #: Relative difference in float64 above which two results are not the same.
 _TOLERANCE = 1e-7
 
@@ -57,8 +55,6 @@ def _variants(rule: Rule, bindings: Bindings) -> Iterator[tuple[str, Bindings]]:
     yield "", bindings
     whole = integer_instance(rule, bindings)
     more = nonfinite_instances(bindings)
-    if rule.operators() & FINITE_ONLY:
-        more = iter(())
     for name, one in itertools.chain([("integers", whole)] if whole is not None else [], more):
         if rule.refused(one) is None:
             yield f"with {name}", one

@@ -304,6 +304,11 @@ def conv(
     return xp.maximum(result, xp.number(0.0, result)) if activation == "relu" else result
 
 
+def _differ(a: Dim, b: Dim) -> bool:
+    """Whether two dims are known to be of different size."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
 def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x, w = present(operands, 0), present(operands, 1)
     same_dtype([t for t in operands if t is not None])
@@ -318,8 +323,9 @@ def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
             f"weight has {channels} input channels, the input has {inputs}", expected="C = weight.shape[0]"
         )
     outputs = w.dims[1] * attrs["group"]
-    if len(operands) > 2 and operands[2] is not None and operands[2].shape not in (None, (outputs,)):
-        raise ShapeError(f"bias {operands[2]} for {outputs} output channels", expected=f"a vector of {outputs}")
+    bias = operands[2] if len(operands) > 2 else None
+    if bias is not None and bias.shape is not None and (bias.rank != 1 or _differ(bias.dims[0], outputs)):
+        raise ShapeError(f"bias {bias} for {outputs} output channels", expected=f"a vector of {outputs}")
     strides, dilations, pads = conv_geometry(attrs, spatial)
     more = attrs["output_padding"] or (0,) * spatial
     sizes = [
@@ -379,24 +385,26 @@ def conv_transpose(
 ) -> Any:
     """The adjoint of a convolution: N,C,spatial… with filters C,O/group,spatial… (ONNX ConvTranspose).
 
-    Computed as a convolution, at stride 1 and with flipped filters, of the operand with zeros between its elements.
+    Each element of a filter adds its multiple of the operand where it falls: nothing is multiplied by zeros in between,
+    which would make NaN of infinities.
     """
     spatial = x.ndim - 2
     strides, dilations, pads = conv_geometry({"strides": strides, "dilations": dilations, "pads": pads}, spatial)
     more = output_padding or (0,) * spatial
-    spread_shape = [(n - 1) * s + 1 if n else 0 for n, s in zip(x.shape[2:], strides, strict=True)]
-    spread: Any = np.full((*x.shape[:2], *spread_shape), xp.number(0.0, x), dtype=x.dtype)
-    spread[(..., *(slice(None, None, s) for s in strides))] = x
-    reach = [d * (k - 1) for d, k in zip(dilations, w.shape[2:], strict=True)]
-    begins = [r - pads[i] for i, r in enumerate(reach)]
-    ends = [r - pads[spatial + i] + more[i] for i, r in enumerate(reach)]
-    kept: tuple[Any, ...] = tuple(
-        slice(max(-p, 0), n - max(-q, 0)) for p, q, n in zip(begins, ends, spread_shape, strict=True)
-    )
-    padded = pad_spatial(xp, spread[(..., *kept)], [max(p, 0) for p in (*begins, *ends)])
-    # (C, O/G, kernel…) -> (O, C/G, kernel…), reversed in space
-    grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
-    filters = grouped.reshape(group * w.shape[1], w.shape[0] // group, *w.shape[2:])[
-        (..., *(slice(None, None, -1),) * spatial)
-    ]
-    return conv.reference(xp, padded, filters, b, dilations=dilations, group=group)
+    sizes, kernel = x.shape[2:], w.shape[2:]
+    full = [max((n - 1) * s + d * (k - 1) + 1, 0) for n, s, d, k in zip(sizes, strides, dilations, kernel, strict=True)]
+    # (N, G·C/G, size…) -> (G, N·size, C/G), to be multiplied by the (G, C/G, O/G) at each place of the kernel
+    grouped = np.moveaxis(x.reshape(x.shape[0], group, x.shape[1] // group, *sizes), (1, 2), (0, -1))
+    rows = grouped.reshape(group, x.shape[0] * int(np.prod(sizes)), x.shape[1] // group)
+    filters = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+    result: Any = np.full((x.shape[0], group * w.shape[1], *full), xp.number(0.0, x), dtype=x.dtype)
+    for place in np.ndindex(*kernel) if all(sizes) else ():
+        product = xp.matmul(rows, filters[(..., *place)]).reshape(group, x.shape[0], *sizes, w.shape[1])
+        product = np.moveaxis(product, (0, -1), (1, 2)).reshape(x.shape[0], group * w.shape[1], *sizes)
+        steps = zip(place, sizes, strides, dilations, strict=True)
+        at = (..., *(slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in steps))
+        result[at] = xp.add(result[at], product)
+    ends = [pads[spatial + i] - more[i] for i in range(spatial)]
+    kept = (slice(pads[i], full[i] - max(ends[i], 0)) for i in range(spatial))
+    result = pad_spatial(xp, result[(..., *kept)], [0] * spatial + [max(-e, 0) for e in ends])
+    return result if b is None else xp.add(result, b.reshape(-1, *(1,) * spatial))
