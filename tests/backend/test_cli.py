@@ -132,7 +132,7 @@ def test_measure_keeps_what_it_has_when_interrupted(run, model, folder, monkeypa
         (["extract", "missing.json"], "missing.json: cannot be read"),
         (["extract", "graph.json", "--time-limit", "-1s"], "time_limit=-1.0"),
         (["extract", "graph.json", "--extractor", "best"], "no extractor 'best'"),
-        (["rules", "verify", "missing.rules"], "Invalid value for '[FILE.rules]...'"),
+        (["rules", "verify", "missing.rules"], "Invalid value for '[FILE]...'"),
         (["rules", "verify", "bad.rules"], "bad.rules:1"),
     ],
 )
