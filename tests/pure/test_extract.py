@@ -39,10 +39,10 @@ def random_problem(seed: int, classes: int, width: int, back: float = 0.0) -> Pr
 def hard_problem() -> Problem:
     """A vertex-cover-like problem, which takes far longer than a test to prove: many ties, no structure."""
     draw = random.Random(5)
-    parts = [Node(c, (), 1.0) for c in range(120)]
-    pairs = [Node(120 + i, ((draw.randrange(120), 0),), 0.0) for i in range(400) for _ in range(2)]
-    top = Node(600, tuple((120 + i, 0) for i in range(400)), 0.0)
-    return Problem([*parts, *pairs, top], [(600, 0)])
+    parts = [Node(c, (), 1.0) for c in range(240)]
+    pairs = [Node(240 + i, ((draw.randrange(240), 0),), 0.0) for i in range(960) for _ in range(2)]
+    top = Node(1200, tuple((240 + i, 0) for i in range(960)), 0.0)
+    return Problem([*parts, *pairs, top], [(1200, 0)])
 
 
 def test_a_shared_operand_is_paid_once() -> None:
