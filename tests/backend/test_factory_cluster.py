@@ -1,11 +1,9 @@
 """Generation on a cluster of two workers."""
 
-import pytest
+import distributed
 
 from eqsat.rewrites.factory import generate
 from eqsat.rewrites.factory.generate import Settings
-
-distributed = pytest.importorskip("distributed")
 
 
 def test_a_cluster_finds_what_one_process_finds(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,6 +18,8 @@ from eqsat.rewrites.factory.term import Label
 Batch: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 _PROBES = 3
 _LARGEST_TABLE = 1 << 10
+#: Says why a way to run many instances at once was not taken; the slow way then says what is really wrong.
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ class Arithmetic:
             table = np.stack(
                 [self.one(label, types, results, [a, b])[0].reshape(-1) for a in units[0] for b in units[1]]
             )
-        except Exception:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+        except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+            _LOG.debug("no table for %s, which is run one instance at a time: %r", label.op, error)
             return None
         arithmetic = self._space(types, results)
 
@@ -191,6 +195,7 @@ def _later(axes: Any) -> Any:
 def _agrees(run: Batch, operands: Sequence[Any], want: Sequence[Any]) -> bool:
     try:
         got = run(operands)
-    except Exception:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+    except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+        _LOG.debug("a way to run many instances at once fails, so that it is not taken: %r", error)
         return False
     return all(g.shape == w.shape and bool((g == w).all()) for g, w in zip(got, want, strict=True))
