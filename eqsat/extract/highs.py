@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,29 @@ class Clock:
     def left(self) -> float:
         """Seconds to the deadline."""
         return max(self.deadline - time.monotonic(), 0.0)
+
+    @contextmanager
+    def hearing_interrupts(self) -> Iterator[None]:
+        """Takes the first Ctrl-C down as a request to stop; a second one raises KeyboardInterrupt.
+
+        An exception may be raised wherever Python is, and is lost where that is a garbage collector's callback. Where
+        another handler is installed, or in another thread than the main one, nothing changes.
+        """
+        ours = threading.current_thread() is threading.main_thread()
+        if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                signal.default_int_handler(number, frame)
+            self.interrupted = True
+
+        signal.signal(signal.SIGINT, handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(slots=True)

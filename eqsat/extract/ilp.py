@@ -69,12 +69,13 @@ def solve_ilp(
     """
     began = time.monotonic()
     clock = Clock(began + time_limit, should_stop)
-    search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
-    search.watch(progress)
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        clock.interrupted = True
+    with clock.hearing_interrupts():
+        search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
+        try:
+            search.watch(progress)
+            search.run()
+        except KeyboardInterrupt:
+            clock.interrupted = True
     return decode(
         problem,
         search.best(),

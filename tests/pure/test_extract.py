@@ -184,6 +184,17 @@ def test_ctrl_c_returns_the_best_found() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_is_heard_where_an_exception_would_be_lost() -> None:
+    class Lost:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    pressed: list[Lost] = [Lost()]
+    solution = solve(hard_problem(), progress=lambda *_: pressed.clear())
+    assert solution.status == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_progress_reports_falling_costs_and_rising_bounds() -> None:
     seen: list[tuple[float, float]] = []
     solution = solve(random_problem(2, 60, 3, back=0.3), progress=lambda *now: seen.append(now))
