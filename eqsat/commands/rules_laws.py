@@ -38,7 +38,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None) -
     from eqsat.rewrites.consistency import check_laws as check_all
     from eqsat.rewrites.loader import laws
 
-    given = [law for path in files for law in read(path)] if files else list(laws())
+    given = [law for path in files for law in read(path, origin="candidate")] if files else list(laws())
     if target is not None:
         check_target(target, files)
     out = console()

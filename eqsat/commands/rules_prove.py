@@ -20,7 +20,7 @@ from eqsat.report import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.prove import Proof
-    from eqsat.rewrites.rule import Rule
+    from eqsat.rewrites.rule import Origin, Rule
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -42,7 +42,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
     from eqsat.rewrites.prove import LIMITS
     from eqsat.rewrites.prove import prove as prove_one
 
-    equations = read(file)
+    equations = read(file, origin="candidate")
     rules = [r for path in given for r in read(path)] if given else list(load_rules())
     if target is not None:
         check_target(target, ())
@@ -77,7 +77,7 @@ def describe(proof: Proof) -> list[str]:
     return [f"{found[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
 
 
-def read(path: Path) -> tuple[Rule, ...]:
+def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:
     """The rules of a file; RuleError where it is no text."""
     from eqsat.rewrites.parser import parse_rules
 
@@ -85,4 +85,4 @@ def read(path: Path) -> tuple[Rule, ...]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"cannot be read: {error}", where=str(path), expected="a text file of rules") from None
-    return parse_rules(text, str(path))
+    return parse_rules(text, str(path), origin=origin)

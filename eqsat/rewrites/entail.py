@@ -14,7 +14,7 @@ from eqsat.rewrites.proof.search import goal
 from eqsat.rewrites.proof.show import Printer, lines
 from eqsat.rewrites.proof.solver import Court, Settled
 from eqsat.rewrites.proof.turned import both_ways
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rule import Rule, applications
 
 #: What Z3 may do for one question; its own unit, which does not depend on the machine.
 STEPS = 400_000
@@ -122,7 +122,7 @@ def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
 
 
 def _left_operators(law: Rule) -> set[str]:
-    return set(replace(law, right=law.roots, left=law.roots, conditions=()).operators())
+    return {app.op for root in law.roots for app in applications(root)}
 
 
 def _court(case: Case, steps: int) -> Court:

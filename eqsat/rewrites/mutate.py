@@ -71,7 +71,7 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
     for rule in rules:
         for kind, text in _texts(rule):
             try:
-                (made,) = parse_rules(f"mutant: {text}")
+                (made,) = parse_rules(f"mutant: {text}", origin="candidate")
             except EqsatError:
                 continue
             if made.text not in seen:

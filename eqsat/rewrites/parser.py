@@ -35,7 +35,7 @@ _OPERATORS: dict[type[ast.operator], str] = {
 def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule, ...]:
     """Every rule of a text; RuleError with file, line and column for the first that is not well formed.
 
-    `origin` says where the text comes from.
+    `origin` says where the text comes from; a "candidate" is only asked about, and its sides may differ in types.
 
     >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
     ['twice']

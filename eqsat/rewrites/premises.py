@@ -51,5 +51,5 @@ def _under(rule: Rule, wide: str, finite: Sequence[str]) -> Rule:
     if not added:
         return rule
     text = rule.text + (", " if rule.conditions else " if ") + ", ".join(added)
-    (made,) = parse_rules(f"{rule.name}: {text}", rule.where)
-    return replace(made, phase=rule.phase, laws=rule.laws, origin=rule.origin, reason=rule.reason, where=rule.where)
+    (made,) = parse_rules(f"{rule.name}: {text}", rule.where, origin=rule.origin)
+    return replace(made, phase=rule.phase, laws=rule.laws, reason=rule.reason, where=rule.where)

@@ -13,8 +13,9 @@ from eqsat.rewrites.expression import bound_name, compiled, evaluate
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
 PHASES = ("simplify", "expand", "merge", "fuse", "associate")
-#: Whose rule it is: written by hand, implied by a declaration, found by the generator, or a user's.
-Origin: TypeAlias = Literal["axiom", "derived", "library", "given"]
+#: Whose rule it is: written by hand, implied by a declaration, found by the generator, a user's, or nobody's yet: a
+#: candidate is an equation that is only asked about.
+Origin: TypeAlias = Literal["axiom", "derived", "library", "given", "candidate"]
 #: The field of a right-side App that holds an expression whose value is a record, ``slice(x, **after(x, s, t))``.
 SPLICE = "**"
 #: Where errors say they are, until the parser puts file, line and column.
@@ -23,7 +24,8 @@ LEFT, RIGHT = "left side", "right side"
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite rule; RuleError at construction where a side is not well formed.
+    """A rewrite rule; RuleError at construction where a side is not well formed, or the sides of a given one differ in
+    outputs or types.
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
     outputs (split). `text` is canonical: evidence is keyed by its hash. `where` is file, line and column. `reason` says
@@ -73,6 +75,10 @@ class Rule:
                 f"{len(self.left)} outputs on the left, {len(self.right)} on the right",
                 expected="as many outputs on both sides",
             )
+        if self.origin == "given":
+            from eqsat.rewrites.agreement import check_types  # which draws instances of rules
+
+            check_types(self)
 
     @property
     def roots(self) -> tuple[App, ...]:

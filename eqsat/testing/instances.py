@@ -98,11 +98,12 @@ def size(bindings: Bindings) -> tuple[int, int]:
 
 def _advice(rule: Rule) -> str:
     """Which conditions are never met, or how often each is."""
-    unguarded = Sampler(replace(rule, conditions=()))
+    unguarded = Sampler(replace(rule, conditions=(), origin="candidate"))
     drawn = [b for _ in range(_SAMPLE) if (b := unguarded.draw(tries=20)) is not None]
     if not drawn:
         return "no operands drawn fit the left side: state a smaller one"
-    met = {c.text: sum(replace(rule, conditions=(c,)).refused(b) is None for b in drawn) for c in rule.conditions}
+    alone = {c.text: replace(rule, conditions=(c,), origin="candidate") for c in rule.conditions}
+    met = {text: sum(one.refused(b) is None for b in drawn) for text, one in alone.items()}
     never = [text for text, count in met.items() if not count]
     if never:
         return f"never met by operands that the left side takes: {', '.join(never)}"

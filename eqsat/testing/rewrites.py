@@ -84,7 +84,7 @@ def _parsed(text: str) -> tuple[Rule, ...]:
     """The rules of a text, one alone being called rule where it has no name."""
     first = text.partition("=>")[0]
     named = ":" in first.partition("(")[0] or text.lstrip().startswith(("%", "#"))
-    return parse_rules(text if named else f"rule: {text.strip()}")
+    return parse_rules(text if named else f"rule: {text.strip()}", origin="candidate")
 
 
 def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRule:

@@ -14,7 +14,7 @@ SMALL = Bounds(side=2, deep=1, length=2, pad=1)
 
 
 def rule(text: str):
-    return parse_rules(f"r: {text}")[0]
+    return parse_rules(f"r: {text}", origin="candidate")[0]
 
 
 def windows(sizes: range, kernels: range, pads: range) -> int:

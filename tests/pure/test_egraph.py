@@ -30,7 +30,7 @@ def two_products() -> Graph:
 
 def grow(graph: Graph, rules: str, **limits: float) -> tuple[Encoding, Saturation, Snapshot]:
     encoding = encode(graph)
-    report = Saturator(encoding.egraph, parse_rules(rules), Limits(**limits)).run()  # type: ignore[arg-type]
+    report = Saturator(encoding.egraph, parse_rules(rules, origin="candidate"), Limits(**limits)).run()  # type: ignore[arg-type]
     return encoding, report, snapshot(encoding)
 
 

@@ -11,7 +11,7 @@ from eqsat.rewrites.parser import parse_rules
 
 
 def statement(text):
-    (rule,) = parse_rules(f"rule: {text}")
+    (rule,) = parse_rules(f"rule: {text}", origin="candidate")
     return Statement.of(rule)
 
 

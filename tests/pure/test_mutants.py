@@ -41,7 +41,8 @@ def test_falsity_shares_no_reference_with_the_verifier() -> None:
         "right: relu(transpose(x, perm=p)) => transpose(relu(x), perm=p)\n"
         "wrong: relu(transpose(x, perm=p)) => relu(x)\n"
         "special: x - x => fill(shape=shape(x), value=0.0, dtype=dtype(x)) if static(x)\n"
-        "whole: x / c + y / c => (x + y) / c if same_shape(x, y), finite(x, y, c)\n"
+        "whole: x / c + y / c => (x + y) / c if same_shape(x, y), finite(x, y, c)\n",
+        origin="candidate",
     )
     assert falsity(right) is None
     assert falsity(wrong) is not None

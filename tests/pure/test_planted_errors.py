@@ -115,7 +115,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("false, true", PLANTED.values(), ids=PLANTED.keys())
 def test_the_false_form_is_refuted_and_the_guarded_one_proved(false: str, true: str) -> None:
-    wrong, right = parse_rules(f"wrong: {false}\nright: {true}\n")
+    wrong, right = parse_rules(f"wrong: {false}\nright: {true}\n", origin="candidate")
     record = check(wrong, EFFORT)
     assert record.verdict == "refuted"
     assert "float64[" in record.detail or "int64[" in record.detail, "no counterexample is shown"

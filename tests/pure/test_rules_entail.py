@@ -42,7 +42,7 @@ NEEDS = {
 
 
 def rule(text):
-    return parse_rules(f"rule: {text}")[0]
+    return parse_rules(f"rule: {text}", origin="candidate")[0]
 
 
 def without(*names):
@@ -147,7 +147,7 @@ def test_constancy_is_no_premise_but_values_are():
 @pytest.mark.parametrize(
     "false",
     [
-        *parse_rules((POWER / "false.rules").read_text(), "false.rules"),
+        *parse_rules((POWER / "false.rules").read_text(), "false.rules", origin="candidate"),
         *parse_rules(
             """
 zero: x * c => c if is_all(c, 0), floating(x), spans(c, x)
@@ -156,7 +156,8 @@ distributed: (x + y) * z => x * z + y * z if floating(x)
 twice: reduce_sum(eye(n=n, dtype=d), axes=(0, 1)) => reduce_sum(eye(n=n, dtype=d) + eye(n=n, dtype=d), axes=(0, 1))
 sizes: reduce_sum(eye(n=n, dtype=d), axes=(0, 1)) => reduce_sum(eye(n=n + 1, dtype=d), axes=(0, 1))
 turned: transpose(x @ y, perm=p) => transpose(x, perm=p) @ transpose(y, perm=p) if rank(x) == rank(y)
-"""
+""",
+            origin="candidate",
         ),
     ],
     ids=lambda one: one.name,

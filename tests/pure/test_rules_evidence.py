@@ -80,7 +80,8 @@ def test_evidence_can_be_made_again(rule) -> None:
 
 @pytest.mark.parametrize("text", FALSE.values(), ids=FALSE.keys())
 def test_false_rules_are_refuted_with_a_counterexample(text: str) -> None:
-    (record,) = check_rules(text)
+    (asked,) = parse_rules(text, origin="candidate")
+    record = check(asked)
     assert record.verdict == "refuted"
     assert re.search(r"differ|does not type", record.detail)
     assert "float64[" in record.detail

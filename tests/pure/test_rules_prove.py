@@ -16,7 +16,7 @@ from eqsat.rewrites.prove import LIMITS, prove
 
 POWER = Path(__file__).parents[2] / "docs" / "power"
 PUBLISHED = parse_rules((POWER / "published.rules").read_text(), "published.rules")
-FALSE = parse_rules((POWER / "false.rules").read_text(), "false.rules")
+FALSE = parse_rules((POWER / "false.rules").read_text(), "false.rules", origin="candidate")
 #: A handful of rules, enough for the chains below.
 RULES = parse_rules(
     """
@@ -32,7 +32,7 @@ RULES = parse_rules(
 
 
 def equation(text):
-    return parse_rules(f"equation: {text}")[0]
+    return parse_rules(f"equation: {text}", origin="candidate")[0]
 
 
 @pytest.mark.parametrize("law", PUBLISHED, ids=lambda law: law.name)
@@ -110,7 +110,8 @@ def test_every_output_of_several_is_proved():
     assert proof.verdict == "proved"
     assert sum(not line.startswith("= ") for line in proof.chain) >= 2
     half, other = "slice(x, axes=(0,), starts=(0,), ends=(1,))", "slice(x, axes=(0,), starts=(1,), ends=(2,))"
-    (pair,) = parse_rules(f"pair: relu(relu({half})), relu({other}) => relu({half}), relu(x) if dim(x, 0) == 2")
+    text = f"pair: relu(relu({half})), relu({other}) => relu({half}), relu(x) if dim(x, 0) == 2"
+    (pair,) = parse_rules(text, origin="candidate")
     assert prove(pair, laws()).verdict == "refuted"
 
 
@@ -185,6 +186,6 @@ def test_a_fault_in_a_file_of_equations_is_named_by_line_and_column(tmp_path, ru
 
 
 def test_a_rule_that_is_false_is_found_out_when_it_joins_two_types():
-    false = parse_rules("false: x * y => y\n")
+    false = parse_rules("false: x * y => y\n", origin="candidate")
     with pytest.raises(RuleError, match="rule false made"):
         prove(equation("relu(x * y) => relu(relu(x * y)) if rank(x) == 2, rank(y) == 1"), false, LIMITS)

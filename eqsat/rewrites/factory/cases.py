@@ -145,7 +145,7 @@ def drawing_rule(left: Left) -> Rule:
         right = (App("split", (joined,), {"axis": expression("0"), "sizes": expression("()")}),)
     else:
         right = left
-    return Rule("draw", "expand", left, right, text=left_text(left))
+    return Rule("draw", "expand", left, right, text=left_text(left), origin="candidate")
 
 
 def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:

@@ -66,7 +66,7 @@ def equations(candidate: Candidate) -> Iterator[Equation]:
             continue
         if any(isinstance(t, ast.Call) and isinstance(t.func, ast.Name) and t.func.id == "split" for t in begun):
             continue
-        (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name)
+        (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name, origin="candidate")
         read = dict.fromkeys(name for root in rule.roots for name in variables(root))
         names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
         roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))

@@ -52,7 +52,7 @@ class Statement:
 
     def rule(self, name: str, phase: str) -> Rule:
         """The rule that states the equation; RuleError where it is not well formed."""
-        (made,) = parse_rules(f"%phase {phase}\n{name}: {self.text}\n", "<made>")
+        (made,) = parse_rules(f"%phase {phase}\n{name}: {self.text}\n", "<made>", origin="candidate")
         return made
 
     @property

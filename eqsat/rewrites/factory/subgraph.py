@@ -176,7 +176,7 @@ def _made(
     side = replace(equation.left, item=left[0]) if isinstance(equation.left, Siblings) else left
     made = Statement(side, right, conditions)
     try:
-        Rule("made", "simplify", side, right, conditions)
+        Rule("made", "simplify", side, right, conditions, origin="candidate")
     except RuleError:
         return None
     return made

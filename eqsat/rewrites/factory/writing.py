@@ -26,7 +26,7 @@ def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expr
     body = f"{left_text(left)} => {', '.join(map(text_of, right))}{tail}"
     for name, value in numbers.items():
         body = re.sub(rf"(?<![.\w'])\b{name}\b(?!\w|=[^=]|')", str(value), body)
-    (rule,) = parse_rules(f"%phase {phase}\n{name_of(left, right)}: {body}", "generated")
+    (rule,) = parse_rules(f"%phase {phase}\n{name_of(left, right)}: {body}", "generated", origin="candidate")
     taken = _shipped().get(rule.name)
     if taken is not None and taken != rule.text:
         digest = hashlib.sha256(rule.text.encode()).hexdigest()[:6]

@@ -220,7 +220,7 @@ def _itself(search: Search) -> str:
 def _with_conditions(text: str, rule: Rule) -> str:
     """The equation under those of the rule's conditions that speak of what it binds."""
     try:
-        (bare,) = parse_rules(f"gap: {text}")
+        (bare,) = parse_rules(f"gap: {text}", origin="candidate")
     except EqsatError:
         return text
     bound = bare.tensors | bare.attrs
@@ -231,7 +231,7 @@ def _with_conditions(text: str, rule: Rule) -> str:
 def _holds(text: str) -> bool:
     """Whether the equation is well formed and holds on drawn instances."""
     try:
-        (rule,) = parse_rules(f"gap: {text}")
+        (rule,) = parse_rules(f"gap: {text}", origin="candidate")
         sampler = Sampler(rule)
         for _ in range(_INSTANCES):
             bindings = sampler.draw(_TRIES)

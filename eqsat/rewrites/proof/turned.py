@@ -32,6 +32,7 @@ def turned(rule: Rule) -> Rule | None:
             left=tuple(p for p in rule.right if isinstance(p, App)),
             right=rule.left,
             text=f"{right}{arrow}{left}{word}{conditions}",
+            origin="candidate",
         )
     except RuleError:
         return None
