@@ -1,9 +1,9 @@
 """The text form of rules, one line a rule: ``name (law N): lhs => rhs if condition, condition``.
 
 A line that begins with white space continues the one before; ``#`` begins a comment; ``%phase simplify`` sets the phase
-of the rules after it, ``%because …`` says why they are written by hand, until the next such line or the next phase, and
-``%each f in relu abs`` … ``%end`` makes each line with ``{f}`` between them one rule for every operator named. Both
-sides and the conditions are Python expressions.
+of the rules after it, ``%because …`` says why the next rule is written by hand, of one with ``<=>`` for each way,
+``%because … <=> …``, and ``%each f in relu abs`` … ``%end`` makes each line with ``{f}`` between them one rule for each
+operator named, and so its reason. Both sides and the conditions are Python expressions.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") 
         if block.startswith("%"):
             state.directive(block, f"{source}:{number}:1")
             continue
-        for instance in state.instances(block):
-            for rule in _Block(instance, source, number, origin, state.reason).rules(state.phase):
+        for instance, reason in state.instances(block):
+            for rule in _Block(instance, source, number, origin, reason).rules(state.phase):
                 if rule.name in rules:
                     raise RuleError(
                         f"rule {rule.name!r} is already there",
@@ -71,7 +71,7 @@ class _State:
     def directive(self, line: str, where: str) -> None:
         phase, each, because = _PHASE.match(line), _EACH.match(line), _BECAUSE.match(line)
         if phase is not None and phase[1] in PHASES:
-            self.phase, self.reason = phase[1], ""
+            self.phase = phase[1]
         elif because is not None:
             self.reason = " ".join(because[1].split())
         elif each is not None:
@@ -88,10 +88,15 @@ class _State:
                 + "; ; or %because and a reason; or %each f in operators; or %end",
             )
 
-    def instances(self, block: str) -> list[str]:
-        """The rule for each member of the family that is open, its name put for the variable in braces."""
-        mark = "{" + self.variable + "}"
-        return [block.replace(mark, m) for m in self.members] if self.members and mark in block else [block]
+    def instances(self, block: str) -> list[tuple[str, str]]:
+        """The rule for each member of the family that is open, its name put for the variable in braces, and the reason.
+
+        The reason is told once: the next rule has its own.
+        """
+        mark, reason, self.reason = "{" + self.variable + "}", self.reason, ""
+        if not self.members or mark not in block:
+            return [(block, reason)]
+        return [(block.replace(mark, m), reason.replace(mark, m)) for m in self.members]
 
 
 def _operator(word: str, where: str) -> str:
@@ -140,9 +145,10 @@ class _Block:
         conditions = self.conditions(right_end + 2) if right_end < len(self.text) else ()
         left, right = self.tree(head.end(), start), self.tree(end, right_end)
         both = arrow[0] == "<=>"
-        made = [self.rule(head["name"], phase, laws, left, right, conditions)]
+        there, _, back = self.reason.partition(" <=> ") if both else (self.reason, "", "")
+        made = [self.rule(head["name"], phase, laws, left, right, conditions, there)]
         if both:
-            made.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions))
+            made.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there))
         return made
 
     def rule(
@@ -153,6 +159,7 @@ class _Block:
         left: ast.expr,
         right: ast.expr,
         conditions: tuple[Expression, ...],
+        reason: str,
     ) -> Rule:
         tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
@@ -167,7 +174,7 @@ class _Block:
                 text=f"{_text(left)} => {_text(right)}{tail}",
                 where=where,
                 origin=self.origin,
-                reason=self.reason,
+                reason=reason,
             )
         except RuleError as error:
             if error.where.startswith(self.source):

@@ -135,10 +135,13 @@ def test_a_law_that_a_declaration_states_is_an_axiom() -> None:
     assert second.name == "silu-law-2"
 
 
-def test_every_hand_written_rule_says_why() -> None:
+def test_every_hand_written_rule_has_a_reason_of_its_own() -> None:
+    said: dict[str, str] = {}
     for path in sorted(AXIOMS.glob("*.rules")):
-        silent = [r.name for r in parse_rules(path.read_text()) if not r.reason]
-        assert not silent, f"{path.name}: %because is missing for {silent}"
+        for one in parse_rules(path.read_text(), path.name, origin="axiom"):
+            assert one.reason, f"{one.where}: %because is missing for {one.name}"
+            assert one.reason not in said, f"{one.where}: {one.name} has the reason of {said[one.reason]}"
+            said[one.reason] = one.name
 
 
 def test_no_law_is_both_written_and_derived() -> None:

@@ -55,6 +55,37 @@ def test_double_arrow_makes_the_inverse_with_the_same_conditions() -> None:
     assert there.roots == back.right
 
 
+def test_a_reason_is_that_of_the_next_rule_each_way_and_for_each_member() -> None:
+    rules = parse_rules("""
+%because relu is idempotent
+twice: relu(relu(x)) => relu(x)
+silent: abs(relu(x)) => relu(x)
+%because sums
+  commute <=> and back
+swap: x + y <=> y + x
+%because one for both
+flip: x * y <=> y * x
+%each f in relu abs
+%because {f} of {f}
+{f}-again: {f}({f}(x)) => {f}(x)
+%end
+%because it outlives a change of phase
+%phase expand
+late: neg(neg(x)) => x
+""")
+    assert {r.name: r.reason for r in rules} == {
+        "twice": "relu is idempotent",
+        "silent": "",
+        "swap": "sums commute",
+        "swap-inv": "and back",
+        "flip": "one for both",
+        "flip-inv": "one for both",
+        "relu-again": "relu of relu",
+        "abs-again": "abs of abs",
+        "late": "it outlives a change of phase",
+    }
+
+
 def test_phase_comments_and_continuation_lines() -> None:
     first, second = parse_rules("""
 # nothing
@@ -72,20 +103,6 @@ b: relu(x) => relu(x)
 def test_each_makes_a_rule_for_every_operator_named() -> None:
     rules = parse_rules("%each f in relu tanh\n{f}-twice: {f}({f}(x)) => {f}(x)\n%end\nother: abs(x) => abs(x)")
     assert [r.name for r in rules] == ["relu-twice", "tanh-twice", "other"]
-
-
-def test_a_reason_holds_until_the_next_one_or_the_next_phase() -> None:
-    rules = parse_rules("""
-%because first,
-  and more
-a: relu(x) => relu(x)
-b: abs(x) => abs(x)
-%because second
-c: exp(x) => exp(x)
-%phase fuse
-d: log(x) => log(x)
-""")
-    assert [r.reason for r in rules] == ["first, and more", "first, and more", "second", ""]
 
 
 def test_canonical_text_ignores_layout() -> None:
