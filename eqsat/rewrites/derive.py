@@ -12,6 +12,7 @@ from eqsat.language.spec import OPS, OpSpec
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.schemas.axes import axis_laws
+from eqsat.rewrites.schemas.broadcasting import broadcasting_laws
 from eqsat.rewrites.schemas.linear import linear_laws
 from eqsat.rewrites.schemas.operator import Operator, Statement
 from eqsat.rewrites.schemas.parallel import parallel_laws
@@ -44,6 +45,7 @@ def statements(spec: OpSpec) -> Iterator[Statement]:
     if spec.random:
         return
     yield from pointwise_laws(spec)
+    yield from broadcasting_laws(spec)
     yield from linear_laws(spec)
     if spec.form is None:
         return

@@ -18,7 +18,18 @@ from eqsat.rewrites.rule import Rule
 _POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
 #: Functions of conditions that look at a tensor's elements, or ask whether they are known.
 _OF_CONSTANTS = frozenset(
-    {"constant", "value", "is_all", "is_uniform", "number", "integer", "is_positive", "is_eye", "is_range"}
+    {
+        "constant",
+        "value",
+        "is_all",
+        "is_uniform",
+        "number",
+        "integer",
+        "is_positive",
+        "is_nonnegative",
+        "is_eye",
+        "is_range",
+    }
 )
 
 
@@ -122,6 +133,8 @@ def _floats(rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Cal
             array = np.full(shape, _POOL[int(rng.integers(len(_POOL)))])
         elif hint == "is_positive":
             array = np.abs(array) + 0.25
+        elif hint == "is_nonnegative":
+            array = np.abs(array) * (array > 0.3)
         elif hint == "is_eye" and len(shape) == 2:
             array = np.eye(*shape)
     return array

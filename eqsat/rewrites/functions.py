@@ -175,6 +175,16 @@ def is_positive(x: Operand) -> bool | Fail:
 
 
 @function
+def is_nonnegative(x: Operand) -> bool | Fail:
+    """True for a constant whose elements are all finite and none below zero."""
+    found = x.value
+    if found is None or np.asarray(found).dtype.kind not in "fiu":
+        return Fail("not a small constant of numbers")
+    wide = np.asarray(found).astype(np.float64)
+    return bool((np.isfinite(wide) & (wide >= 0)).all()) or Fail("an element is negative")
+
+
+@function
 def is_eye(x: Operand) -> bool | Fail:
     """True for a constant identity matrix."""
     found = x.value
@@ -241,6 +251,12 @@ def without(dims: Sequence[Any], *axes: int) -> tuple[Any, ...]:
 def inserted(dims: Sequence[Any], axis: int, new: Any) -> tuple[Any, ...]:
     """The sequence with one more element, at this place."""
     return (*dims[:axis], new, *dims[axis:])
+
+
+@function
+def without_leading_ones(dims: Sequence[Any]) -> tuple[Any, ...]:
+    """The sequence from its first element on that is not one."""
+    return tuple(dims[next((i for i, d in enumerate(dims) if d != 1), len(dims)) :])
 
 
 @function

@@ -38,6 +38,10 @@ def _matmul_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     return results[0].size * present(operands, 0).dims[-1] * 2
 
 
+#: How often an operand that is drawn for matmul is a vector.
+_VECTORS = 0.15
+
+
 def _matmul_sample(
     rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
 ) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
@@ -45,11 +49,12 @@ def _matmul_sample(
     batch: Shape = tuple(rng.randint(1, 3) for _ in range(rng.choice((0, 0, 1, 2))))
     if a is None:
         inner = b[-2] if b is not None and len(b) > 1 else b[0] if b else rng.randint(1, 3)
-        a = (*batch, rng.randint(1, 3), inner)
+        a = (inner,) if rng.random() < _VECTORS else (*batch, rng.randint(1, 3), inner)
     if not a:
         return None
     if b is None:
-        b = (*(a[:-2] if rng.random() < 0.5 else ()), a[-1], rng.randint(1, 3))
+        matrix = (*(a[:-2] if rng.random() < 0.5 else ()), a[-1], rng.randint(1, 3))
+        b = (a[-1],) if rng.random() < _VECTORS else matrix
     return (a, b), attrs
 
 
@@ -168,8 +173,9 @@ def _conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         )
     if isinstance(w.dims[0], int) and w.dims[0] % group:
         raise ShapeError(f"{w.dims[0]} output channels in {group} groups", expected="a multiple of group")
-    if len(operands) > 2 and operands[2] is not None and operands[2].shape not in (None, (w.dims[0],)):
-        raise ShapeError(f"bias {operands[2]} for {w.dims[0]} output channels", expected=f"a vector of {w.dims[0]}")
+    bias = operands[2] if len(operands) > 2 else None
+    if bias is not None and bias.shape is not None and (bias.rank != 1 or _differ(bias.dims[0], w.dims[0])):
+        raise ShapeError(f"bias {bias} for {w.dims[0]} output channels", expected=f"a vector of {w.dims[0]}")
     sizes = [
         window_count(x.dims[2 + i], w.dims[2 + i], strides[i], pads[i], pads[spatial + i], dilations[i])
         for i in range(spatial)

@@ -170,7 +170,19 @@ class Claims:
 
 #: Functions that hold of constants alone.
 _OF_VALUES = frozenset(
-    {"constant", "value", "is_all", "is_uniform", "number", "integer", "first", "is_positive", "is_eye", "is_range"}
+    {
+        "constant",
+        "value",
+        "is_all",
+        "is_uniform",
+        "number",
+        "integer",
+        "first",
+        "is_positive",
+        "is_nonnegative",
+        "is_eye",
+        "is_range",
+    }
 )
 
 

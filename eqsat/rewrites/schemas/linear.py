@@ -5,6 +5,7 @@ Taking a common factor out is in "expand", distributing in "associate", as it re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from eqsat.language.indices import Index, Term
@@ -54,15 +55,33 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
         for sign, word in (("+", "add"), ("-", "sub")):
             whole = applied(*(f"{name} {sign} {other}" if n == name else n for n in names))
             title = f"{spec.name}-over-{word}{sides[place]}"
-            both = word == "add" and op is not None
+            apart = "distributes" if word == "add" else "distributes-over-sub"
             yield from law(
                 title,
                 f"{one} {sign} {two}",
                 whole,
                 conditions,
-                back="associate" if both else None,
-                back_name=f"{spec.name}-distributes{sides[place]}",
+                back="associate" if op is not None else None,
+                back_name=f"{spec.name}-{apart}{sides[place]}",
             )
+        if not spec.partial and not spec.movement and len(linear) == spec.min_operands:
+            yield from _zero(spec, op, place, sides[place])
+
+
+def _zero(spec: OpSpec, op: Operator | None, place: int, side: str) -> list[Statement]:
+    """What a linear operator makes of zeros are zeros, where the other operands are finite."""
+    if op is not None and op.form.windowed and len(op.form.operands) == 1:
+        return []  # the mean over a window of padding alone is none
+    names, record = VARIABLES[: spec.min_operands], ["**a"] if spec.attrs else []
+    zeros = "fill(shape=s, value=0.0, dtype=d)"
+    operands = [zeros if k == place else name for k, name in enumerate(names)]
+    others = [name for k, name in enumerate(names) if k != place]
+    called = f"{spec.name}({', '.join([*operands, *record])})"
+    left = op.applied(*operands) if op is not None else called
+    guards = list(op.guards) if op is not None else []
+    finite = [f"finite({', '.join(others)})"] if others else []
+    right = f"fill(shape=shape({called}), value=0.0, dtype=d)"
+    return law(f"{spec.name}-of-zeros{side}", left, right, [*guards, *finite, f"static({called})"], phase="simplify")
 
 
 def _scale_of_one(op: Operator) -> Iterator[Statement]:
@@ -111,14 +130,17 @@ def _scalar(op: Operator, *names: str) -> list[str]:
     ranks: list[str] = []
     for name, term in zip(op.variables, op.form.operands, strict=True):
         if name in names:
-            ranks += _room(term, op.form.result, name)
-    return ["size(c) == 1", *ranks, *op.ranks(), "wide(x)", f"finite({', '.join(op.variables)}, c)"]
+            ranks += _room(op, term, name)
+    return ["size(c) == 1", *ranks, "wide(x)", f"finite({', '.join(op.variables)}, c)"]
 
 
-def _room(term: Term, result: Term, name: str) -> list[str]:
+def _room(op: Operator, term: Term, name: str) -> list[str]:
     """The conditions under which a factor of one element adds no axes to an operand, nor to the result."""
+    result = op.form.result
     if term.broadcasts and term.fixed:
-        return [f"rank(c) <= {min(term.fixed, result.fixed)}"]
+        if not op.spec.attrs:  # so that the result's rank can be asked for
+            return [f"rank(c) <= rank({name})", f"rank(c) <= rank({op.called({})})"]
+        return [f"rank(c) <= {min(term.fixed, result.fixed)}", *op.ranks()]
     found = [f"rank(c) <= rank({name})"]
     return found if _like(term, result) else [*found, f"rank(c) <= {result.fixed}"]
 
@@ -162,27 +184,24 @@ def _scale_between(op: Operator) -> Iterator[Statement]:
 
 
 def _vectors(op: Operator) -> Iterator[Statement]:
-    """A vector of scales along one axis of the data or of the result goes into the constants."""
+    """A vector of scales along one axis of the data or of the result goes into the constants, on request elsewhere."""
     data, weights = op.form.operands
     for index in op.form.contracted():
-        place = weights.position(index.name)
-        if place is None or not op.settled(index):
+        if weights.position(index.name) is None or not op.settled(index):
             continue
-        here = axis_of(data, index.name, "x")
-        count = f"dim(x, {here})"
-        yield from law(
-            f"{op.name}-of-scaled-along-{index.name}",
-            op.applied("x * c", "w"),
-            op.applied("x", f"w * reshape(c, shape={_turned(weights, index, count)})"),
-            [
-                "constant(c, w)",
-                op.group_guard(index),
-                *_matrix(op),
-                f"along_only(c, {here}, rank(x), {count})",
-                "wide(x)",
-                "finite(x, c, w)",
-            ],
-        )
+        guards = [op.group_guard(index), *_matrix(op)]
+        ways = list(itertools.permutations((("x", data), ("w", weights))))
+        for (name, here), (other, there) in ways[:1] if op.form.windowed else ways:
+            place = axis_of(here, index.name, name)
+            count = f"dim({name}, {place})"
+            scaled = f"{other} * reshape(c, shape={_turned(there, index, count, other)})"
+            sides = op.with_operands({name: f"{name} * c"}), op.with_operands({other: scaled})
+            conditions = [*guards, f"along_only(c, {place}, rank({name}), {count})", "wide(x)", "finite(x, c, w)"]
+            if name == "x":
+                title = f"{op.name}-of-scaled-along-{index.name}"
+                yield from law(title, *sides, ["constant(c, w)", *conditions])
+            title = f"{op.name}-moves-scale-along-{index.name}"
+            yield from law(title if name == "x" else f"{title}-back", *sides, conditions, phase="associate")
     for index in op.form.parallel():
         if op.form.holders(index.name) != (1,):
             continue
@@ -197,14 +216,12 @@ def _result_vector(op: Operator, index: Index) -> Iterator[Statement]:
     rank = "rank(x)" if result.open else str(len(result.indices))
     there = axis(result, index.name, rank)
     count = f"dim(w, {axis_of(weights, index.name, 'w')})"
-    scaled = f"w * reshape(c, shape={_turned(weights, index, count)})"
+    scaled = f"w * reshape(c, shape={_turned(weights, index, count, 'w')})"
     conditions = [*op.guards, *_matrix(op), f"along_only(c, {there}, {rank}, {count})", "wide(x)"]
-    yield from law(
-        f"{op.name}-scaled-along-{index.name}",
-        f"{op.applied('x', 'w')} * c",
-        op.applied("x", scaled),
-        ["constant(c, w)", *conditions, "finite(x, c, w)"],
-    )
+    sides = f"{op.applied('x', 'w')} * c", op.applied("x", scaled)
+    finite = "finite(x, c, w)"
+    yield from law(f"{op.name}-scaled-along-{index.name}", *sides, ["constant(c, w)", *conditions, finite])
+    yield from law(f"{op.name}-takes-scale-along-{index.name}", *sides, [*conditions, finite], phase="associate")
     for added in op.form.additions:
         if len(added.indices) != 1:
             continue
@@ -217,12 +234,12 @@ def _result_vector(op: Operator, index: Index) -> Iterator[Statement]:
         )
 
 
-def _turned(term: Term, index: Index, count: str) -> str:
+def _turned(term: Term, index: Index, count: str, variable: str) -> str:
     """The shape of a vector along an index of an operand, whichever way an attribute turns it."""
-    shape = vector(term, index.name, count, "w")
+    shape = vector(term, index.name, count, variable)
     if not term.turned:
         return shape
-    other = vector(Term(term.indices[::-1]), index.name, count, "w")
+    other = vector(Term(term.indices[::-1]), index.name, count, variable)
     return f"{other} if a.{term.turned} else {shape}"
 
 
@@ -236,7 +253,10 @@ def _pointwise(op: Operator) -> Iterator[Statement]:
     """Sums and signs under pointwise operators; the numerator's of a quotient run on request only."""
     f, names = op.name, op.variables
     if len(names) == 1:
-        yield from law(f"{f}-of-sum", f"{f}(x + y)", f"{f}(x) + {f}(y)", ["wide(x)"], phase="associate")
+        for sign, word in (("+", "sum"), ("-", "difference")):
+            yield from law(
+                f"{f}-of-{word}", f"{f}(x {sign} y)", f"{f}(x) {sign} {f}(y)", ["wide(x)"], phase="associate"
+            )
         return
     own = op.spec.commutative
     phase, title = ("expand", "factor") if own else ("associate", f"factor-of-{f}")
@@ -249,9 +269,10 @@ def _pointwise(op: Operator) -> Iterator[Statement]:
             joint,
             phase=phase,
         )
-    yield from law(
-        f"{f}-over-add", f"{f}(x + y, z)", f"{f}(x, z) + {f}(y, z)", ["wide(x)", "finite(x, y, z)"], phase="associate"
-    )
+    for sign, word in (("+", "add"), ("-", "sub")):
+        apart = f"{f}(x, z) {sign} {f}(y, z)"
+        finite = ["wide(x)", "finite(x, y, z)"]
+        yield from law(f"{f}-over-{word}", f"{f}(x {sign} y, z)", apart, finite, phase="associate")
     if own:
         yield from law(
             f"{f}-over-add-of-constants",

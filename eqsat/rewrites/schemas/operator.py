@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from eqsat.errors import ShapeError
 from eqsat.language.indices import Form, Index, Term
 from eqsat.language.spec import OpSpec
+from eqsat.language.types import DType, TensorType
 
 #: Variables for the operands by position; what is added is `b`, the record of attributes `a`.
 VARIABLES = ("x", "w", "u", "v", "t", "p", "q")
@@ -156,3 +158,12 @@ def vector(term: Term, name: str, count: str, variable: str) -> str:
     if plain:
         parts.append("(" + ", ".join(plain) + ",)")
     return " + ".join(parts)
+
+
+def takes(spec: OpSpec, *shapes: tuple[int, ...]) -> bool:
+    """Whether the operator takes operands of these shapes."""
+    try:
+        spec.result_types([TensorType(DType.FLOAT32, s) for s in shapes], spec.complete({}))
+    except ShapeError:
+        return False
+    return True

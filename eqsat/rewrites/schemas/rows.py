@@ -97,7 +97,7 @@ def _reshapes(op: Operator) -> Iterator[Statement]:
         f"{f}-of-expand-rows",
         op.applied("expand(x, shape=s)", "w"),
         f"expand({whole}, shape=s[:-1] + ({width},))",
-        [matrix, *rows, "dim(x, -1) == s[-1]"],
+        [matrix, "len(s) >= 2", "dim(x, -1) == s[-1]"],
     )
 
 
