@@ -260,7 +260,10 @@ class EGraph:
             or (declared is not None and not declared.random and all(c.constant or c.type is _NOTHING for c in below))
             or (node.op == PROJECTION and below[0].constant)
         )
-        whole = node.op in (INPUT, ABSENT, PROJECTION) or (declared is not None and not declared.partial)
+        types = [c.type if isinstance(c.type, TensorType) else None for c in below]
+        whole = node.op in (INPUT, ABSENT, PROJECTION) or not (
+            declared is None or declared.is_partial(types, node.attrs)
+        )
         type = node.types[0] if len(node.types) == 1 else _TUPLE
         return EClass(
             members=[number],

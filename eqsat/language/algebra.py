@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
+
+#: Functions of one variable that no number leaves in another order.
+_MONOTONE = frozenset({"tanh", "erf", "atan", "sinh", "asinh", "floor", "ceil", "round", "sign"})
 
 
 class Algebra:
@@ -140,6 +143,10 @@ class Algebra:
                 result = result * self.function("exp", rational(z3, coefficient) * product)
         return result
 
+    def sigmoid(self, term: Any) -> Any:
+        """The logistic function, 1 / (1 + exp(-term))."""
+        return self.inverse(self.z3.RealVal(1) + self.exponential(-term))
+
     def maximum(self, *operands: Any) -> Any:
         """The largest of terms."""
         z3 = self.z3
@@ -151,7 +158,16 @@ class Algebra:
                     members[member.get_id()] = member
         if len(members) <= 1:
             return next(iter(members.values()), z3.Real("-inf"))
-        forms = [self.monomials(m) for m in members.values()]
+        result = self._largest_image(list(members.values()))
+        if result is None:
+            result = self._largest(list(members.values()))
+        self._sets[result.get_id()] = (result, tuple(members.values()))
+        return result
+
+    def _largest(self, members: Sequence[Any]) -> Any:
+        """The maximum as a function of the set of its operands, without what they share and at unit scale."""
+        z3 = self.z3
+        forms = [self.monomials(m) for m in members]
         shared = {k: v for k, v in forms[0].items() if all(k in f and f[k][0] == v[0] for f in forms)}
         rests = [{k: v for k, v in f.items() if k not in shared} for f in forms]
         scale = max(abs(c) for rest in rests for c, _ in rest.values())
@@ -160,9 +176,37 @@ class Algebra:
             largest = rational(z3, max(fraction(u) for u in unit))
         else:
             largest = self.function(f"max{len(unit)}", *unit)
-        result = self.normal(self.total(shared.values()) + rational(z3, scale) * largest)
-        self._sets[result.get_id()] = (result, tuple(members.values()))
-        return result
+        return self.normal(self.total(shared.values()) + rational(z3, scale) * largest)
+
+    def _largest_image(self, members: Sequence[Any]) -> Any | None:
+        """The maximum of what one monotone function makes of terms, or of its negatives: that of their extreme."""
+        images = [self._image(m) for m in members]
+        first = images[0]
+        if first is None or any(i is None or i[:2] != first[:2] for i in images):
+            return None
+        sign, name, _ = first
+        inner = self.maximum(*(i[2] * sign for i in images if i is not None)) * sign
+        made = {"exp": self.exponential, "sigmoid": self.sigmoid}.get(name, lambda x: self.function(name, x))(inner)
+        return self.normal(made * sign)
+
+    def _image(self, term: Any) -> tuple[int, str, Any] | None:
+        """A term as 1 or -1, a monotone function, and its argument; None where it is no such image."""
+        (coefficient, product), *more = self.monomials(term).values()
+        factors = self._factors(product)
+        if more or abs(coefficient) != 1 or not all(self.z3.is_app(f) and f.num_args() == 1 for f in factors):
+            return None
+        names = {f.decl().name() for f in factors}
+        name, argument = names.pop(), factors[0].arg(0)
+        if name == "exp" and not names:
+            return int(coefficient), name, reduce(lambda a, b: a + b, (f.arg(0) for f in factors))
+        if name == "inverse" and len(factors) == 1:
+            exponential = self._image(argument - 1)
+            return (
+                (int(coefficient), "sigmoid", -exponential[2])
+                if exponential and exponential[:2] == (1, "exp")
+                else None
+            )
+        return (int(coefficient), name, argument) if name in _MONOTONE and len(factors) == 1 else None
 
     def choice(self, condition: Any, a: Any, b: Any) -> Any:
         """`a` where the condition is true, else `b`."""
@@ -223,7 +267,7 @@ class Algebra:
             elif name == "exp":
                 facts.append(term > 0)
             elif name == "inverse":
-                facts.append(z3.Implies(term.arg(0) > 0, term > 0))
+                facts.append(z3.Implies(term.arg(0) > 0, z3.And(term > 0, term * term.arg(0) == 1)))
             elif name == "sqrt2":
                 facts.append(z3.And(term > 0, term * term == 2))
         return facts

@@ -60,7 +60,16 @@ def _faults(stated: OpSpec, known: Mapping[str, OpSpec]) -> Iterator[tuple[str, 
     for title, names in (("instances", {n for one in stated.instances for n in one}),):
         for name in sorted(names - set(stated.attrs)):
             yield f"{title} name no attribute: {name!r}", "one of " + (", ".join(stated.attrs) or "none"), ""
+    if stated.monotone and not (stated.pointwise and stated.max_operands == 1):
+        yield (
+            "monotone says nothing of it",
+            "a function of one variable: pointwise=True and one operand",
+            "leave monotone= out",
+        )
+    if stated.average and not {"axes", "keepdims"} <= set(stated.attrs):
+        yield "average says nothing of it", "a reduction: attributes axes and keepdims", "leave average= out"
     for title, rule, takes in (
+        ("partial", stated.partial if callable(stated.partial) else None, "the operands' types and the attributes"),
         ("infer", stated.infer, "the operands' types and the attributes"),
         ("sample", stated.sample, "a source of randomness, the shapes known and the attributes known"),
     ):
@@ -179,6 +188,7 @@ def declaration_at_fault(declared: OpSpec, part: str, operands: Operands, attrs:
 
 _EXPECTED = {
     "shape rule": "types of the outputs, or a ShapeError for operands that the operator does not take",
+    "rule for partial": "whether finite operands of these types may make an infinity or NaN",
     "sample rule": "shapes of all operands with the attributes, or None where those known cannot be completed",
     "reference": "a result for all operands that the shape rule accepts, computed by xp and NumPy's movement functions",
 }

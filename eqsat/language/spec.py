@@ -26,6 +26,8 @@ FlopRule: TypeAlias = Callable[[Operands, Sequence[TensorType], Attrs], Dim]
 SampleRule: TypeAlias = Callable[
     [Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 ]
+#: Whether finite operands of these types may make an infinity or NaN.
+PartialRule: TypeAlias = Callable[[Operands, Attrs], bool]
 Reference: TypeAlias = Callable[..., Any]
 
 
@@ -46,10 +48,12 @@ class OpSpec:
     `reference(xp, *operands, **attrs)` computes the outputs with the arithmetic of the namespace `xp` (floats,
     residues or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts
     arithmetic. `pointwise` operators act on each element of their broadcast operands alone. `multilinear` lists the
-    operands in which the operator is linear one at a time. `movement` operators copy elements and compute nothing;
-    `view` ones need not even copy. `random` operators are never folded nor merged. `partial` ones may make an
-    infinity or NaN of finite operands. `dtypes` names the element type of operands that are not floats, by
-    position, for those who draw operands.
+    operands in which the operator is linear one at a time. A `monotone` function of one variable leaves numbers in
+    their order; an `average` of equal numbers is that number, and grows by what all its elements grow by. `movement`
+    operators copy elements and compute nothing; `view` ones need not even copy. `random` operators are never folded nor
+    merged. `partial` ones may make an infinity or NaN of finite operands, all of them or those whose types and
+    attributes a rule says yes to. `dtypes` names the element type of operands that are not floats, by position, for
+    those who draw operands.
 
     `index` is the index form, an einsum-like signature from which laws derive; `laws` states those that do not, in the
     syntax of rules. `instances` are the attribute settings that the generator of rules tries, the defaults alone where
@@ -69,10 +73,12 @@ class OpSpec:
     pointwise: bool = False
     commutative: bool = False
     multilinear: frozenset[int] = frozenset()
+    monotone: bool = False
+    average: bool = False
     movement: bool = False
     view: bool = False
     random: bool = False
-    partial: bool = False
+    partial: bool | PartialRule = False
     dtypes: Mapping[int, str] = field(default_factory=dict)
     onnx: str | None = None
     doc: str = ""
@@ -114,6 +120,13 @@ class OpSpec:
             return tuple(self.infer(operands, attrs))
         with declaration_at_fault(self, "shape rule", operands, attrs):
             return tuple(self.infer(operands, attrs))
+
+    def is_partial(self, operands: Operands, attrs: Attrs) -> bool:
+        """Whether finite operands of these types may make an infinity or NaN."""
+        if not callable(self.partial):
+            return self.partial
+        with declaration_at_fault(self, "rule for partial", operands, attrs):
+            return self.partial(operands, attrs)
 
     def drawn(
         self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
@@ -177,10 +190,12 @@ def op(
     pointwise: bool = False,
     commutative: bool = False,
     multilinear: Sequence[int] = (),
+    monotone: bool = False,
+    average: bool = False,
     movement: bool = False,
     view: bool = False,
     random: bool = False,
-    partial: bool = False,
+    partial: bool | PartialRule = False,
     dtypes: Mapping[int, str] | None = None,
     onnx: str | None = None,
     index: str = "",
@@ -214,6 +229,8 @@ def op(
             pointwise=pointwise,
             commutative=commutative,
             multilinear=frozenset(multilinear),
+            monotone=monotone,
+            average=average,
             movement=movement or view,
             view=view,
             random=random,

@@ -107,7 +107,7 @@ class TermNamespace:
         if name == "exp":
             return algebra.exponential(x)
         if name == "sigmoid":
-            return algebra.inverse(z3.RealVal(1) + algebra.exponential(-x))
+            return algebra.sigmoid(x)
         x = algebra.normal(x)
         if name == "sqrt" and z3.is_rational_value(x) and fraction(x) >= 0:
             number = fraction(x)

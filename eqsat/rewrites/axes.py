@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from eqsat.errors import ShapeError
+from eqsat.language.dims import product
 from eqsat.language.pattern import Operand
-from eqsat.language.types import broadcast_shapes
+from eqsat.language.types import Shape, broadcast_shapes
 from eqsat.rewrites.functions import Fail, function
 
 
@@ -34,6 +36,40 @@ def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
     """What is left of a transpose when the axes of its result are dropped."""
     kept = without_all(perm, axes)
     return tuple(sorted(kept).index(p) for p in kept)
+
+
+@function
+def ones_at(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
+    """The shape with one element along each of these axes."""
+    reduced = set(axes)
+    return tuple(1 if i in reduced else d for i, d in enumerate(dims))
+
+
+@function
+def lowered(axes: Iterable[int], count: int) -> tuple[int, ...]:
+    """The axes of a tensor of so many axes fewer, counted from the left; refuses where it lacks one."""
+    found = tuple(axis - count for axis in axes)
+    if min(found, default=0) < 0:
+        raise ShapeError("an axis is one that the operand lacks")
+    return found
+
+
+@function
+def kept_axes(dims: Shape, shape: Shape, axes: Iterable[int]) -> tuple[int, ...]:
+    """The axes of a tensor that a reshape to `shape` leaves whole at these axes; refuses where there is none such."""
+    found = tuple(_kept_axis(dims, shape, axis) for axis in axes)
+    if 0 in dims or len(set(found)) < len(found):
+        raise ShapeError("the reshape may not keep the axes", expected="an axis of its own for each")
+    return found
+
+
+def _kept_axis(dims: Shape, shape: Shape, axis: int) -> int:
+    """The first axis of equal size with as many elements before it and behind it."""
+    wanted = (product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))
+    for place, size in enumerate(dims):
+        if (product(dims[:place]), size, product(dims[place + 1 :])) == wanted:
+            return place
+    raise ShapeError(f"the reshape does not keep axis {axis}", expected="an axis of this size at its place")
 
 
 @function

@@ -20,6 +20,8 @@ from eqsat.rewrites.rule import Origin, Rule
 #: Laws written by hand, and the rules that the generator found, each with its record of evidence.
 AXIOMS = Path(__file__).parent / "axioms"
 LIBRARY = Path(__file__).parent / "library"
+#: What a declaration claims and laws derive from.
+_CLAIMS = "index=, multilinear=, pointwise=, monotone= or average="
 
 
 class EvidenceWarning(UserWarning):
@@ -135,7 +137,7 @@ def _declared(name: str) -> tuple[Rule, ...]:
                 f"operator {name!r} {'states' if stated else 'implies'} a false law, {rule}: {evidence.detail}",
                 where=rule.where,
                 expected="laws that hold for the operator's reference",
-                remedy=f"correct {'laws=' if stated else 'index=, multilinear= or pointwise='} of its declaration",
+                remedy=f"correct {'laws=' if stated else _CLAIMS} of its declaration",
             )
         if evidence.verdict == "proved":
             proved.append(rule)

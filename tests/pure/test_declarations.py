@@ -1,5 +1,6 @@
 """Declarations of operators: what follows from them, and how a wrong one is found out."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -14,6 +15,7 @@ from eqsat.language.onnx.availability import lacking
 from eqsat.language.spec import OPS, op
 from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.derive import derived_laws
 from eqsat.testing import check_rewrite
 
 
@@ -92,6 +94,12 @@ def wrong_declarations():
         "instances name no attribute: 'alhpa'\n  expected one of alpha",
         lambda: op("f", pointwise=True, instances=[{"alhpa": 2.0}])(reference),
     )
+    yield (
+        "monotone says nothing of it\n  expected a function of one",
+        lambda: op("f", index="... m -> ... m", monotone=True)(reference),
+    )
+    yield "average says nothing of it\n  expected a reduction", lambda: op("f", pointwise=True, average=True)(reference)
+    yield "partial= takes other parameters", lambda: op("f", pointwise=True, partial=lambda x: True)(reference)
     yield "infer= takes other parameters", lambda: op("f", infer=lambda operands: operands)(reference)
     yield "sample= takes other parameters", lambda: op("f", pointwise=True, sample=lambda rng: None)(reference)
 
@@ -174,6 +182,49 @@ def test_false_laws_and_claims_are_refuted():
     op("h", pointwise=True, laws=["h(x) => x + z"])(lambda xp, x: x)
     with pytest.raises(RuleError, match=r"right side uses unbound variable 'z'\n.*\n  correct laws= where 'h'"):
         load_rules()
+
+
+def test_what_is_monotone_passes_maxima_and_what_is_not_is_found_out():
+    @op(pointwise=True, monotone=True)
+    def steps(xp, x):
+        return xp.maximum(x, xp.add(x, xp.minimum(x, xp.number(0.0, x))))
+
+    laws = {law.name: law for law in derived_laws([steps])}
+    assert "steps(reduce_max(x, **a)) if positive_dims(x, a.axes)" in laws["reduce_max-of-steps"].text
+    assert check_rewrite(laws["minimum-of-stepss"], max_examples=10).proved
+    op("square", pointwise=True, monotone=True)(lambda xp, x: xp.multiply(x, x))
+    (law,) = (law for law in derived_laws([OPS["square"]]) if law.name == "reduce_max-of-square")
+    with pytest.raises(UnsoundRuleError, match="reduce_max-of-square"):
+        check_rewrite(law, prove=False)
+
+
+def test_what_averages_takes_what_does_not_vary_out_and_a_sum_is_none():
+    def middle(xp, x, *, axes, keepdims=True):
+        total = xp.add(xp.max(x, axis=axes, keepdims=keepdims), xp.min(x, axis=axes, keepdims=keepdims))
+        return xp.multiply(total, xp.number(0.5, x))
+
+    rules = {"infer": OPS["reduce_max"].infer, "sample": OPS["reduce_max"].sample, "index": "...{axes} -> ..."}
+    laws = derived_laws([op(average=True, partial=OPS["reduce_max"].partial, **rules)(middle)])
+    found = {law.name: law for law in laws}
+    for name in ("middle-of-steady", "middle-of-sum-with-steady", "middle-of-unit-axes", "middle-of-reshape"):
+        assert check_rewrite(found[name], max_examples=10).proved, name
+    lying = derived_laws([dataclasses.replace(OPS["reduce_sum"], average=True)])
+    for name in ("reduce_sum-of-steady", "reduce_sum-of-sum-with-steady"):
+        with pytest.raises(UnsoundRuleError, match=name):
+            check_rewrite(next(law for law in lying if law.name == name), prove=False)
+
+
+def test_a_reduction_of_something_is_finite_where_its_operand_is():
+    types = [TensorType.of("float32", (2, "n", 0))]
+    facts = [OPS["reduce_max"].is_partial(types, {"axes": axes}) for axes in ((), (0,), (0, 1), (2,))]
+    assert facts == [False, False, True, True]
+    assert OPS["reduce_mean"].is_partial([None], {"axes": ()})
+    assert OPS["exp"].is_partial(types, {})
+    op("f", pointwise=True, partial=lambda operands, attrs: operands[1])(lambda xp, x: x)
+    with pytest.raises(
+        DeclarationError, match=r"operator 'f': its rule for partial fails .*IndexError.*\n  expected whe"
+    ):
+        OPS["f"].is_partial(types, {})
 
 
 @pytest.fixture

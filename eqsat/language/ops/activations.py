@@ -20,7 +20,9 @@ from eqsat.language.types import DType, Shape, TensorType
 Instances: TypeAlias = Sequence[Mapping[str, Any]]
 
 
-def _function(name: str, onnx: str, doc: str, *, partial: bool = False, instances: Instances = ()) -> OpSpec:
+def _function(
+    name: str, onnx: str, doc: str, *, partial: bool = False, monotone: bool = False, instances: Instances = ()
+) -> OpSpec:
     """The operator that applies a function by its NumPy name."""
 
     def reference(xp: Any, x: Any) -> Any:
@@ -28,33 +30,40 @@ def _function(name: str, onnx: str, doc: str, *, partial: bool = False, instance
 
     reference.__doc__ = doc
     declare = op(
-        name, infer=same_as(), sample=pointwise, pointwise=True, partial=partial, onnx=onnx, instances=instances
+        name,
+        infer=same_as(),
+        sample=pointwise,
+        pointwise=True,
+        partial=partial,
+        monotone=monotone,
+        onnx=onnx,
+        instances=instances,
     )
     return declare(reference)
 
 
 abs_ = _function("abs", "Abs", "Absolute value.")
-exp = _function("exp", "Exp", "Exponential.", partial=True, instances=({},))
+exp = _function("exp", "Exp", "Exponential.", partial=True, monotone=True, instances=({},))
 log = _function("log", "Log", "Natural logarithm.", partial=True)
 sqrt = _function("sqrt", "Sqrt", "Square root.", partial=True)
-erf = _function("erf", "Erf", "Gauss error function.")
+erf = _function("erf", "Erf", "Gauss error function.", monotone=True)
 sin = _function("sin", "Sin", "Sine of radians.")
 cos = _function("cos", "Cos", "Cosine of radians.")
 tan = _function("tan", "Tan", "Tangent of radians.", partial=True)
 asin = _function("asin", "Asin", "Inverse sine.", partial=True)
 acos = _function("acos", "Acos", "Inverse cosine.", partial=True)
-atan = _function("atan", "Atan", "Inverse tangent.")
-sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True)
+atan = _function("atan", "Atan", "Inverse tangent.", monotone=True)
+sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True, monotone=True)
 cosh = _function("cosh", "Cosh", "Hyperbolic cosine.", partial=True)
-tanh = _function("tanh", "Tanh", "Hyperbolic tangent.", instances=({},))
-asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.")
+tanh = _function("tanh", "Tanh", "Hyperbolic tangent.", monotone=True, instances=({},))
+asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.", monotone=True)
 acosh = _function("acosh", "Acosh", "Inverse hyperbolic cosine.", partial=True)
 atanh = _function("atanh", "Atanh", "Inverse hyperbolic tangent.", partial=True)
-sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).", instances=({},))
-floor = _function("floor", "Floor", "The largest integer that is not above.")
-ceil = _function("ceil", "Ceil", "The smallest integer that is not below.")
-round_ = _function("round", "Round", "The nearest integer, halves to the even one.")
-sign = _function("sign", "Sign", "-1, 0 or 1.")
+sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).", monotone=True, instances=({},))
+floor = _function("floor", "Floor", "The largest integer that is not above.", monotone=True)
+ceil = _function("ceil", "Ceil", "The smallest integer that is not below.", monotone=True)
+round_ = _function("round", "Round", "The nearest integer, halves to the even one.", monotone=True)
+sign = _function("sign", "Sign", "-1, 0 or 1.", monotone=True)
 
 
 @op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg", instances=({},))
@@ -69,7 +78,7 @@ def reciprocal(xp: Any, x: Any) -> Any:
     return xp.divide(xp.number(1.0, x), x)
 
 
-@op("relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Relu", instances=({},))
+@op("relu", infer=same_as(), sample=pointwise, pointwise=True, monotone=True, onnx="Relu", instances=({},))
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))

@@ -45,6 +45,14 @@ def _reduce_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape(without_axes(x, attrs["axes"], attrs["keepdims"])),)
 
 
+def _of_nothing(operands: Operands, attrs: Attrs) -> bool:
+    """Whether a reduction may be one of no elements, whose mean is NaN and whose extremes are infinite."""
+    x = operands[0]
+    if x is None or x.shape is None:
+        return True
+    return not all(isinstance(x.shape[a], int) and x.shape[a] > 0 for a in attrs["axes"])
+
+
 _SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
 _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
 
@@ -77,7 +85,8 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     flops=flops_per_input(1),
     sample=_SAMPLE,
     multilinear=(0,),
-    partial=True,
+    average=True,
+    partial=_of_nothing,
     index="...{axes} -> ...; reads axes",
     onnx="ReduceMean",
     instances=_INSTANCES,
@@ -92,7 +101,8 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     infer=_reduce_type,
     flops=flops_per_input(1),
     sample=_SAMPLE,
-    partial=True,
+    average=True,
+    partial=_of_nothing,
     index="...{axes} -> ...",
     onnx="ReduceMax",
     instances=_INSTANCES,
@@ -107,7 +117,8 @@ def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     infer=_reduce_type,
     flops=flops_per_input(1),
     sample=_SAMPLE,
-    partial=True,
+    average=True,
+    partial=_of_nothing,
     index="...{axes} -> ...",
     onnx="ReduceMin",
 )

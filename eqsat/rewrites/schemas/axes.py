@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eqsat.rewrites.schemas.operator import Operator, Statement, law, loop
+from eqsat.rewrites.schemas.reductions import reduction_laws
 
 _ALIKE = "all(without(shape(x), {k}) == without(shape(xs[0]), {k}) for x in xs)"
 
@@ -25,6 +26,7 @@ def axis_laws(op: Operator) -> Iterator[Statement]:
     elif not op.form.result.attribute:
         if "keepdims" in op.spec.attrs and first.attribute == "axes":
             yield from _reduction(op)
+            yield from reduction_laws(op)
     elif first.attribute == "axis":
         yield from _mixed(op)
 
@@ -107,11 +109,44 @@ def _mixed(op: Operator) -> Iterator[Statement]:
         f"reshape({f}(x, axis=rank(x) - 1{rest}), shape=s)",
         ["k == len(s) - 1", "keeps_last(x, s)"],
     )
+    for title, left, right, axis in (
+        (
+            f"{f}-of-reshape-around",
+            "{f}(reshape(x, shape=s), axis=k{rest})",
+            "reshape({inner}, shape=s)",
+            "shape(x), s",
+        ),
+        (f"reshape-of-{f}", "reshape({f}(x, axis=k{rest}), shape=s)", "{outer}", "s, shape(x)"),
+    ):
+        place = f"kept_axes({axis}, (k,))[0]"
+        inner = f"{f}(x, axis={place}{rest})"
+        outer = f"{f}(reshape(x, shape=s), axis={place}{rest})"
+        sides = (side.format(f=f, rest=rest, inner=inner, outer=outer) for side in (left, right))
+        yield from law(title, *sides, phase="associate")
+    spread = "broadcast(shape(x), s)"
+    below = f"lowered((k,), len({spread}) - rank(x))[0]"
+    yield from law(
+        f"{f}-of-expand",
+        f"{f}(expand(x, shape=s), axis=k{rest})",
+        f"expand({f}(x, axis={below}{rest}), shape=s)",
+        [f"dim(x, {below}) == {spread}[k]"],
+        phase="associate",
+    )
 
 
 def _from_an_axis_on(op: Operator, attribute: str) -> Iterator[Statement]:
     """Axes before the one named are walked in step; parameters must not reach them."""
     f, others = op.name, op.variables[1:]
+    if [t.tail for t in op.form.additions] == [op.form.result.tail]:
+        plain = op.applied("x", *others)
+        yield from law(f"{f}-bias-apart", op.applied("x", *others, "b"), f"{plain} + b", ["wide(x)"], phase="associate")
+        yield from law(
+            f"{f}-bias-into",
+            f"{plain} + b",
+            op.applied("x", *others, "b"),
+            ["spans(x, b)", "wide(x)"],
+            phase="associate",
+        )
     for added in ((), ("b",)) if op.form.additions else ((),):
         rest = (*others, *added)
         suffix = "-with-bias" if added else ""
@@ -126,3 +161,25 @@ def _from_an_axis_on(op: Operator, attribute: str) -> Iterator[Statement]:
             [f"k < a.{attribute}", _ALIKE.format(k="k"), *(w.format(x="xs[0]") for w in within)],
             back="associate",
         )
+        yield from law(
+            f"{f}-of-transpose{suffix}",
+            op.applied("transpose(x, perm=p)", *rest),
+            f"transpose({op.applied('x', *rest)}, perm=p)",
+            [f"all(p[k] == k for k in range(a.{attribute}, len(p)))", *(w.format(x="x") for w in within)],
+            phase="associate",
+            back="associate",
+        )
+        yield from law(
+            f"{f}-from-unit-axis{suffix}",
+            op.applied("x", *rest),
+            op.applied("x", *rest, fields={attribute: f"a.{attribute} + 1"}),
+            [f"a.{attribute} + 1 < rank(x)", f"dim(x, a.{attribute}) == 1"],
+            phase="associate",
+        )
+        for name in rest:
+            yield from law(
+                f"{f}-of-expanded-{name}{suffix}",
+                op.applied("x", *(f"expand({v}, shape=s)" if v == name else v for v in rest)),
+                op.applied("x", *rest),
+                phase="associate",
+            )

@@ -10,13 +10,17 @@ from collections.abc import Iterator, Sequence
 
 from eqsat.language.indices import Index, Term
 from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, alike, axis, axis_of, law, loop
+from eqsat.rewrites.schemas.reductions import reduced_laws
 from eqsat.rewrites.schemas.rows import free_block
 
 
 def parallel_laws(op: Operator) -> Iterator[Statement]:
     """What follows for each axis that is walked in step by some operands and the result."""
     block = {i.name for i in free_block(op)}
+    yield from _transposition(op)
     for index in op.form.parallel():
+        if len(op.form.holders(index.name)) == 1:
+            yield from reduced_laws(op, index)
         if not op.settled(index) or index.name in block:
             continue
         yield from _concatenation(op, index)
@@ -26,6 +30,21 @@ def parallel_laws(op: Operator) -> Iterator[Statement]:
                 yield from _merge(op, index)
     for group, counted in op.form.sizes.items():
         yield from _groups(op, group, counted)
+
+
+def _transposition(op: Operator) -> Iterator[Statement]:
+    """The axes that the first operand and the result alone have may change places."""
+    first, result = op.form.operands[0], op.form.result
+    if first.indices != result.indices or first.broadcasts or op.form.additions or first.turned:
+        return
+    free = [i.name for i in first.indices if not (i.mixed or i.window or i.group) and op.form.holders(i.name) == (0,)]
+    fixed = [k for k, i in enumerate(first.indices) if i.name not in free]
+    if len(free) < 2 or any(i.many for i in first.indices[:-1]):
+        return
+    still = [f"p[{k}] == {k}" for k in fixed]
+    turned = op.with_operands({op.variables[0]: f"transpose({op.variables[0]}, perm=p)"})
+    back = f"transpose({op.with_operands({})}, perm=p)"
+    yield from law(f"{op.name}-of-transpose", turned, back, still, phase="associate", back="associate")
 
 
 def _holders(op: Operator, index: Index) -> list[tuple[str, Term]]:
