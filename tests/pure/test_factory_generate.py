@@ -15,7 +15,7 @@ from enumeration import Closure, brute_force, listed_terms
 
 from eqsat import cli
 from eqsat.errors import ShapeError, UsageError
-from eqsat.language.spec import _SPECS
+from eqsat.language.spec import _SPECS, spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.factory import build, generate, space
 from eqsat.rewrites.factory.candidate import read_candidates
@@ -47,6 +47,7 @@ def equations(made):
         ("concat split", "3x3*2", 3),
         ("mul relu split concat", "3x3+scalar", 3),
         ("matmul relu", "3x3", 4),
+        ("conv add concat", "1x2x2x2:image*2+2x2x1x1:filter", 3),
     ],
 )
 def test_graphs_and_terms_are_counted_as_a_listing_counts_them(ops, inputs, most):
@@ -113,6 +114,25 @@ def test_operators_take_part_by_being_declared():
         del _SPECS["swap_halves"]
 
 
+def test_images_and_filters_do_not_mix():
+    """Of shapes that fit either way, only filters weigh and only images are weighed; both are added and relued."""
+    shape = "2x2x2x2"
+    told = generated("conv relu", f"{shape}:image+2x2x1x1:filter", max_ops=1).counts["domains"].popitem()[1]
+    settings = len(spec("conv").instances)
+    # relu of both, and the image weighed by the filter
+    assert told["graphs"][0] <= 2 + settings
+    plain = generated("conv relu", f"{shape}+2x2x1x1", max_ops=1).counts["domains"].popitem()[1]
+    assert plain["graphs"][0] > told["graphs"][0]
+    assert not equations(generated("add", f"{shape}:image+2x2x1x1:filter", max_ops=1))
+    assert equations(generated("add", f"{shape}+2x2x1x1", max_ops=1))
+
+
+def test_a_shape_has_one_role():
+    with pytest.raises(UsageError, match=r"\(2, 2\) are both images and filters\n.*one role") as caught:
+        domain("2x2:image+2x2:filter")
+    assert "other shapes" in str(caught.value)
+
+
 # --- what is found -------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +172,7 @@ def test_candidates_are_rules_in_the_syntax_of_rules():
     made = generated("add matmul relu transpose concat split eye", "3x3*3")
     assert made.counts["several"]
     for candidate in made.candidates:
-        (rule,) = parse_rules(candidate.text)
+        (rule,) = parse_rules(candidate.text, origin="candidate")
         assert rule.tensors == set(candidate.shapes)
         assert max(candidate.left_ops, candidate.right_ops) <= 3
 

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
+from eqsat.language.indices import Form
 from eqsat.language.types import DType, TensorType
 
 Shape = tuple[int, ...]
+#: What a windowed operator is applied to, and what it weighs that with.
+IMAGE, FILTER = "image", "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class RoledType(TensorType):
+    """The type of a tensor that is an image or a filter: the two do not mix, though their shapes may be the same."""
+
+    role: str
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Variables of a few shapes, each shape with how many there are of it.
 
-    `without` names operators that are not tried here unless they are asked for.
+    `without` names operators that are not tried here unless they are asked for. `roles` tells images from filters; what
+    has no role here goes with either.
 
     Terms are evaluated on `samples` draws of the variables at once, so many that a maximum or relu of a small tensor is
     not one of its operands by chance.
@@ -27,10 +38,36 @@ class Domain:
     inputs: tuple[tuple[Shape, int], ...]
     without: tuple[str, ...] = ()
     samples: int = 8
+    roles: tuple[tuple[Shape, str], ...] = ()
 
     def variables(self) -> list[TensorType]:
         """The type of each variable, in order."""
-        return [TensorType(DType.FLOAT32, shape) for shape, count in self.inputs for _ in range(count)]
+        return [self.typed(TensorType(DType.FLOAT32, shape)) for shape, count in self.inputs for _ in range(count)]
+
+    def typed(self, plain: TensorType) -> TensorType:
+        """A type of an input, with the role that its shape has here."""
+        role = dict(self.roles).get(plain.static)
+        return plain if role is None else RoledType(plain.dtype, plain.shape, role)
+
+
+def joint_role(form: Form | None, operands: Sequence[TensorType]) -> str | None:
+    """The role of what an operator of an index form computes, "" for none; None where it takes no such operands.
+
+    An operand that is read in windows is no filter, one whose axes are the offsets of windows is no image; operators
+    without windows take operands of one role.
+    """
+    roles = [o.role if isinstance(o, RoledType) else "" for o in operands]
+    if form is None or not form.windowed:
+        found = {r for r in roles if r}
+        return None if len(found) > 1 else next(iter(found), "")
+    offsets = {i.window for t in form.terms for i in t.indices if i.window}
+    result = ""
+    for term, role in zip(form.terms, roles, strict=False):
+        read, weighs = (any(i.window for i in term.indices), any(i.name in offsets for i in term.indices))
+        if (read and role == FILTER) or (weighs and role == IMAGE):
+            return None
+        result = role if read else result
+    return result
 
 
 # Sides are equal where operators need it and the sizes of different roles differ where they do not, so that few terms
@@ -72,6 +109,7 @@ _KNOWN = (
         (((1, 3, 4, 4), 2), ((3, 3, 3, 3), 2), ((3, 3, 1, 1), 1), ((3, 1, 3, 3), 1)),
         (*_NOT_OF_IMAGES, "reduce_max", *_NORMS),
         samples=4,
+        roles=(((1, 3, 4, 4), IMAGE), *((s, FILTER) for s in ((3, 3, 3, 3), (3, 3, 1, 1), (3, 1, 3, 3)))),
     ),
     Domain(
         "normalised",
@@ -82,21 +120,24 @@ _KNOWN = (
 #: The domains there are, by name.
 DOMAINS: Mapping[str, Domain] = MappingProxyType({d.name: d for d in _KNOWN})
 
-_CUSTOM = re.compile(r"(scalar|\d+(?:x\d+)*)(?:\*(\d+))?$")
+_CUSTOM = re.compile(rf"(scalar|\d+(?:x\d+)*)(?::({IMAGE}|{FILTER}))?(?:\*(\d+))?$")
 
 
 def domain(text: str) -> Domain:
-    """A domain by its name, or by its inputs: shapes with how many there are of each.
+    """A domain by its name, or by its inputs: shapes with how many there are of each, and images and filters apart.
 
     >>> domain("3x4*2+scalar").inputs
     (((3, 4), 2), ((), 1))
+    >>> domain("1x2x4x4:image+2x2x3x3:filter*2").roles
+    (((1, 2, 4, 4), 'image'), ((2, 2, 3, 3), 'filter'))
     """
     if text in DOMAINS:
         return DOMAINS[text]
     inputs: list[tuple[Shape, int]] = []
+    roles: dict[Shape, str] = {}
     for item in text.split("+"):
         found = _CUSTOM.match(item.strip())
-        count = int(found[2] or 1) if found is not None else 0
+        count = int(found[3] or 1) if found is not None else 0
         if found is None or count < 1:
             raise UsageError(
                 f"no domain {text!r}",
@@ -105,4 +146,10 @@ def domain(text: str) -> Domain:
             )
         shape = () if found[1] == "scalar" else tuple(int(d) for d in found[1].split("x"))
         inputs.append((shape, count))
-    return Domain(text, tuple(inputs))
+        if found[2] is not None and roles.setdefault(shape, found[2]) != found[2]:
+            raise UsageError(
+                f"inputs of shape {shape} are both images and filters",
+                expected="one role for each shape",
+                remedy="give them other shapes",
+            )
+    return Domain(text, tuple(inputs), roles=tuple(roles.items()))

@@ -16,7 +16,7 @@ from eqsat.errors import EqsatError, GraphError, UsageError
 from eqsat.language.graph import Attrs
 from eqsat.language.spec import OPS, REQUIRED, OpSpec, spec
 from eqsat.language.types import TensorType
-from eqsat.rewrites.factory.domain import Shape
+from eqsat.rewrites.factory.domain import RoledType, Shape, joint_role
 from eqsat.rewrites.factory.term import Label
 
 #: The operator whose outputs the syntax of rules can name one by one.
@@ -42,13 +42,19 @@ class Form:
     def typed(self, operands: Sequence[TensorType]) -> tuple[Label, tuple[TensorType, ...]] | None:
         """The label and the types of the outputs for operands of these types, tail included; None where none fit."""
         declared = spec(self.op)
+        role = joint_role(declared.form, operands)
+        if role is None:
+            return None
         try:
             label = _interned(Label(self.op, declared.complete(settled(self.setting, [t.static for t in operands]))))
             results = declared.result_types(list(operands), label.attrs)
         except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
-        static = all(t.is_static and 0 not in t.static for t in results)
-        return (label, results) if static else None
+        if not all(t.is_static and 0 not in t.static for t in results):
+            return None
+        return label, tuple(
+            RoledType(t.dtype, t.shape, role) if role else TensorType(t.dtype, t.shape) for t in results
+        )
 
 
 @cache

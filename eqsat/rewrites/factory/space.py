@@ -152,7 +152,8 @@ class Space:
             rows = self.arithmetic.draw(type, domain.samples, 1, i).reshape(1, -1)
             hashed = int(fingerprints(rows, type, self.seed)[0])
             found.append(self.add(hashed, Variable(i, type), type, rows[0], 0, ("variable", str(type)), (i,)))
-        for label, type in constants(names, [t.static for t in dict.fromkeys(types)]):
+        for label, plain in constants(names, [t.static for t in dict.fromkeys(types)]):
+            type = domain.typed(plain)
             (made,) = self.arithmetic.one(label, [], [type], [])
             row = np.tile(made.reshape(-1), domain.samples)
             hashed = int(fingerprints(row[None], type, self.seed)[0])
