@@ -3,8 +3,8 @@
 import pytest
 
 from eqsat.language.pattern import App, Bindings, Expression, Siblings, Spread, Var
+from eqsat.rewrites.check import THOROUGH, check
 from eqsat.rewrites.check import Effort as Check
-from eqsat.rewrites.check import check
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import bound_name, evaluate
 from eqsat.rewrites.factory.candidate import Candidate
@@ -167,6 +167,23 @@ def test_interchanged_concatenations_need_equal_split_points():
 )
 def test_what_is_false_at_its_own_shapes_is_nothing(left, right, shapes):
     assert generalise(candidate(left, right, **shapes)) == ()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "shapes"),
+    [
+        # products of vectors have other ranks
+        ("matmul(expand(x, shape=(1, 1)), y)", "mul(x, y)", {"x": (), "y": (1, 3)}),
+        # shapes may be of higher rank than either end
+        ("expand(reshape(x, shape=(1,)), shape=(1, 1))", "x", {"x": (1, 1)}),
+    ],
+)
+def test_conditions_are_learned_from_small_instances_in_order_too(left, right, shapes):
+    """What draws alone miss, small instances in order show; what comes out stands the larger grid of the verifier."""
+    one = candidate(left, right, **shapes)
+    assert any(check(rule, THOROUGH).verdict == "refuted" for rule in generalise(one, Effort(grid=0)))
+    found = generalise(one)
+    assert found and all(check(rule, THOROUGH).verdict == "proved" for rule in found)
 
 
 # --- recall: shipped rules from one instance of theirs ----------------------------------------------------------------

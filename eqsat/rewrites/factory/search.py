@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.pattern import Left, Pattern
+from eqsat.rewrites.bounded import run_bounded
 from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.factory.atoms import atoms
 from eqsat.rewrites.factory.cases import Case, drawing_rule, drawn, holds
@@ -35,7 +36,8 @@ _LEAST = 3
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm
-    conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well.
+    conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well, and how
+    far the `grid` of small instances is gone through.
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
@@ -49,6 +51,7 @@ class Effort:
     confirm: int = 40
     check: int = 80
     extremes: int = 24
+    grid: int = 1000
     few: int = 8
     misses: int = 40
     rounds: int = 12
@@ -231,7 +234,13 @@ class Search:
             if not guarded.kind and integer_mismatch(rule, case.bindings) is not None:
                 guarded = replace(guarded, kind="floating", first=every[0])
                 rule = self._written(right, learned, guarded)
-        return rule if count >= _LEAST else None
+        if count < _LEAST:
+            return None
+        # Small instances in order show what few draws meet, such as products of vectors.
+        bindings = run_bounded(rule, self.effort.grid, self.seed).bindings
+        if bindings is None:
+            return rule
+        return Case(self.drawing, replace(bindings, attrs={**bindings.attrs, **numbers}), count)
 
     def _checking(self, rule: Rule) -> Iterator[Case]:
         """Instances that meet a rule's conditions; a few are looked for longer."""
