@@ -16,7 +16,7 @@ def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything
     """Verifies the candidates of files and writes what became of each; UsageError without a target."""
     from eqsat.rewrites.factory.candidate import read_candidates
     from eqsat.rewrites.factory.journal import Journal, subject_of
-    from eqsat.rewrites.factory.verification import verified_rules, written_outcomes
+    from eqsat.rewrites.factory.outcome import verified_rules, written_outcomes
     from eqsat.rewrites.factory.verification import verify_candidates as verify_all
     from eqsat.rewrites.loader import laws
 

@@ -27,9 +27,9 @@ def prune(verified: Path, target: Path, alone: bool) -> None:
     """
     from eqsat.rewrites.factory.journal import Journal, subject_of
     from eqsat.rewrites.factory.library import dropped_text, ordered, read_usage, rules_text
+    from eqsat.rewrites.factory.outcome import read_outcomes, verified_rules
     from eqsat.rewrites.factory.prune import entailed
     from eqsat.rewrites.factory.prune import prune as prune_rules
-    from eqsat.rewrites.factory.verification import read_outcomes, verified_rules
     from eqsat.rewrites.loader import laws
 
     check_target(target, [verified])

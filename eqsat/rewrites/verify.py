@@ -63,12 +63,19 @@ def _checked(rule: Rule, exhaustive: bool) -> Evidence:
     return verify_rule(rule, shipped_laws(), effort) if rule.origin == "library" else check(rule, effort)
 
 
-def verify_rule(rule: Rule, laws: Sequence[Rule], effort: Effort | None = None) -> Evidence:
-    """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule."""
+def verify_rule(
+    rule: Rule, laws: Sequence[Rule], effort: Effort | None = None, known: Evidence | None = None
+) -> Evidence:
+    """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule.
+
+    A `known` record of the checks is taken over where it is current.
+    """
     from eqsat.rewrites.check import THOROUGH, check
     from eqsat.rewrites.entail import entail
 
-    evidence = check(rule, effort or THOROUGH)
+    by_name = {law.name: law for law in laws}
+    current = known is not None and not known.laws and is_current(rule, known, by_name)
+    evidence = known if known is not None and current else check(rule, effort or THOROUGH)
     if evidence.verdict != "proved":
         return evidence
     found = entail(rule, laws)

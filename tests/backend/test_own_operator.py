@@ -33,7 +33,8 @@ import json, sys
 import my_ops
 from eqsat.rewrites.factory.generate import Settings, generate
 from eqsat.rewrites.factory.prune import prune
-from eqsat.rewrites.factory.verification import verified_rules, verify_candidates
+from eqsat.rewrites.factory.outcome import verified_rules
+from eqsat.rewrites.factory.verification import verify_candidates
 from eqsat.rewrites.loader import laws
 
 generated = generate(Settings(ops=tuple(sys.argv[1].split(",")), max_ops=2))

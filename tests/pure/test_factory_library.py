@@ -28,8 +28,7 @@ from eqsat.rewrites.factory.library import (
     rules_text,
     write_usage,
 )
-from eqsat.rewrites.factory.pipeline import assemble, build
-from eqsat.rewrites.factory.verification import (
+from eqsat.rewrites.factory.outcome import (
     CONSTANT,
     DERIVED,
     FAILED,
@@ -39,9 +38,10 @@ from eqsat.rewrites.factory.verification import (
     REPEATED,
     read_outcomes,
     verified_rules,
-    verify_candidates,
     written_outcomes,
 )
+from eqsat.rewrites.factory.pipeline import assemble, build
+from eqsat.rewrites.factory.verification import verify_candidates
 from eqsat.rewrites.loader import laws, shipped_rules
 from eqsat.rewrites.parser import parse_rules
 
@@ -87,6 +87,16 @@ def test_candidates_are_set_aside_before_they_are_verified(some_laws):
     assert found["c6"] == (REPEATED, ("c4",))
     assert settled == ["c2", "c7", "c8"]
     assert found["c7"] == (FAILED, ())
+
+
+def test_a_case_of_a_law_leads_to_that_law(some_laws):
+    """With nothing known, candidates are settled by the laws of which they are cases, each law once."""
+    found = {o.name: o for o in verify_candidates(CANDIDATES, some_laws, known=())}
+    assert found["c1"].status == PROVED
+    assert [name for name, *_ in found["c1"].rules] == ["relu-relu"]
+    assert found["c1"].evidence[0].entailed == "law"
+    assert found["c4"].status == PROVED and found["c4"].rules[0][0] in {r.name for r in some_laws}
+    assert found["c2"].status == PLAUSIBLE
 
 
 def test_a_rule_that_came_out_true_sets_later_candidates_aside(some_laws):

@@ -35,10 +35,12 @@ from eqsat.rewrites.term import Term, left_terms, output_types, right_terms, val
 #: Many claims at once, without merging siblings; then a few with all there is.
 CHEAP = Limits(nodes=60_000, rounds=4, seconds=60.0, generations=0, radius=2)
 THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
-#: All there is, for many claims at once and one step farther than CHEAP.
-ON_REQUEST = Limits(nodes=60_000, rounds=6, seconds=60.0, generations=0)
+#: All there is, for some claims at once and one step farther than CHEAP.
+ON_REQUEST = Limits(nodes=30_000, rounds=6, seconds=60.0, generations=0)
+#: Both sides of many claims at once, with any rule, one step less far than ON_REQUEST.
+BY_LAWS = Limits(nodes=20_000, rounds=4, seconds=60.0, generations=0, radius=2)
 #: How many claims share an e-graph under each of them.
-TOGETHER = {CHEAP: 512, THOROUGH: 3, ON_REQUEST: 128}
+TOGETHER = {CHEAP: 512, THOROUGH: 3, ON_REQUEST: 16, BY_LAWS: 64}
 #: The phases of rules that make one output less work.
 SAVING = frozenset({"simplify", "fuse"})
 #: What an operator counts: one that computes outweighs any number of those that only move elements.
@@ -65,11 +67,15 @@ class Claim:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
+    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved.
+
+    `case_of` is the one of them of which every instance is a case, a single step from one side to the other.
+    """
 
     derived: bool
     rules: tuple[str, ...] = ()
     instances: int = 0
+    case_of: str = ""
 
     def __bool__(self) -> bool:
         return self.derived
@@ -96,6 +102,7 @@ def derivations(
     all_rules = executable(rules) if any(c.associates for c in pending) else ()
     used: dict[str, dict[str, None]] = {name: {} for name in names}
     proved = dict.fromkeys(names, 0)
+    cases: dict[str, set[str]] = {name: set() for name in names}
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
@@ -104,13 +111,19 @@ def derivations(
                 if by is None:
                     open_claims.append(claim)
                 else:
-                    used[claim.name] |= dict.fromkeys(by)
+                    used[claim.name] |= dict.fromkeys(by.rules)
+                    cases[claim.name].add(by.case_of)
                     proved[claim.name] += 1
         pending = open_claims
         if not pending:
             break
     failed = {c.name for c in pending}
-    return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
+    return {
+        n: Derivation(False, (), proved[n])
+        if n in failed
+        else Derivation(True, tuple(used[n]), proved[n], *(cases[n] if len(cases[n]) == 1 else ()))
+        for n in names
+    }
 
 
 def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -206,6 +219,14 @@ def _batches(pending: Sequence[Claim], size: int) -> Iterable[list[Claim]]:
         yield from (same[i : i + size] for i in range(0, len(same), size))
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The rules of a proof of one claim, and the one that makes a single step of it."""
+
+    rules: tuple[str, ...]
+    case_of: str = ""
+
+
 @dataclass
 class _Batch:
     """Claims in one e-graph; operands of different claims are different tensors, so nothing joins two of them."""
@@ -216,8 +237,8 @@ class _Batch:
     egraph: EGraph = field(default_factory=EGraph)
     congruent: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def settled(self) -> list[tuple[str, ...] | None]:
-        """For each claim the rules that prove it, None where its sides stayed apart."""
+    def settled(self) -> list[Proof | None]:
+        """The proof of each claim, None where its sides stayed apart."""
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
         limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
@@ -278,11 +299,13 @@ class _Batch:
         self.egraph.eclass(number).finite = operand.finite
         return number
 
-    def _proof(self, explainer: Explainer, index: int, sides: list[tuple[int, int]]) -> tuple[str, ...] | None:
+    def _proof(self, explainer: Explainer, index: int, sides: list[tuple[int, int]]) -> Proof | None:
         find = self.egraph.find
         if any(find(a) != find(b) for a, b in sides):
             return None
-        return tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
+        rules = tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
+        single = len(rules) == 1 and all(len(explainer.chain(a, b) or ()) == 1 for a, b in sides)
+        return Proof(rules, rules[0] if single else "")
 
 
 def least_work(egraph: EGraph) -> dict[int, float]:

@@ -14,15 +14,11 @@ from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
 from eqsat.rewrites.factory.journal import Journal, subject_of
 from eqsat.rewrites.factory.library import PUBLISHED_REDUCTION, Use, write_library
+from eqsat.rewrites.factory.outcome import STATUSES, Outcome, verified_rules
 from eqsat.rewrites.factory.prune import Pruned, entailed, prune
+from eqsat.rewrites.factory.settle import Settle
 from eqsat.rewrites.factory.sides import Statement
-from eqsat.rewrites.factory.verification import (
-    STATUSES,
-    Outcome,
-    Settle,
-    verified_rules,
-    verify_candidates,
-)
+from eqsat.rewrites.factory.verification import verify_candidates
 from eqsat.rewrites.rule import Rule
 
 if TYPE_CHECKING:
@@ -107,7 +103,6 @@ def assemble(
             candidates,
             laws,
             known=laws if beyond_laws else (),
-            everything=not beyond_laws,
             settle=settle,
             executor=executor,
             journal=journal,

@@ -3,81 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from eqsat.egraph.saturate import Limits
-from eqsat.errors import GraphError, RuleError
-from eqsat.language.pattern import App, Bindings, Var
 from eqsat.rewrites.evidence import Evidence
+from eqsat.rewrites.factory.ancestor import ancestor
 from eqsat.rewrites.factory.candidate import Candidate
-from eqsat.rewrites.factory.canonical import canonical
-from eqsat.rewrites.factory.derivable import CHEAP, ON_REQUEST, SAVING, THOROUGH, Claim, derivations
-from eqsat.rewrites.factory.direction import phase_of
-from eqsat.rewrites.factory.equation import equations
+from eqsat.rewrites.factory.derivable import (
+    BY_LAWS,
+    CHEAP,
+    ON_REQUEST,
+    THOROUGH,
+    derivations,
+)
 from eqsat.rewrites.factory.journal import Journal
-from eqsat.rewrites.factory.sides import Statement, parts
-from eqsat.rewrites.factory.subgraph import lifted
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.factory.outcome import (
+    DERIVED,
+    FAILED,
+    NEUTRAL,
+    OPEN,
+    PLAUSIBLE,
+    PROVED,
+    Outcome,
+    as_record,
+    from_record,
+    is_proved,
+)
+from eqsat.rewrites.factory.repeated import Repeated
+from eqsat.rewrites.factory.settle import Settle, claim, of_law, phases, settled
 from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import left_terms, right_terms
 
-#: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
-#: for names and order, or with a common subgraph; known rules derive it; neither way round does it save work, so that
-#: a rule of it would only grow graphs; it is large, and laws do not derive it even on request, which something small
-#: that they lack mostly explains; rules that generalise it are proved; they hold wherever they were tried, but no law
-#: entails them; nothing that generalises it holds, or nothing does generalise it.
-CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN = "constant", "repeated", "derived", "neutral", "open"
-PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
-STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILED)
 #: Operators in a candidate that is verified though laws do not derive it.
 _SMALL = 2
 #: The phases of rules that save work.
 _SAVES = frozenset({"simplify", "fuse", "merge"})
-#: Candidates that are derived together, and that are verified before the rest is derived again.
-_DERIVE, _VERIFY = 512, 24
+#: Candidates whose ancestors are looked for together, that are derived together, and that are verified before the rest
+#: is derived again.
+_TRACED, _DERIVE, _VERIFY = 256, 512, 24
+#: The limits under which both sides of a candidate are put into the e-graph and any rule may run.
+_ANY = (BY_LAWS, ON_REQUEST)
 
 Follow = Callable[[str, int, int], None]
-#: The rules that generalise a candidate, each with its evidence.
-Settle = Callable[[Candidate], "list[tuple[Rule, Evidence]]"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one candidate.
-
-    `by` names the rules or the candidate that stand for it; `rules` are name, phase and text of those that generalise
-    it, `evidence` what was found out about each.
-    """
-
-    name: str
-    text: str
-    status: str
-    by: tuple[str, ...] = ()
-    rules: tuple[tuple[str, str, str], ...] = ()
-    evidence: tuple[Evidence, ...] = ()
-
-    def as_rules(self) -> Iterator[tuple[Rule, Evidence]]:
-        """The rules that generalise it, with their evidence."""
-        for (name, phase, text), evidence in zip(self.rules, self.evidence, strict=True):
-            (rule,) = parse_rules(f"%phase {phase}\n{name}: {text}", self.name)
-            yield rule, evidence
-
-
-def verified_rules(outcomes: Iterable[Outcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
-    """The proved rules of all candidates by name, each once; `on_request` with those that only run on request."""
-    found = (pair for outcome in outcomes for pair in outcome.as_rules())
-    return {
-        rule.name: (rule, evidence)
-        for rule, evidence in found
-        if _is_proved(evidence) and (on_request or rule.phase != "associate")
-    }
+#: What became of some candidates, and then those that are to be verified and those that are large.
+Parted: TypeAlias = "Generator[Outcome, None, tuple[list[Candidate], list[Candidate]]]"
 
 
 def verify_candidates(
@@ -94,64 +66,16 @@ def verify_candidates(
     """What becomes of each candidate, small ones first; the same for every executor.
 
     Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
-    all that is set aside follows from rules that the candidates themselves led to. `everything` verifies those too that
-    save no work either way round, and large ones that known rules do not derive.
+    all that is set aside follows from rules that the candidates themselves led to; a candidate that is a case of a law
+    leads to that law. `everything` verifies those too that save no work either way round, and large ones that neither
+    laws nor known rules derive.
 
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
     """
     settle = settle or partial(settled, laws=tuple(laws))
-    work = _Verification(tuple(laws if known is None else known), everything, settle, executor, journal, progress)
-    yield from work.run(sorted(candidates, key=_effort))
-
-
-def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
-    """The general rules of a candidate, each checked on instances and against the laws.
-
-    One that says what a law says takes the law's name and phase, in which its declaration put it.
-    """
-    from eqsat.rewrites.factory.generalise import generalise
-    from eqsat.rewrites.premises import with_premises
-    from eqsat.rewrites.verify import verify_rule
-
-    said = _by_form(laws)
-    found: dict[str, tuple[Rule, Evidence]] = {}
-    for rule in generalise(candidate):
-        law = said.get(canonical(Statement.of(rule)))
-        if law is None:
-            rule, _ = with_premises(rule, laws)
-            law = said.get(canonical(Statement.of(rule)))
-        rule = replace(law, origin="given") if law is not None else rule
-        if rule.text not in {r.text for r, _ in found.values()}:
-            found[rule.name] = rule, verify_rule(rule, laws)
-    return list(found.values())
-
-
-@lru_cache(maxsize=2)
-def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
-    """Laws by their canonical texts."""
-    return {canonical(Statement.of(law)): law for law in reversed(laws)}
-
-
-def claim(candidate: Candidate) -> Claim | None:
-    """The candidate at its own shapes, from more work to less; None where the rules' syntax has no place for it."""
-    found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
-    phases = {phase for _, phase in found}
-    for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
-        rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
-        bindings = Bindings(dict(equation.operands))
-        try:
-            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-        except GraphError:
-            continue
-        merges, associates = len(candidate.left) > 1, phases <= {"associate", None}
-        return Claim(candidate.name, tuple(left), tuple(right), merges, associates, phase in SAVING)
-    return None
-
-
-def _phases(candidate: Candidate) -> set[str | None]:
-    """The phases of the rules that a candidate makes, this way round and the other."""
-    return {phase_of(e.left, e.right) for e in equations(candidate)}
+    base = tuple(laws if known is None else known)
+    yield from _Verification(base, tuple(laws), everything, settle, executor, journal, progress).run(list(candidates))
 
 
 def _effort(candidate: Candidate) -> tuple[int, int, int, int, str]:
@@ -163,57 +87,117 @@ def _effort(candidate: Candidate) -> tuple[int, int, int, int, str]:
 @dataclass
 class _Verification:
     base: tuple[Rule, ...]
+    laws: tuple[Rule, ...]
     everything: bool
     settle: Settle
     executor: Executor | None
     journal: Journal | None
     progress: Follow | None
     taken: dict[str, str] = field(default_factory=dict)
+    accepted: dict[str, Rule] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
         known = self.journal if self.journal is not None else Journal()
-        names = {c.name: c for c in candidates}
-        yield from (pending := _Repeated(candidates)).outcomes()
-        rest = pending.kept
-        if self.base:
-            found = self._derived(rest, self.base, "by known rules", known, (CHEAP,))
-            yield from (_derived_outcome(names[n], by) for n, by in found.items())
-            rest = [c for c in rest if c.name not in found]
-        if not self.everything:
-            saving = {c.name for c in rest if _phases(c) & _SAVES}
-            yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
-            rest = [c for c in rest if c.name in saving]
-            by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
-            large = {c.name for c in rest if c.name not in by and _effort(c)[0] > _SMALL}
-            yield from (Outcome(c.name, c.text, OPEN) for c in rest if c.name in large)
-            rest = [c for c in rest if c.name not in large]
-        accepted: dict[str, Rule] = {}
+        general = sorted(self._ancestors(candidates, known), key=_effort)
+        yield from (pending := Repeated(general)).outcomes()
         self.taken = {r.name: r.text for r in self.base}
-        total, swept = len(rest), 0
+        if self.base:
+            rest, large = yield from self._beyond(pending.kept, known)
+        else:
+            rest, large = yield from self._by_laws(pending.kept, known)
+        yield from self._generalised(rest, pending.forms, known)
+        if large and self.accepted:
+            large = yield from self._without(large, self.accepted.values(), "of the large ones", known, _ANY)
+        yield from (Outcome(c.name, c.text, OPEN) for c in large)
+
+    def _ancestors(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Candidate]:
+        """The most general candidates of which these are cases, under the names of these."""
+        batches = [candidates[i : i + _TRACED] for i in range(0, len(candidates), _TRACED)]
+        keys = [f"ancestors:{batch[0].name}:{len(batch)}" for batch in batches]
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
+        for done, ((key, _), made) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
+            known[key] = made
+            self._follow("looked for what they are cases of", done * _TRACED, len(todo) * _TRACED)
+        for key in keys:
+            yield from map(_candidate, known[key])
+
+    def _beyond(self, rest: list[Candidate], known: Journal) -> Parted:
+        """What known rules derive, or what makes no rule worth having, goes; the rest, and what is too large."""
+        rest = yield from self._without(rest, self.base, "by known rules", known, (CHEAP,), strict=True)
+        if self.everything:
+            return rest, []
+        saving = {c.name for c in rest if phases(c) & _SAVES}
+        yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
+        rest = [c for c in rest if c.name in saving]
+        by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
+        large = [c for c in rest if c.name not in by and _effort(c)[0] > _SMALL]
+        return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
+
+    def _by_laws(self, rest: list[Candidate], known: Journal) -> Parted:
+        """Laws of which candidates are cases are accepted as they are; the rest that these do not derive, and of what
+        no laws derive that which is large."""
+        cases = self._derived(rest, self.laws, "by laws", known, _ANY)
+        laws = {law.name: law for law in self.laws}
+        first: dict[str, Candidate] = {}
+        for candidate in rest:
+            law = cases.get(candidate.name, ("", []))[0]
+            if law and first.setdefault(law, candidate) is not candidate:
+                yield _derived_outcome(candidate, [law])
+        for law, candidate in first.items():
+            if f"settled:{candidate.name}" not in known:
+                found = of_law(laws[law], self.laws)
+                known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, [found]))
+            yield self._accepted(candidate, known)
+        rest = [c for c in rest if not cases.get(c.name, ("", []))[0]]
+        large = [] if self.everything else [c for c in rest if c.name not in cases and _effort(c)[0] > _SMALL]
+        held = {c.name for c in large}
+        rest = [c for c in rest if c.name not in held]
+        if self.accepted:
+            rest = yield from self._without(rest, self.accepted.values(), "by laws that they are cases of", known, _ANY)
+        return rest, large
+
+    def _generalised(self, rest: list[Candidate], forms: dict[str, str], known: Journal) -> Iterator[Outcome]:
+        """Candidates a few at a time, each only if the rules so far do not derive it.
+
+        Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one axis
+        or perm often holds for all, once it is generalised.
+        """
+        names = {c.name: c for c in rest}
+        limits, strict = ((CHEAP, THOROUGH), True) if self.base else (_ANY, False)
+        total, swept = len(rest), len(self.accepted)
         while rest:
-            # Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one
-            # axis or perm often holds for all, once it is generalised.
             first: dict[str, Candidate] = {}
             for candidate in rest:
                 if _effort(candidate)[0] == _effort(rest[0])[0]:
-                    first.setdefault(pending.forms[candidate.name], candidate)
+                    first.setdefault(forms[candidate.name], candidate)
             chosen = list(first.values())[:_VERIFY]
             taken = {c.name for c in chosen}
             rest = [c for c in rest if c.name not in taken]
-            stage = f"by {len(accepted)} rules, {len(rest)} open"
-            by = self._derived(chosen, (*self.base, *accepted.values()), stage, known, (CHEAP, THOROUGH))
-            yield from (_derived_outcome(names[n], used) for n, used in by.items())
-            for outcome in self._settled([c for c in chosen if c.name not in by], known):
-                accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
-                yield outcome
-            if len(rest) > _DERIVE and len(accepted) - swept >= max(_VERIFY, swept // 2):
+            rules = (*self.base, *self.accepted.values())
+            stage = f"by {len(self.accepted)} rules, {len(rest)} open"
+            by = self._derived(chosen, rules, stage, known, limits, strict=strict)
+            yield from (_derived_outcome(names[n], used) for n, (_, used) in by.items())
+            yield from self._settled([c for c in chosen if c.name not in by], known)
+            if len(rest) > _DERIVE and len(self.accepted) - swept >= max(_VERIFY, swept // 4):
                 # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
-                swept = len(accepted)
-                stage = f"of the rest by {swept} rules"
-                by = self._derived(rest, (*self.base, *accepted.values()), stage, known, (CHEAP,))
-                yield from (_derived_outcome(names[n], used) for n, used in by.items())
-                rest = [c for c in rest if c.name not in by]
+                swept = len(self.accepted)
+                rules = (*self.base, *self.accepted.values())
+                rest = yield from self._without(rest, rules, f"of the rest by {swept} rules", known, limits[:1], strict)
             self._follow("verified", total - len(rest), total)
+
+    def _without(
+        self,
+        rest: Sequence[Candidate],
+        rules: Iterable[Rule],
+        stage: str,
+        known: Journal,
+        limits: Sequence[Limits],
+        strict: bool = False,
+    ) -> Generator[Outcome, None, list[Candidate]]:
+        """The candidates that rules do not derive."""
+        by = self._derived(rest, tuple(rules), stage, known, limits, strict=strict)
+        yield from (_derived_outcome(c, by[c.name][1]) for c in rest if c.name in by)
+        return [c for c in rest if c.name not in by]
 
     def _derived(
         self,
@@ -222,29 +206,38 @@ class _Verification:
         stage: str,
         known: Journal,
         limits: Sequence[Limits],
-    ) -> dict[str, list[str]]:
-        """The rules that derive each of the candidates which rules derive."""
+        strict: bool = False,
+    ) -> dict[str, tuple[str, list[str]]]:
+        """For each candidate that rules derive, the rule of which it is a case, if any, and those that derive it.
+
+        What is derived in the `strict` sense, an optimisation would find from its left side alone.
+        """
         batches = [candidates[i : i + _DERIVE] for i in range(0, len(candidates), _DERIVE)]
         keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
         todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
-        made = self._map(partial(_derive, rules=tuple(rules), limits=tuple(limits)), [b for _, b in todo])
+        derive = partial(_derive, rules=tuple(rules), limits=tuple(limits), strict=strict)
+        made = self._map(derive, [b for _, b in todo])
         done = len(batches) - len(todo)
         for (key, _), by in zip(todo, made, strict=True):
             known[key] = by
             done += 1
             if len(batches) > 1:
                 self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
-        return {name: used for key in keys for name, used in known[key].items()}
+        return {name: (law, used) for key in keys for name, (law, used) in known[key].items()}
 
     def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in known]
         for candidate, found in zip(todo, self._map(self.settle, todo), strict=True):
             named = [self._named(rule, evidence) for rule, evidence in found]
             known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
-        for candidate in candidates:
-            outcome = from_record(known[f"settled:{candidate.name}"])
-            self.taken |= {name: text for name, _, text in outcome.rules}
-            yield outcome
+        yield from (self._accepted(candidate, known) for candidate in candidates)
+
+    def _accepted(self, candidate: Candidate, known: Journal) -> Outcome:
+        """What became of a settled candidate, whose rules count from now on."""
+        outcome = from_record(known[f"settled:{candidate.name}"])
+        self.taken |= {name: text for name, _, text in outcome.rules}
+        self.accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
+        return outcome
 
     def _named(self, rule: Rule, evidence: Evidence) -> tuple[Rule, Evidence]:
         """The rule under a name that no other rule has."""
@@ -262,57 +255,22 @@ class _Verification:
             self.progress(stage, min(done, total), total)
 
 
-def _derive(candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits]) -> dict[str, list[str]]:
+def _traced(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    return [asdict(ancestor(c)) for c in candidates]
+
+
+def _candidate(record: dict[str, Any]) -> Candidate:
+    shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
+    return Candidate(**record | {"left": tuple(record["left"]), "right": tuple(record["right"]), "shapes": shapes})
+
+
+def _derive(
+    candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
+) -> dict[str, tuple[str, list[str]]]:
     made = [c for c in map(claim, candidates) if c is not None]
-    if ON_REQUEST in limits:
+    if not strict or ON_REQUEST in limits:
         made = [replace(c, associates=True, saves=False) for c in made]
-    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
-
-
-class _Repeated:
-    """Candidates apart from those that say nothing new: on constants alone, the same in other names, or with a common
-    subgraph. `forms` are the texts of those that are kept, without numbers."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self.kept: list[Candidate] = []
-        self.forms: dict[str, str] = {}
-        self._apart: list[Outcome] = []
-        self._first: dict[str, str] = {}
-        for candidate in candidates:
-            statement = _statement(candidate)
-            if statement is not None and _computes_constants(statement):
-                self._apart.append(Outcome(candidate.name, candidate.text, CONSTANT))
-            elif statement is None or not self._repeats(candidate, statement):
-                self.kept.append(candidate)
-                self.forms.setdefault(candidate.name, candidate.name)
-
-    def _repeats(self, candidate: Candidate, statement: Statement) -> bool:
-        key = canonical(statement, directed=False)
-        self.forms[candidate.name] = re.sub(r"\b\d+\b", "#", key)
-        without = (canonical(e, directed=False) for e in lifted(statement))
-        stands = self._first.get(key) or next((self._first[k] for k in without if k in self._first), None)
-        self._first.setdefault(key, stands or candidate.name)
-        if stands is not None:
-            self._apart.append(Outcome(candidate.name, candidate.text, REPEATED, (stands,)))
-        return stands is not None
-
-    def outcomes(self) -> Iterator[Outcome]:
-        """What became of those that were set apart."""
-        yield from self._apart
-
-
-def _computes_constants(statement: Statement) -> bool:
-    """Whether an operator is applied to constants alone; one such operator by itself states a fact about constants."""
-    sides = (*statement.roots, *statement.right)
-    apps = [part for side in sides for part in parts(side) if isinstance(part, App)]
-    closed = [a for a in apps if a.operands and not any(isinstance(p, Var) for p in parts(a))]
-    return bool(closed) and not (len(closed) == 1 and closed[0] in sides)
-
-
-def _statement(candidate: Candidate) -> Statement | None:
-    for equation in equations(candidate):
-        return Statement(equation.left, equation.right)
-    return None
+    return {n: (d.case_of, list(d.rules)) for n, d in derivations(made, rules, limits).items() if d}
 
 
 def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
@@ -321,50 +279,9 @@ def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
 
 def _outcome(candidate: Candidate, found: Sequence[tuple[Rule, Evidence]]) -> Outcome:
     status = FAILED
-    if any(_is_proved(e) for _, e in found):
+    if any(is_proved(e) for _, e in found):
         status = PROVED
     elif any(e.verdict == "proved" for _, e in found):
         status = PLAUSIBLE
     rules = tuple((r.name, r.phase, r.text) for r, _ in found)
     return Outcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))
-
-
-def _is_proved(evidence: Evidence) -> bool:
-    """Whether a rule holds on every instance and follows from the laws."""
-    return evidence.verdict == "proved" and bool(evidence.entailed)
-
-
-def as_record(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as plain values."""
-    return asdict(outcome)
-
-
-def from_record(record: dict[str, Any]) -> Outcome:
-    """The outcome of plain values; KeyError or TypeError where they are of none."""
-    return Outcome(
-        name=record["name"],
-        text=record["text"],
-        status=record["status"],
-        by=tuple(record["by"]),
-        rules=tuple((str(n), str(p), str(t)) for n, p, t in record["rules"]),
-        evidence=tuple(Evidence.of(e) for e in record["evidence"]),
-    )
-
-
-def read_outcomes(path: Path) -> Iterator[Outcome]:
-    """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            yield from_record(json.loads(line))
-        except (KeyError, TypeError, ValueError) as error:
-            raise RuleError(
-                f"no verified candidate: {error}",
-                where=f"{path}:{number}",
-                expected="one JSON object a line, written by the verifier",
-                remedy="run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`",
-            ) from None
-
-
-def written_outcomes(outcomes: Iterable[Outcome]) -> str:
-    """The outcomes as JSON lines."""
-    return "".join(json.dumps(as_record(o), ensure_ascii=False) + "\n" for o in outcomes)
