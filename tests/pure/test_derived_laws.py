@@ -10,6 +10,7 @@ import pytest
 from eqsat.language.spec import OPS, spec
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.derive import derived_laws, stated_laws
+from eqsat.rewrites.factory.derivable import ON_REQUEST, claims, derivations
 from eqsat.rewrites.loader import AXIOMS, is_shipped, laws, shipped_rules
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.specification import specification
@@ -69,7 +70,43 @@ EXPECTED = {
     "equal-commutes": ("equal(x, y) => equal(y, x)", []),
     "mul-associates": ("mul(x, mul(y, z)) => mul(mul(x, y), z)", ["wide(x)"]),
     "factor": ("mul(x, z) + mul(y, z) => mul(x + y, z)", ["same_shape(x, y)"]),
+    "mul-over-sub": ("mul(x - y, z) => mul(x, z) - mul(y, z)", ["wide(x)", "finite(x, y, z)"]),
+    "neg-of-difference": ("neg(x - y) => neg(x) - neg(y)", ["wide(x)"]),
+    "conv-distributes-over-sub-left": ("=> conv(x, w, **a) - conv(y, w, **a)", ["a.activation == 'none'"]),
+    "matmul-of-zeros-right": ("=> fill(shape=shape(matmul(x, fill(", ["finite(x)"]),
+    "matmul-moves-scale-along-k-back": ("x @ (w * c) => x * reshape(c", ["along_only(c, rank(w) - 2"]),
+    "conv-takes-scale-along-o": ("=> conv(x, w * reshape(c", ["a.activation == 'none'"]),
+    "div-of-expand-and-left": ("div(y, expand(x, shape=s)) => expand(div(y, x), shape=s)", []),
+    "add-of-leading-ones-right": ("without_leading_ones(shape(y))", ["1 <= rank(y) <= rank(x)"]),
+    "sub-of-reshape-and-number-left": ("sub(y, reshape(x, shape=s)) => reshape(sub(y, x), shape=s)", ["size(y) == 1"]),
+    "mul-of-transpose-and-right": ("mul(transpose(x, perm=p), y) => transpose(mul(x, ", ["rank(y) < rank(x)"]),
+    "reduce_sum-of-conv-along-o": ("=> conv(x, reduce_sum(w, axes=(0,), keepdims=True), **a)", ["a.group == 1"]),
+    "reduce_mean-of-matmul-along-m": ("=> reduce_mean(x, axes=(rank(x) - 2,)", ["rank(w) >= 2", "finite(x, w)"]),
+    "reduce_sum-of-scaled-off-axes": ("=> reduce_sum(x, axes=lowered(a,", ["off_axis(y, i, rank(mul(x, y)))"]),
+    "reduce_l2-of-unit-axes": ("axes=tuple((i for i in a if dim(x, i) != 1))", ["dim(x, i) == 1"]),
+    "reduce_max-of-reshape": ("axes=kept_axes(shape(x), s, a)", []),
+    "reduce_min-of-sum-with-steady": ("keepdims=True) + y", ["positive_dims(x, lowered(a,"]),
+    "reduce_max-of-relu": ("=> relu(reduce_max(x, **a))", ["positive_dims(x, a.axes)"]),
+    "reshape-of-softmax": ("=> softmax(reshape(x, shape=s), axis=kept_axes(s, shape(x), (k,))[0])", []),
+    "softmax-of-expand": ("=> expand(softmax(x, axis=lowered((k,), ", ["== broadcast(shape(x), s)[k]"]),
+    "layer_norm-of-transpose": ("=> transpose(layer_norm(x, w, **a), perm=p)", ["rank(w) <= rank(x) - a.axis"]),
+    "rms_norm-from-unit-axis": ("=> rms_norm(x, w, axis=a.axis + 1, **a)", ["dim(x, a.axis) == 1"]),
+    "layer_norm-bias-into": ("layer_norm(x, w, **a) + b => layer_norm(x, w, b, **a)", ["spans(x, b)"]),
+    "batch_norm-of-transpose": ("=> transpose(batch_norm(x, w, u, v, t, **a), perm=p)", ["p[1] == 1"]),
 }
+
+#: Equations that follow from these and the laws of sums, vectors, identity matrices and copies.
+FOLLOW = """
+x - (y - z) => (z - y) + x if wide(x)
+(x - x) @ w => x - x if wide(x), finite(x, w), static(x), same_shape(x, w), rank(x) == 2
+(x - fill(shape=s, value=1.0, dtype=d)) * y => x * y - y if shape(x) == s, same_shape(x, y), wide(x), finite(x, y)
+x @ y => y @ x if rank(x) == 1, same_shape(x, y), wide(x)
+relu(x) @ x => relu(x) @ relu(x) if rank(x) == 1, wide(x), finite(x)
+transpose(x * eye(n=n, dtype=d), perm=p) => x * eye(n=n, dtype=d) if shape(x) == (n, n), finite(x)
+concat(x, concat(x, x, axis=k), axis=k) => expand(x, shape=replaced(shape(x), k, 3)) if dim(x, k) == 1
+reshape(x - y, shape=s) => x - reshape(y, shape=s) if rank(x) == 0
+x @ transpose(x, perm=p) => x * reshape(x, shape=(dim(x, 0),)) if rank(x) == 2, dim(x, 1) == 1, p == (1, 0), floating(x)
+"""
 
 #: Declarations that lie: an operator, what is said of it, and a law that this implies and that is false.
 LIES = {
@@ -85,7 +122,13 @@ LIES = {
     "an order of columns": ("matmul", {"index": "... m k, ... n k -> ... m n"}, "matmuls-merge-along-n"),
     "mixed channels": ("lrn", {"index": "n c h... -> n c h..."}, "concat-of-lrn-along-c"),
     "a quotient that commutes": ("div", {"commutative": True}, "div-commutes"),
+    "softmax as linear": ("softmax", {"multilinear": frozenset({0})}, "softmax-of-zeros"),
+    "a slope that may be larger": ("prelu", {"infer": spec("mul").infer}, "prelu-of-leading-ones-left"),
     "softmax as pointwise": ("softmax", {"pointwise": True, "attrs": {}}, "softmax-of-transpose"),
+    "a cosine as monotone": ("cos", {"monotone": True}, "minimum-of-coss"),
+    "a product as linear": ("reduce_prod", {"multilinear": frozenset({0})}, "reduce_prod-of-scaled-off-axes"),
+    "running sums as rows": ("cumsum", {"index": "...{axis:} -> ...{axis:}"}, "cumsum-from-unit-axis"),
+    "channels that mix as rows": ("group_norm", {"index": "n c h..., c, c -> n c h..."}, "group_norm-of-transpose"),
     "weights of attention as a factor": ("attention", {"multilinear": frozenset({0, 2})}, "attention-over-add-of-x"),
 }
 
@@ -101,9 +144,26 @@ def test_each_kind_of_law_derives_with_its_conditions(name: str) -> None:
     assert law.origin == "derived"
 
 
-@pytest.mark.parametrize("name", ["matmul-over-concat-along-n", "conv_transpose-over-add-right", "gemm-neg-left"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "matmul-over-concat-along-n",
+        "conv_transpose-over-add-right",
+        "gemm-neg-left",
+        "gemm-moves-scale-along-k-back",
+        "div-of-transpose-and-left",
+        "conv-of-zeros-right",
+    ],
+)
 def test_a_derived_law_is_proved(name: str) -> None:
     assert check(LAWS[name], Effort(numeric=12, symbolic=3)).verdict == "proved"
+
+
+def test_what_is_an_instance_of_several_laws_follows_from_them() -> None:
+    lines = [line for line in FOLLOW.splitlines() if line]
+    rules = parse_rules("%phase associate\n" + "\n".join(f"wanted-{n}: {line}" for n, line in enumerate(lines)))
+    found = derivations([c for rule in rules for c in claims(rule, 2)], laws(), (ON_REQUEST,))
+    assert {rule.name: found[rule.name].derived for rule in rules} == {rule.name: True for rule in rules}
 
 
 @pytest.mark.parametrize(("operator", "changes", "law"), LIES.values(), ids=LIES.keys())
@@ -162,13 +222,13 @@ def test_less_is_written_and_more_follows() -> None:
     by_name = {r.name: r for r in found.operators}
     assert by_name["matmul"].derived > 40
     assert by_name["matmul"].index == 1
-    assert by_name["relu"].derived == 10
+    assert by_name["relu"].derived == 18
     assert by_name["conv"].shape > 10
     assert found.written + found.derived == len([r for r in shipped_rules() if r.origin != "library"])
     assert sum(r.written for r in found.operators) == found.written_lines
     assert sum(found.laws.values()) == found.written_lines
-    assert len(found.laws) < 160 < LINES_BEFORE
-    assert found.written < 180
+    assert len(found.laws) < 230 < LINES_BEFORE
+    assert found.written < 260
     assert found.derived > 1000 > RULES_BEFORE
     assert found.lines > found.written_lines > found.reasons > 50
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.errors import ShapeError
 from eqsat.language.spec import REQUIRED, OpSpec
-from eqsat.language.types import DType, TensorType
-from eqsat.rewrites.schemas.operator import Statement, law
+from eqsat.rewrites.schemas.operator import Statement, law, takes
+from eqsat.rewrites.schemas.reductions import monotone_laws
 
 #: Activations that convolutions take in: they go back over a concatenation of convolutions.
 ABSORBED = frozenset({"relu"})
@@ -30,25 +29,18 @@ def pointwise_laws(spec: OpSpec) -> Iterator[Statement]:
         return
     if spec.max_operands == 1:
         yield from _unary(spec.name)
+        if spec.monotone:
+            yield from monotone_laws(spec.name)
     elif spec.min_operands == spec.max_operands == 2:
         yield from _binary(spec.name)
-        if _takes(spec, (2, 3), ()):
+        if takes(spec, (2, 3), ()):
             yield from _with_one_right(spec.name)
-        if not _takes(spec, (), (2, 3)):
+        if not takes(spec, (), (2, 3)):
             return
         yield from _spread(spec.name, "left", "{f}(expand(x, shape=s), y)", "{f}(x, y)")
         if not spec.commutative:
             yield from _with_one_left(spec.name)
             yield from _spread(spec.name, "right", "{f}(y, expand(x, shape=s))", "{f}(y, x)")
-
-
-def _takes(spec: OpSpec, *shapes: tuple[int, ...]) -> bool:
-    """Whether the operator takes operands of these shapes."""
-    try:
-        spec.result_types([TensorType(DType.FLOAT32, s) for s in shapes], spec.complete({}))
-    except ShapeError:
-        return False
-    return True
 
 
 def _unary(f: str) -> Iterator[Statement]:
