@@ -1,5 +1,6 @@
 """Every operator: its types are those of what it computes, and all interpretations compute the same thing."""
 
+import itertools
 import random
 from fractions import Fraction
 from typing import Any
@@ -205,6 +206,31 @@ def test_attention_by_booleans_is_softmax_of_what_is_kept(causal: bool) -> None:
     assert {terms.settle(a, xp.number(0.0, a)[()], 1000) for a in np.ravel(known[0, 0, 1])} == {"proved"}
     symbolic = attend(xp, *symbols, terms.variable("m", mask.shape, boolean=True), scale=0.5, causal=causal)
     assert symbolic.shape == q.shape
+
+
+def test_attention_types_what_its_reference_computes_and_nothing_else() -> None:
+    batches = ((1, 1, 1), (2, 2, 2), (1, 2, 2), (2, 1, 1), (2, 2, 1), (2, 3, 3))
+    heads = ((2, 2, 2), (2, 1, 1), (1, 2, 2), (2, 2, 1), (2, 0, 0), (0, 0, 0))
+    masks = ((), ((2, 2),), ((1, 1, 2, 1),), ((2, 1, 1, 1),), ((1, 2, 1, 1),), ((1, 1, 1, 2, 2),), ((3, 2),))
+    attend = OPS["attention"]
+    attrs = attend.complete({"scale": 0.5})
+    typed = 0
+    for batch, head, mask in itertools.product(batches, heads, masks):
+        q, k, v = ((b, h, 2, width) for b, h, width in zip(batch, head, (3, 3, 1), strict=True))
+        shapes = (q, k, v, *mask)
+        try:
+            promised = attend.result_types([TensorType.of("float64", s) for s in shapes], attrs)[0].static
+        except ShapeError:
+            promised = None
+        try:
+            made = attend.reference(FloatNamespace(), *map(np.ones, shapes), **attrs).shape
+        except ValueError:
+            made = None
+        assert promised in (made, None), shapes
+        broadcast = len({*batch}) > 1 or head[1] != head[2] or made != (*q[:3], 1)
+        assert promised == (None if broadcast else made), shapes
+        typed += promised is not None
+    assert typed == 25
 
 
 @pytest.mark.parametrize("name", sorted(n for n, s in OPS.items() if s.multilinear))

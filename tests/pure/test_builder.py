@@ -132,6 +132,20 @@ def test_axes_are_counted_from_the_left() -> None:
     assert [n.attrs["axis"] for n in x.graph.build().nodes] == [2, 2, 1]
 
 
+@pytest.mark.parametrize("op", ["conv", "conv_transpose"])
+def test_a_bias_fits_unless_its_size_is_known_to_differ(op: str) -> None:
+    g = Builder()
+    x, w, named = g.input("x", (1, 4, 5, 5)), g.input("w", (4, 4, 1, 1)), g.input("b", ("n",))
+    four = g.input("four", (4,))
+    assert g.apply(op, x, w, named).shape == g.apply(op, x, w, four).shape == (1, 4, 5, 5)
+    filters = g.input("v", ("n", 4, 1, 1) if op == "conv" else (4, "n", 1, 1))
+    wanted = (1, Sym.named("n"), 5, 5)
+    assert g.apply(op, x, filters, named).shape == g.apply(op, x, filters, four).shape == wanted
+    for wrong in ((3,), (4, 1), ()):
+        with pytest.raises(ShapeError, match=r"bias float32\[.*\] for 4 output channels\n  expected a vector of 4"):
+            g.apply(op, x, w, g.input(f"wrong{len(wrong)}", wrong))
+
+
 def test_reshape_works_out_a_dim_of_named_ones() -> None:
     x = Builder().input("x", ("n", 6, 4))
     n = Sym.named("n")

@@ -293,16 +293,27 @@ def _attention_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         return (q.with_shape(None),)
     if not q.rank == k.rank == v.rank == 4:
         raise ShapeError(f"attention of {q}, {k}, {v}", expected="batch, heads, length, width each")
-    for a, b, what in ((q.shape[3], k.shape[3], "widths"), (k.shape[2], v.shape[2], "lengths")):
+    # The reference repeats heads; nothing else broadcasts, and the result has the batch of q.
+    pairs = ((q, 0, k, "batches"), (k, 0, v, "batches"), (k, 1, v, "heads"), (q, 3, k, "widths"), (k, 2, v, "lengths"))
+    for one, axis, other, what in pairs:
+        a, b = one.dims[axis], other.dims[axis]
         if isinstance(a, int) and isinstance(b, int) and a != b:
             raise ShapeError(f"attention of {q}, {k}, {v}: {what} {a} and {b} differ", expected=f"equal {what}")
     heads, shared = q.shape[1], k.shape[1]
-    if k.shape[1] != v.shape[1] or (isinstance(heads, int) and isinstance(shared, int) and heads % max(shared, 1)):
+    if isinstance(heads, int) and isinstance(shared, int) and (heads % shared if shared else heads):
         raise ShapeError(f"attention of {q}, {k}, {v}", expected="heads of q a multiple of those of k and v")
     mask = operands[3] if len(operands) > 3 else None
     if mask is not None and mask.shape is not None:
-        broadcast_shapes((*q.shape[:3], k.shape[2]), mask.shape)
+        _check_mask(mask, (*q.shape[:3], k.shape[2]))
     return (q.with_shape((*q.shape[:3], v.shape[3])),)
+
+
+def _check_mask(mask: TensorType, scores: Shape) -> None:
+    joined = broadcast_shapes(scores, mask.dims)
+    known = (d for d in zip(joined, scores, strict=False) if all(isinstance(n, int) for n in d))
+    if len(joined) > len(scores) or any(a != b for a, b in known):
+        shown = ", ".join(map(str, scores))
+        raise ShapeError(f"mask {mask} for scores [{shown}]", expected="a shape that broadcasts to that of the scores")
 
 
 def _attention_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
