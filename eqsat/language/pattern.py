@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from eqsat.language.types import TensorType
+
+#: Operators that rules write between their operands.
+INFIX: Mapping[str, str] = MappingProxyType({"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"})
 
 
 @dataclass(frozen=True, slots=True)

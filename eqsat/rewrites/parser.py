@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eqsat.errors import RuleError
-from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS
 from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
@@ -23,13 +23,10 @@ _PHASE = re.compile(r"%phase\s+(\w+)\s*$")
 _BECAUSE = re.compile(r"%because\s+(\S.*?)\s*$", re.DOTALL)
 _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
 _OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.MatMult: "matmul",
-    ast.Pow: "pow",
-}
+    type(tree.op): name
+    for name, sign in INFIX.items()
+    if isinstance(tree := ast.parse(f"x {sign} y", mode="eval").body, ast.BinOp)
+} | {ast.Pow: "pow"}
 
 
 def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule, ...]:

@@ -15,7 +15,7 @@ FACTOR = "factor: x * z + y * z => (x + y) * z if wide(x), finite(x, y, z), same
 
 
 def rules(text):
-    return list(parse_rules(text))
+    return list(parse_rules(text, origin="candidate"))
 
 
 def why(pruned):

@@ -10,8 +10,8 @@ from typing import Any
 from eqsat.language.pattern import Expression
 from eqsat.language.spec import spec
 from eqsat.rewrites.expression import Undefined, evaluate
-from eqsat.rewrites.factory.equation import expression
 from eqsat.rewrites.factory.menus import Scope
+from eqsat.rewrites.factory.sides import expression
 
 
 @dataclass(frozen=True, slots=True)

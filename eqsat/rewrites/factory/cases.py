@@ -14,7 +14,7 @@ from eqsat.language.residues import PRIME, Residues
 from eqsat.language.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import Undefined
-from eqsat.rewrites.factory.equation import expression, left_text
+from eqsat.rewrites.factory.sides import expression, left_written
 from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import expand, left_terms, output_types, values
@@ -145,7 +145,7 @@ def drawing_rule(left: Left) -> Rule:
         right = (App("split", (joined,), {"axis": expression("0"), "sizes": expression("()")}),)
     else:
         right = left
-    return Rule("draw", "expand", left, right, text=left_text(left), origin="candidate")
+    return Rule("draw", "expand", left, right, text=left_written(left), origin="candidate")
 
 
 def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from eqsat.language.pattern import App, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
-from eqsat.rewrites.factory.equation import text_of, variables
+from eqsat.rewrites.factory.equation import variables
+from eqsat.rewrites.factory.sides import written
 from eqsat.rewrites.rule import applications
 
 #: How many elements a sequence is taken to have where operators are counted.
@@ -80,7 +81,7 @@ def _counted(patterns: Iterable[Pattern | Spread]) -> _Count:
             walk(pattern.item, _ELEMENTS if pattern.over else times)
         elif isinstance(pattern, App):
             if pattern.operands:
-                found[spec(pattern.op).movement, text_of(pattern)] = times
+                found[spec(pattern.op).movement, written(pattern)] = times
             for operand in pattern.operands:
                 walk(operand, times)
 
@@ -100,12 +101,12 @@ def _subpatterns(pattern: Pattern | Spread) -> Iterator[Pattern | Spread]:
 
 def _only_root_is_new(made: App, whole: App) -> bool:
     """Whether the operands of an operator are all parts of another pattern."""
-    known = {text_of(p) for p in _subpatterns(whole)}
-    return all(text_of(o) in known for o in made.operands)
+    known = {written(p) for p in _subpatterns(whole)}
+    return all(written(o) in known for o in made.operands)
 
 
 def _within(part: Pattern, whole: App) -> bool:
-    return text_of(part) in {text_of(p) for p in _subpatterns(whole) if p is not part}
+    return written(part) in {written(p) for p in _subpatterns(whole) if p is not part}
 
 
 def _computing(pattern: Pattern) -> set[str]:

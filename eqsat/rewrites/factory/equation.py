@@ -6,7 +6,6 @@ import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,16 +15,10 @@ from eqsat.language.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import compiled, evaluate
 from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.factory.sides import expression, left_written, written
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import applications
 
-_INFIX: Mapping[str, ast.operator] = {
-    "add": ast.Add(),
-    "sub": ast.Sub(),
-    "mul": ast.Mult(),
-    "div": ast.Div(),
-    "matmul": ast.MatMult(),
-}
 _NOTHING = Bindings()
 #: Names of tensors in the order in which a left side reads them.
 _NAMES = "xyzwvutsrqponml"
@@ -51,7 +44,7 @@ class Equation:
     @property
     def text(self) -> str:
         """Both sides in the syntax of rules."""
-        return f"{left_text(self.left)} => {', '.join(map(text_of, self.right))}"
+        return f"{left_written(self.left)} => {', '.join(map(written, self.right))}"
 
 
 def equations(candidate: Candidate) -> Iterator[Equation]:
@@ -100,12 +93,6 @@ def _reads(side: tuple[str, ...]) -> set[str]:
     return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
 
 
-@cache
-def expression(text: str) -> Expression:
-    """An expression of the rule syntax."""
-    return Expression(text, ast.parse(text, mode="eval").body)
-
-
 def literal(value: Any) -> Expression:
     """The expression whose value is a literal."""
     return expression(repr(value))
@@ -136,41 +123,3 @@ def names_read(patterns: Iterable[Pattern | Spread]) -> set[str]:
             found |= {app.record} if app.record is not None else set()
             found |= {name for e in app.fields.values() for name in compiled(e).names}
     return found
-
-
-def text_of(pattern: Pattern | Spread) -> str:
-    """A pattern in the syntax of rules."""
-    return ast.unparse(_tree(pattern))
-
-
-def left_text(left: Left) -> str:
-    """A left side in the syntax of rules."""
-    if isinstance(left, Siblings):
-        return ast.unparse(_loop(left.item, left.over))
-    return ", ".join(map(text_of, left))
-
-
-def _tree(pattern: Pattern | Spread) -> ast.expr:
-    if isinstance(pattern, Var):
-        return ast.Name(pattern.name)
-    if isinstance(pattern, Spread):
-        whole = not pattern.over and isinstance(pattern.item, Var)
-        return ast.Starred(_tree(pattern.item) if whole else _loop(pattern.item, pattern.over))
-    operands = [_tree(o) for o in pattern.operands]
-    if pattern.op in _INFIX and len(operands) == 2:
-        return ast.BinOp(operands[0], _INFIX[pattern.op], operands[1])
-    if pattern.op == "neg":
-        return ast.UnaryOp(ast.USub(), operands[0])
-    keywords = [ast.keyword(None if name == "**" else name, e.tree) for name, e in pattern.fields.items()]
-    if pattern.record is not None:
-        keywords.append(ast.keyword(None, ast.Name(pattern.record)))
-    return ast.Call(ast.Name(pattern.op), operands, keywords)
-
-
-def _loop(item: Pattern, over: tuple[tuple[str, str], ...]) -> ast.expr:
-    targets: list[ast.expr] = [ast.Name(v) for v, _ in over]
-    sequences: list[ast.expr] = [ast.Name(s) for _, s in over]
-    single = len(over) == 1
-    target = targets[0] if single else ast.Tuple(targets)
-    source = sequences[0] if single else ast.Call(ast.Name("zip"), sequences, [])
-    return ast.ListComp(_tree(item), [ast.comprehension(target, source, [], 0)])

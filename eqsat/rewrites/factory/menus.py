@@ -11,7 +11,8 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
 from eqsat.rewrites.expression import Undefined, compiled, evaluate
-from eqsat.rewrites.factory.equation import expression, literal
+from eqsat.rewrites.factory.equation import literal
+from eqsat.rewrites.factory.sides import expression
 
 #: What an attribute is by its name: those of one kind may stand for each other.
 _KINDS: Mapping[str, str] = {

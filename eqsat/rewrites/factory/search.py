@@ -14,9 +14,10 @@ from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.factory.atoms import atoms
 from eqsat.rewrites.factory.cases import Case, drawing_rule, drawn, holds
 from eqsat.rewrites.factory.conditions import Learned, Learner
-from eqsat.rewrites.factory.equation import Equation, expression, names_read
+from eqsat.rewrites.factory.equation import Equation, names_read
 from eqsat.rewrites.factory.guards import Guards, floats_of, guards
 from eqsat.rewrites.factory.neighbours import Neighbours
+from eqsat.rewrites.factory.sides import expression
 from eqsat.rewrites.factory.template import Template, right_sides
 from eqsat.rewrites.factory.writing import numbers_of, write_rule
 from eqsat.rewrites.rule import Rule

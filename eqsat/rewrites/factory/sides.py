@@ -6,9 +6,10 @@ import ast
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS, REQUIRED
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.parser import parse_rules
@@ -18,7 +19,6 @@ Part: TypeAlias = "Pattern | Spread"
 #: What stands for a name: a pattern for a tensor, an expression for an attribute.
 Substitution: TypeAlias = "Mapping[str, Pattern | Expression]"
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
 _TIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 
 
@@ -43,12 +43,8 @@ class Statement:
     @property
     def text(self) -> str:
         """The equation in the syntax of rules."""
-        if isinstance(self.left, Siblings):
-            left = f"[{written(self.left.item)}{_loop(self.left.over)}]"
-        else:
-            left = ", ".join(written(p) for p in self.left)
         tail = " if " + ", ".join(c.text for c in self.conditions) if self.conditions else ""
-        return f"{left} => {', '.join(written(p) for p in self.right)}{tail}"
+        return f"{left_written(self.left)} => {', '.join(map(written, self.right))}{tail}"
 
     def rule(self, name: str, phase: str) -> Rule:
         """The rule that states the equation; RuleError where it is not well formed."""
@@ -116,7 +112,7 @@ def written(pattern: Part, tight: float = 0) -> str:
         window = f"[{':'.join(e.text for e in pattern.window)}]" if pattern.window else ""
         inside = f"[{written(pattern.item)}{_loop(pattern.over)}]" if pattern.over else written(pattern.item)
         return f"*{inside}{window}"
-    sign = _INFIX.get(pattern.op)
+    sign = INFIX.get(pattern.op)
     if sign and len(pattern.operands) == 2 and not pattern.fields and pattern.record is None:
         left, right = pattern.operands
         own = _TIGHT[sign]
@@ -131,6 +127,13 @@ def written(pattern: Part, tight: float = 0) -> str:
     return f"{pattern.op}({', '.join(arguments)})"
 
 
+def left_written(left: Left) -> str:
+    """A left side in the syntax of rules."""
+    if isinstance(left, Siblings):
+        return f"[{written(left.item)}{_loop(left.over)}]"
+    return ", ".join(map(written, left))
+
+
 def _loop(over: tuple[tuple[str, str], ...]) -> str:
     variables, sequences = [v for v, _ in over], [s for _, s in over]
     if len(over) == 1:
@@ -138,8 +141,9 @@ def _loop(over: tuple[tuple[str, str], ...]) -> str:
     return f" for {', '.join(variables)} in zip({', '.join(sequences)})"
 
 
+@cache
 def expression(text: str) -> Expression:
-    """An expression from its text.
+    """An expression of the rule syntax from its text.
 
     >>> expression("rank(x)-1").text
     'rank(x) - 1'

@@ -11,8 +11,9 @@ from typing import Any
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import spec
-from eqsat.rewrites.factory.equation import Equation, constant_fields, expression, left_text, literal, variables
+from eqsat.rewrites.factory.equation import Equation, constant_fields, literal, variables
 from eqsat.rewrites.factory.menus import Scope, choices, kind_of, products, same, small, splices
+from eqsat.rewrites.factory.sides import expression, left_written
 from eqsat.rewrites.rule import SPLICE
 
 #: Names for variables of each kind, in the order in which they are taken.
@@ -69,7 +70,7 @@ def templates(equation: Equation) -> Iterator[Template]:
     seen: set[str] = set()
     for style in STYLES:
         made = _Maker(equation, style).template()
-        text = left_text(made.left)
+        text = left_written(made.left)
         if text not in seen:
             seen.add(text)
             yield made

@@ -11,7 +11,7 @@ from functools import cache
 
 from eqsat.language.pattern import Expression, Left, Pattern
 from eqsat.rewrites.factory.direction import name_of, phase_of
-from eqsat.rewrites.factory.equation import left_text, text_of
+from eqsat.rewrites.factory.sides import left_written, written
 from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
@@ -23,7 +23,7 @@ def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expr
     numbers = numbers_of(conditions)
     kept = [c.text for c in conditions if _number(c) is None]
     tail = " if " + ", ".join(kept) if kept else ""
-    body = f"{left_text(left)} => {', '.join(map(text_of, right))}{tail}"
+    body = f"{left_written(left)} => {', '.join(map(written, right))}{tail}"
     for name, value in numbers.items():
         body = re.sub(rf"(?<![.\w'])\b{name}\b(?!\w|=[^=]|')", str(value), body)
     (rule,) = parse_rules(f"%phase {phase}\n{name_of(left, right)}: {body}", "generated", origin="candidate")

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from eqsat.language.graph import Attrs
+from eqsat.language.pattern import INFIX
 from eqsat.language.spec import spec
 from eqsat.rewrites.proof.closure import Closure, Link
 from eqsat.rewrites.proof.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
-
-_INFIX = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "matmul": " @ "}
 
 #: Longer attributes are written as the values they have in the instance.
 _LONGEST = 48
@@ -43,9 +42,9 @@ class Printer:
         if term.leaf is not None:
             name, index = term.leaf
             return name if index is None else f"{name}[{index}]"
-        infix = _INFIX.get(term.op)
+        infix = INFIX.get(term.op)
         if infix is not None and len(term.children) == 2:
-            text = infix.join(self.term(c, inner=True) for c in term.children)
+            text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
             return f"({text})" if inner else text
         operands = [self.term(c) for c in term.children]
         return f"{term.op}({', '.join(operands + self._attributes(term.op, term.symbols, term.attrs))})"
