@@ -68,8 +68,9 @@ CANDIDATES = [
 
 @pytest.fixture(scope="module")
 def some_laws():
-    """The laws of a few operators."""
-    return [r for r in laws() if r.operators() <= {"relu", "add", "matmul", "concat"}]
+    """The laws of a few operators, without what says which constants relu leaves as they are."""
+    wanted = {"relu", "add", "matmul", "concat"}
+    return [r for r in laws() if r.operators() <= wanted and r.name != "relu-of-nonnegative"]
 
 
 def test_candidates_are_set_aside_before_they_are_verified(some_laws):
