@@ -14,10 +14,10 @@ from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.pattern import Bindings
-from eqsat.rewrites.check import Mismatch, build, check, numeric_mismatch
+from eqsat.rewrites.check import Effort, Mismatch, build, check, numeric_mismatch
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instance import operands
+from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import Rule
 from eqsat.testing.counterexample import Counterexample, counterexample, refuted
@@ -138,19 +138,23 @@ class _Search:
         def refutes(bindings: Bindings) -> bool:
             return size(bindings) <= least and test(self.rule, bindings) is not None
 
-        bindings = self.find(refutes)
-        found = test(self.rule, bindings)
-        if found is not None and mismatch(self.rule, found.instance) is not None:
-            test, bindings = mismatch, found.instance  # what the test put in is reduced as well
-        bindings = reduced(self.rule, bindings, lambda smaller: test(self.rule, smaller) is not None)
-        found = test(self.rule, bindings)
-        if found is None:
-            raise RuleError(
-                f"rule {self.rule.name!r} is refuted by an instance, but not when it is run again",
-                where=self.rule.where,
-                expected="operators whose references always make the same of the same operands",
-            )
-        return counterexample(self.rule, found.instance, found.reason)
+        return _counterexample(self.rule, test, self.find(refutes))
+
+
+def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexample:
+    """What is left of an instance that fails a test after all cuts which leave it one."""
+    found = test(rule, bindings)
+    if found is not None and mismatch(rule, found.instance) is not None:
+        test, bindings = mismatch, found.instance  # what the test put in is reduced as well
+    bindings = reduced(rule, bindings, lambda smaller: test(rule, smaller) is not None)
+    found = test(rule, bindings)
+    if found is None:
+        raise RuleError(
+            f"rule {rule.name!r} is refuted by an instance, but not when it is run again",
+            where=rule.where,
+            expected="operators whose references always make the same of the same operands",
+        )
+    return counterexample(rule, found.instance, found.reason)
 
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
@@ -176,15 +180,22 @@ TESTS: tuple[Test, ...] = (mismatch, integers, nonfinite)
 
 
 def _evidence(rule: Rule) -> Evidence:
+    """What the check finds; CounterexampleError where that draws an instance which the search did not come upon."""
     evidence = check(rule)
-    if evidence.verdict == "refuted":
-        raise UnsoundRuleError(
-            f"rule {rule.name!r} is false: {evidence.detail}",
-            where=rule.where,
-            expected="sides that are equal wherever the conditions hold",
-            remedy="add the missing condition, or mend a side",
-        )
-    return evidence
+    if evidence.verdict != "refuted":
+        return evidence
+    sampler, effort = Sampler(rule), Effort()
+    drawn = [b for _ in range(effort.numeric) if (b := sampler.draw(effort.tries)) is not None]
+    for test in TESTS:
+        failed = [b for b in drawn if test(rule, b) is not None]
+        if failed:
+            raise refuted(_counterexample(rule, test, min(failed, key=size)))
+    raise UnsoundRuleError(
+        f"rule {rule.name!r} is false: {evidence.detail}",
+        where=rule.where,
+        expected="sides that are equal wherever the conditions hold",
+        remedy="add the missing condition, or mend a side",
+    )
 
 
 def _key(bindings: Bindings) -> Any:

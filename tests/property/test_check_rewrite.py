@@ -45,11 +45,18 @@ def ran(program: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", FALSE)
 def test_a_false_rule_is_refuted_on_the_smallest_shapes(text):
-    example = refutation(text, max_examples=30).counterexample
+    example = refutation(text, max_examples=60).counterexample
     assert isinstance(example, Counterexample)
     assert {o.name: o.array.size for o in operands(example.bindings)} == FALSE[text]
     made = ran(example.program)
     assert made["left"] != made["right"]
+
+
+def test_what_only_the_check_draws_is_shown_as_an_instance_too():
+    error = refutation(SUM_OF_CONVS, max_examples=1)
+    assert {o.name for o in operands(error.counterexample.bindings)} == {"x", "y", "v", "w"}
+    assert error.counterexample.bindings.attrs["a"]["group"] == 2
+    assert "  left  [[[[" in str(error)
 
 
 def test_the_message_has_the_rule_the_instance_and_the_program():
@@ -110,9 +117,8 @@ def test_a_rule_whose_conditions_nothing_meets_is_an_error_that_says_which():
 
 
 def test_true_rules_are_reported_with_their_evidence():
-    report = check_rewrite(
-        "twice: relu(relu(x)) <=> relu(x)\nfree: x @ y @ z => x @ (y @ z) if wide(x), finite(x, y, z)", max_examples=40
-    )
+    free = "free: x @ y @ z => x @ (y @ z) if wide(x), finite(x, y, z), rank(y) >= 2, rank(z) >= 2"
+    report = check_rewrite(f"twice: relu(relu(x)) <=> relu(x)\n{free}", max_examples=40)
     assert report.proved
     assert [c.rule.name for c in report.checked] == ["twice", "twice-inv", "free"]
     assert all(3 <= c.instances <= 40 for c in report.checked)
