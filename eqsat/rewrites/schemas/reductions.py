@@ -1,6 +1,6 @@
 """Laws of reductions that only move work about, and of the operators whose results or operands are reduced.
 
-All run on request, but for the one that reduces fewer axes.
+All run on request, but for averages of constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def reduction_laws(op: Operator) -> Iterator[Statement]:
         f"{f}(x, {kept})",
         f"{f}(x, axes=tuple(i for i in a if dim(x, i) != 1), keepdims=True)",
         ["any(dim(x, i) == 1 for i in a)"],
-        phase="simplify",
+        phase="associate",
     )
     yield from law(
         f"{f}-of-reshape",
