@@ -113,9 +113,11 @@ class Reading:
         below = [self.operand(c) for c in term.children]
         declared = spec(term.op)
         attrs = declared.complete({k: self.value(s) for k, s in term.symbols})
-        type = declared.result_types([b.type for b in below], attrs)[0]
+        types = [b.type for b in below]
+        type = declared.result_types(types, attrs)[0]
         constant = not declared.random and all(b.constant for b in below)
-        return Known(type, constant, not declared.partial and all(b.finite for b in below), self, number)
+        finite = not declared.is_partial(types, attrs) and all(b.finite for b in below)
+        return Known(type, constant, finite, self, number)
 
     def _drawn(self, number: int) -> Drawn:
         leaf = self.closure.terms[number].leaf
@@ -228,7 +230,7 @@ def general(rule: Rule) -> Rule:
         parts = [p for p in conjuncts(condition.tree) if not _is_when_known(p)]
         kept += [Expression(ast.unparse(p), p) for p in parts]
     phase = "expand" if rule.phase == "associate" else rule.phase
-    return replace(rule, conditions=tuple(kept), phase=phase)
+    return replace(rule, conditions=tuple(kept), phase=phase, origin="candidate")
 
 
 def _is_when_known(tree: ast.expr) -> bool:
