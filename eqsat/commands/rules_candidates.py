@@ -42,7 +42,7 @@ def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything
             candidates,
             known,
             known=() if alone else known,
-            everything=everything or alone,
+            everything=everything,
             executor=executor,
             journal=journal,
             progress=follow,

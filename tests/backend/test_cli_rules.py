@@ -28,7 +28,7 @@ def candidates(tmp_path):
     write_candidates(
         [
             Candidate("c1", ("relu(relu(x))",), ("relu(x)",), shapes, 2, 1),
-            Candidate("c2", ("relu(eye(n=3))",), ("eye(n=3)",), {}, 1, 0),
+            Candidate("c2", ("abs(relu(x))",), ("relu(x)",), shapes, 2, 1),
         ],
         tmp_path / "candidates.jsonl",
     )
