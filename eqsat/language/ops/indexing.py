@@ -256,13 +256,17 @@ def _blocks(to_space: bool) -> InferRule:
 
 def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
-    x = known[0] if known[0] is not None else (1, block * block * rng.randint(1, 2), rng.randint(1, 2), 2)
+    x = (
+        known[0]
+        if known[0] is not None
+        else (rng.randint(1, 2), block * block * rng.randint(1, 2), rng.randint(1, 2), 2)
+    )
     return (x,), {**attrs, "blocksize": block, "mode": attrs.get("mode") or rng.choice(("DCR", "CRD"))}
 
 
 def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
-    x = known[0] if known[0] is not None else (1, rng.randint(1, 2), block * rng.randint(1, 2), block)
+    x = known[0] if known[0] is not None else (rng.randint(1, 2), rng.randint(1, 2), block * rng.randint(1, 2), block)
     return (x,), {**attrs, "blocksize": block}
 
 
