@@ -69,7 +69,8 @@ class Claim:
 class Derivation:
     """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved.
 
-    `case_of` is the one of them of which every instance is a case, a single step from one side to the other.
+    `case_of` is the only one that they use, where one step at the roots and others at operands at most lead from side
+    to side.
     """
 
     derived: bool

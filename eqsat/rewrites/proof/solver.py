@@ -109,8 +109,11 @@ class Court:
                 granted.append(formula)
             solver.add(self.ground.equality(equation), self.logic.typed(self.ground.term(equation.right)))
         for one, other in case.attribute_steps():
-            formula = self.ground.value(one) == self.ground.value(other)
             text = f"{_text(one)} == {_text(other)}"
+            here, there = self.ground.value(one), self.ground.value(other)
+            if here.sort() != there.sort():
+                return Settled(False, why=f"{text} compares what is of different kinds"), granted
+            formula = here == there
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
         if solver.check() == self.logic.z3.unsat:
