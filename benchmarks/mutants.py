@@ -63,13 +63,14 @@ def table(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 @click.command()
 @click.option("--count", type=int, default=2500, show_default=True, help="How many mutants, spread over all there are.")
+@click.option("--seed", default=1, show_default=True, help="Which of them.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=RESULT, show_default=True)
-def main(count: int, jobs: int, output: Path) -> None:
+def main(count: int, seed: int, jobs: int, output: Path) -> None:
     """Judges mutants of the shipped rules; fails where a false one is proved."""
     journal = output.with_suffix(".jsonl")
     found = list(mutants(shipped_rules()))
-    chosen = sample(found, count)
+    chosen = sample(found, count, seed)
     known = {r["text"]: r for r in _read(journal)}
     pending = [m for m in chosen if m.rule.text not in known]
     with journal.open("a", encoding="utf-8") as lines:
@@ -81,7 +82,14 @@ def main(count: int, jobs: int, output: Path) -> None:
     wrong = [r for r in records if column(r) == "false, proved"]
     unsettled = [r for r in records if r["verdict"] == "undecided"]
     counts = table(records)
-    result = {"mutants": len(found), "tried": len(records), "table": counts, "wrong": wrong, "undecided": unsettled}
+    result = {
+        "mutants": len(found),
+        "tried": len(records),
+        "seed": seed,
+        "table": counts,
+        "wrong": wrong,
+        "undecided": unsettled,
+    }
     output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     journal.unlink()
     _show(counts)

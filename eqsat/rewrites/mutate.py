@@ -79,9 +79,9 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
                 yield Mutant(made, rule.name, kind)
 
 
-def sample(found: Iterable[Mutant], count: int) -> list[Mutant]:
-    """So many mutants from all over, the same ones each time."""
-    return sorted(found, key=lambda m: hashlib.blake2b(m.rule.text.encode()).digest())[:count]
+def sample(found: Iterable[Mutant], count: int, seed: int = 0) -> list[Mutant]:
+    """So many mutants from all over, the same ones each time for a seed."""
+    return sorted(found, key=lambda m: hashlib.blake2b(f"{seed} {m.rule.text}".encode()).digest())[:count]
 
 
 def _texts(rule: Rule) -> Iterator[tuple[str, str]]:
