@@ -170,6 +170,8 @@ class Algebra:
         forms = [self.monomials(m) for m in members]
         shared = {k: v for k, v in forms[0].items() if all(k in f and f[k][0] == v[0] for f in forms)}
         rests = [{k: v for k, v in f.items() if k not in shared} for f in forms]
+        if not any(rests):  # the same sum of products, written in several ways
+            return members[0]
         scale = max(abs(c) for rest in rests for c, _ in rest.values())
         unit = sorted((self.total((c / scale, p) for c, p in r.values()) for r in rests), key=lambda t: t.get_id())
         if all(z3.is_rational_value(u) for u in unit):

@@ -36,6 +36,13 @@ def test_maxima_are_homogeneous_and_shift() -> None:
     assert settle(xp.maximum(x, xp.maximum(y, z)), xp.maximum(xp.maximum(z, x), y)) == {"proved"}
 
 
+def test_a_maximum_of_one_term_written_twice_is_that_term() -> None:
+    xp, terms = TermNamespace(), Terms()
+    x, y, z = (terms.variable(n, ()) for n in "xyz")
+    product, sums = xp.multiply(x, xp.add(y, z)), xp.add(xp.multiply(x, y), xp.multiply(z, x))
+    assert settle(xp.maximum(product, sums), sums) == {"proved"}
+
+
 def test_convolution_runs_on_terms_and_is_linear() -> None:
     xp, terms = TermNamespace(), Terms()
     x, y = terms.variable("x", (1, 2, 3, 3)), terms.variable("y", (1, 2, 3, 3))

@@ -67,16 +67,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved.
-
-    `case_of` is the only one that they use, where one step at the roots and others at operands at most lead from side
-    to side.
-    """
+    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
 
     derived: bool
     rules: tuple[str, ...] = ()
     instances: int = 0
-    case_of: str = ""
 
     def __bool__(self) -> bool:
         return self.derived
@@ -103,7 +98,6 @@ def derivations(
     all_rules = executable(rules) if any(c.associates for c in pending) else ()
     used: dict[str, dict[str, None]] = {name: {} for name in names}
     proved = dict.fromkeys(names, 0)
-    cases: dict[str, set[str]] = {name: set() for name in names}
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
@@ -112,19 +106,13 @@ def derivations(
                 if by is None:
                     open_claims.append(claim)
                 else:
-                    used[claim.name] |= dict.fromkeys(by.rules)
-                    cases[claim.name].add(by.case_of)
+                    used[claim.name] |= dict.fromkeys(by)
                     proved[claim.name] += 1
         pending = open_claims
         if not pending:
             break
     failed = {c.name for c in pending}
-    return {
-        n: Derivation(False, (), proved[n])
-        if n in failed
-        else Derivation(True, tuple(used[n]), proved[n], *(cases[n] if len(cases[n]) == 1 else ()))
-        for n in names
-    }
+    return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
 
 
 def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -220,14 +208,6 @@ def _batches(pending: Sequence[Claim], size: int) -> Iterable[list[Claim]]:
         yield from (same[i : i + size] for i in range(0, len(same), size))
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The rules of a proof of one claim, and the one that makes a single step of it."""
-
-    rules: tuple[str, ...]
-    case_of: str = ""
-
-
 @dataclass
 class _Batch:
     """Claims in one e-graph; operands of different claims are different tensors, so nothing joins two of them."""
@@ -238,8 +218,8 @@ class _Batch:
     egraph: EGraph = field(default_factory=EGraph)
     congruent: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def settled(self) -> list[Proof | None]:
-        """The proof of each claim, None where its sides stayed apart."""
+    def settled(self) -> list[tuple[str, ...] | None]:
+        """For each claim the rules that prove it, None where its sides stayed apart."""
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
         limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
@@ -300,13 +280,11 @@ class _Batch:
         self.egraph.eclass(number).finite = operand.finite
         return number
 
-    def _proof(self, explainer: Explainer, index: int, sides: list[tuple[int, int]]) -> Proof | None:
+    def _proof(self, explainer: Explainer, index: int, sides: list[tuple[int, int]]) -> tuple[str, ...] | None:
         find = self.egraph.find
         if any(find(a) != find(b) for a, b in sides):
             return None
-        rules = tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
-        single = len(rules) == 1 and all(len(explainer.chain(a, b) or ()) == 1 for a, b in sides)
-        return Proof(rules, rules[0] if single else "")
+        return tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
 
 
 def least_work(egraph: EGraph) -> dict[int, float]:

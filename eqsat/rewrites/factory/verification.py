@@ -66,9 +66,9 @@ def verify_candidates(
     """What becomes of each candidate, small ones first; the same for every executor.
 
     Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
-    all that is set aside follows from rules that the candidates themselves led to; a candidate that is a case of a law
-    leads to that law. `everything` verifies those too that save no work either way round, and large ones that neither
-    laws nor known rules derive.
+    all that is set aside follows from rules that the candidates themselves led to: a candidate that laws prove leads to
+    the laws of its proof. `everything` verifies those too that save no work either way round, and large ones that
+    neither laws nor known rules derive.
 
     `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
     later candidates that they derive, so that what lacks a law is listed once.
@@ -134,27 +134,25 @@ class _Verification:
         return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
 
     def _by_laws(self, rest: list[Candidate], known: Journal) -> Parted:
-        """Laws of which candidates are cases are accepted as they are; the rest that these do not derive, and of what
-        no laws derive that which is large."""
-        cases = self._derived(rest, self.laws, "by laws", known, _ANY)
+        """What laws prove leads to the laws of its proof; the rest, of which no more than is small is verified."""
+        proofs = self._derived(rest, self.laws, "by laws", known, _ANY)
         laws = {law.name: law for law in self.laws}
-        first: dict[str, Candidate] = {}
         for candidate in rest:
-            law = cases.get(candidate.name, ("", []))[0]
-            if law and first.setdefault(law, candidate) is not candidate:
-                yield _derived_outcome(candidate, [law])
-        for law, candidate in first.items():
+            used = proofs.get(candidate.name)
+            if used is None:
+                continue
+            new = [name for name in used if name not in self.accepted]
+            if not new:
+                yield _derived_outcome(candidate, used)
+                continue
             if f"settled:{candidate.name}" not in known:
-                found = of_law(laws[law], self.laws)
-                known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, [found]))
+                found = [of_law(laws[name], self.laws) for name in new]
+                known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, found))
             yield self._accepted(candidate, known)
-        rest = [c for c in rest if not cases.get(c.name, ("", []))[0]]
-        large = [] if self.everything else [c for c in rest if c.name not in cases and _effort(c)[0] > _SMALL]
+        rest = [c for c in rest if c.name not in proofs]
+        large = [] if self.everything else [c for c in rest if _effort(c)[0] > _SMALL]
         held = {c.name for c in large}
-        rest = [c for c in rest if c.name not in held]
-        if self.accepted:
-            rest = yield from self._without(rest, self.accepted.values(), "by laws that they are cases of", known, _ANY)
-        return rest, large
+        return [c for c in rest if c.name not in held], large
 
     def _generalised(self, rest: list[Candidate], forms: dict[str, str], known: Journal) -> Iterator[Outcome]:
         """Candidates a few at a time, each only if the rules so far do not derive it.
@@ -176,7 +174,7 @@ class _Verification:
             rules = (*self.base, *self.accepted.values())
             stage = f"by {len(self.accepted)} rules, {len(rest)} open"
             by = self._derived(chosen, rules, stage, known, limits, strict=strict)
-            yield from (_derived_outcome(names[n], used) for n, (_, used) in by.items())
+            yield from (_derived_outcome(names[n], used) for n, used in by.items())
             yield from self._settled([c for c in chosen if c.name not in by], known)
             if len(rest) > _DERIVE and len(self.accepted) - swept >= max(_VERIFY, swept // 4):
                 # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
@@ -196,7 +194,7 @@ class _Verification:
     ) -> Generator[Outcome, None, list[Candidate]]:
         """The candidates that rules do not derive."""
         by = self._derived(rest, tuple(rules), stage, known, limits, strict=strict)
-        yield from (_derived_outcome(c, by[c.name][1]) for c in rest if c.name in by)
+        yield from (_derived_outcome(c, by[c.name]) for c in rest if c.name in by)
         return [c for c in rest if c.name not in by]
 
     def _derived(
@@ -207,8 +205,8 @@ class _Verification:
         known: Journal,
         limits: Sequence[Limits],
         strict: bool = False,
-    ) -> dict[str, tuple[str, list[str]]]:
-        """For each candidate that rules derive, the rule of which it is a case, if any, and those that derive it.
+    ) -> dict[str, list[str]]:
+        """For each candidate that rules derive, those that do.
 
         What is derived in the `strict` sense, an optimisation would find from its left side alone.
         """
@@ -223,7 +221,7 @@ class _Verification:
             done += 1
             if len(batches) > 1:
                 self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
-        return {name: (law, used) for key in keys for name, (law, used) in known[key].items()}
+        return {name: used for key in keys for name, used in known[key].items()}
 
     def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in known]
@@ -266,11 +264,11 @@ def _candidate(record: dict[str, Any]) -> Candidate:
 
 def _derive(
     candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
-) -> dict[str, tuple[str, list[str]]]:
+) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
     if not strict or ON_REQUEST in limits:
         made = [replace(c, associates=True, saves=False) for c in made]
-    return {n: (d.case_of, list(d.rules)) for n, d in derivations(made, rules, limits).items() if d}
+    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 
 
 def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
