@@ -58,4 +58,4 @@ def build(
     out.print(f"{count(built.counts['candidates']['all'], 'candidate')}, {count(len(built.rules), 'rule')} kept")
     reduction = built.counts["reduction"]
     if reduction is not None:
-        out.print(f"pairs for each rule: {reduction} (published: {built.counts['published_reduction']})")
+        out.print(f"candidates for each rule: {reduction} (published: {built.counts['published_reduction']})")

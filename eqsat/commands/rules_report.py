@@ -58,7 +58,7 @@ def _stages(counts: Mapping[str, Any]) -> Iterator[str]:
         numbers = {name: n for name, n in counts[stage].items() if isinstance(n, int)}
         shown = ", ".join(f"{integer(n)} {name.replace('_', ' ')}" for name, n in numbers.items())
         yield f"{stage}: {shown}"
-    yield f"equal pairs for each rule kept: {counts['reduction']} (published: {counts['published_reduction']})"
+    yield f"candidates for each rule kept: {counts['reduction']} (published: {counts['published_reduction']})"
 
 
 def _effort(effort: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -55,7 +56,10 @@ def shipped_rules() -> tuple[Rule, ...]:
     """
     own = [one for one in OPS.values() if is_shipped(one)]
     generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
-    said = [generated.pop(law.name, law) for law in (*_axioms(), *stated_laws(own), *derived_laws(own))]
+    said = []
+    for law in (*_axioms(), *stated_laws(own), *derived_laws(own)):
+        rule = generated.pop(law.name, None)
+        said.append(law if rule is None else replace(rule, laws=law.laws, reason=law.reason))
     return (*said, *generated.values())
 
 

@@ -85,7 +85,7 @@ def test_the_report_counts_what_the_files_hold(run):
     for rule in (*found["by_hand"], *found["missing"]):
         assert rule["name"] in out
     assert f"library: {found['library']} rule" in out
-    assert f"equal pairs for each rule kept: {found['counts']['reduction']} (published: 39)" in out
+    assert f"candidates for each rule kept: {found['counts']['reduction']} (published: 39)" in out
 
 
 def test_a_rule_is_shown_with_its_evidence_and_where_it_fired(run):

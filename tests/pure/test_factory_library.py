@@ -178,7 +178,7 @@ def test_assembling_writes_a_library(tmp_path):
         candidate("d3", "tanh(neg(neg(relu(x))))", "tanh(relu(x))", 4, 2),
         candidate("d4", "abs(neg(x))", "abs(x)", 2, 1),
     ]
-    built = assemble(candidates, {"pairs": 20}, known, tmp_path, beyond_laws=True)
+    built = assemble(candidates, {"candidates": 20}, known, tmp_path, beyond_laws=True)
     rules = parse_rules((tmp_path / RULES).read_text(), RULES)
     assert [r.text for r in rules] == [r.text for r in built.rules] == ["tanh(--x) => tanh(x)"]
     evidence = read_evidence(tmp_path / EVIDENCE)
@@ -200,7 +200,7 @@ def test_assembling_writes_a_library(tmp_path):
     assert [m["missing"] for m in read_missing(tmp_path / MISSING)] == ["abs(neg(x)) => abs(x) if floating(x)"]
     assert len(read_dropped(tmp_path / DROPPED)) == sum(counts["pruned"].values()) - len(rules)
     again = tmp_path / "again"
-    assemble(candidates, {"pairs": 20}, known, again, beyond_laws=True)
+    assemble(candidates, {"candidates": 20}, known, again, beyond_laws=True)
     assert all((again / f).read_bytes() == (tmp_path / f).read_bytes() for f in (RULES, EVIDENCE, COUNTS, DROPPED))
 
 

@@ -148,13 +148,12 @@ def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping
     """How many candidates and rules each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
-    pairs = generated["pairs"]
     kept = len(pruned.kept)
     return {
         "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},
         "rules": {v: verdicts[v] for v in ("proved", "not entailed", "undecided", "refuted")},
         "pruned": pruned.counts(),
-        "reduction": round(pairs / kept, 1) if kept else None,
+        "reduction": round(generated["candidates"] / kept, 1) if kept else None,
         "published_reduction": PUBLISHED_REDUCTION,
     }
 
