@@ -55,6 +55,16 @@ FALSE = {
 }
 
 
+def test_sequences_of_other_lengths_in_step_refute_a_rule() -> None:
+    text = (
+        "r: concat(concat(*xs, axis=0), concat(*ys, axis=0), axis=1) => "
+        "concat(*[concat(x, y, axis=1) for x, y in zip(xs, ys)], axis=0) if rank(xs[0]) == 2, rank(ys[0]) == 2"
+    )
+    (rule,) = parse_rules(text, origin="candidate")
+    evidence = check(rule)
+    assert evidence.verdict == "refuted"
+
+
 def test_every_published_law_is_stated() -> None:
     assert {law for rule in SHIPPED for law in rule.laws} >= set(range(1, 45))
 
