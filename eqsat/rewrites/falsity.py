@@ -26,6 +26,8 @@ from eqsat.rewrites.term import left_terms, output_types, right_terms
 #: What the evaluator of onnx 1.23 computes wrongly: lrn normalises as many channels as there are batches, and
 #: global_max_pool takes the maximum over other axes than the spatial ones unless there are two of these.
 UNFAITHFUL = frozenset({"lrn", "global_max_pool"})
+#: Operators for which it takes NaN for padding, which it leaves out of a window.
+NAN_IS_PADDING = frozenset({"avg_pool", "max_pool"})
 #: Relative difference in float64 above which two results are not the same.
 _TOLERANCE = 1e-7
 
@@ -55,8 +57,9 @@ def _variants(rule: Rule, bindings: Bindings) -> Iterator[tuple[str, Bindings]]:
     yield "", bindings
     whole = integer_instance(rule, bindings)
     more = nonfinite_instances(bindings)
+    faithful = not rule.operators() & NAN_IS_PADDING
     for name, one in itertools.chain([("integers", whole)] if whole is not None else [], more):
-        if rule.refused(one) is None:
+        if rule.refused(one) is None and (faithful or not name.startswith("NaN")):
             yield f"with {name}", one
 
 

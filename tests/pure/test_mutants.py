@@ -48,3 +48,12 @@ def test_falsity_shares_no_reference_with_the_verifier() -> None:
     assert falsity(wrong) is not None
     assert falsity(special) == "elements differ with an infinity in x"
     assert falsity(whole) == "elements differ with integers"
+
+
+def test_what_the_evaluator_takes_for_padding_is_not_held_against_a_rule() -> None:
+    """It leaves NaN out of a window, so that a mean would not be linear."""
+    left = "avg_pool(x, **a) - avg_pool(y, **a)"
+    text = f"true: {left} => avg_pool(x - y, **a) if same_shape(x, y), wide(x)\nfalse: {left} => avg_pool(x, **a)"
+    true, false = parse_rules(text, origin="candidate")
+    assert falsity(true, 9, 20) is None
+    assert falsity(false, 9, 20)

@@ -48,6 +48,10 @@ INTERCHANGE = (
 
 #: The false form and the true one.
 PLANTED = {
+    "relu of a border below zero": (
+        "pad(relu(x), **a) => relu(pad(x, **a))",
+        "pad(relu(x), **a) => relu(pad(x, **a)) if a.value >= 0.0",
+    ),
     "concat of grouped convolutions over output channels": (OVER_FILTERS, OVER_FILTERS + ", a.group == 1"),
     "sum of grouped convolutions": (SUM_OF_CONVS, SUM_OF_CONVS + ", a.group == 1"),
     "an even kernel enlarged": (

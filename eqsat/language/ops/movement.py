@@ -359,7 +359,7 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     sample=sampling.one_operand(
         rank=lambda a: len(a.get("pads", ())) // 2,
         mode=sampling.choice("constant", "constant", "edge", "reflect"),
-        value=sampling.choice(0.0, 0.0, 1.5),
+        value=sampling.choice(0.0, 0.0, 1.5, -0.5),
         pads=_pads,
     ),
     movement=True,
