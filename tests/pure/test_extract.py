@@ -8,6 +8,7 @@ import math
 import random
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -171,6 +172,15 @@ def test_stop_request_returns_the_best_found() -> None:
     assert solution.lower_bound < solution.cost
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, which a shell takes away from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_returns_the_best_found() -> None:
     problem = hard_problem()
     before = signal.getsignal(signal.SIGINT)
@@ -184,6 +194,7 @@ def test_ctrl_c_returns_the_best_found() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_heard_where_an_exception_would_be_lost() -> None:
     class Lost:
         def __del__(self) -> None:

@@ -50,7 +50,7 @@ def common_inputs(equation: Statement) -> Iterator[Statement]:
     """The equation with a fresh variable for a subterm outside of which none of its variables occurs.
 
     >>> from eqsat.rewrites.parser import parse_rules
-    >>> (rule,) = parse_rules("r: relu(x) @ y + relu(x) @ z => relu(x) @ (y + z)")
+    >>> (rule,) = parse_rules("r: relu(x) @ y + relu(x) @ z => relu(x) @ (y + z)", origin="candidate")
     >>> [e.text for e in common_inputs(Statement.of(rule))]
     ['t @ y + t @ z => t @ (y + z)']
     """
