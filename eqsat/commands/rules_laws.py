@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option
+from eqsat.commands.batch import jobs_option, workers
 from eqsat.commands.display import console
 from eqsat.commands.rules_prove import read
 from eqsat.commands.targets import check_target
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--redundancy/--no-redundancy", default=True, help="Ask of each law whether the others entail it.")
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here.")
+@jobs_option
 @debug_option
-def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None) -> None:
+def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, jobs: int) -> None:
     """Check the laws that entailment rests on, or those of files.
 
     Each law is compared with the operators' references on instances, which are a model of the laws where all hold;
@@ -43,13 +45,14 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None) -
         check_target(target, files)
     out = console()
     found: list[LawCheck] = []
-    checks = check_all(given, redundancy=redundancy)
     try:
-        for one in track(checks, "checking laws", len(given), console=Console(stderr=True), transient=True):
-            found.append(one)
-            text = describe(one)
-            if text:
-                out.print(text, soft_wrap=True)
+        with workers(jobs) as executor:
+            checks = check_all(given, redundancy=redundancy, executor=executor)
+            for one in track(checks, "checking laws", len(given), console=Console(stderr=True), transient=True):
+                found.append(one)
+                text = describe(one)
+                if text:
+                    out.print(text, soft_wrap=True)
     finally:
         if target is not None:
             target.write_text(json.dumps([asdict(c) for c in found], ensure_ascii=False, indent=1) + "\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
@@ -22,6 +24,8 @@ from eqsat.rewrites.rule import Rule
 #: What Z3 may do in search of a contradiction around one law.
 STEPS = 200_000
 _INSTANCES = 40
+#: Laws that one task of an executor checks.
+_TOGETHER = 8
 _LIMITS = Limits(nodes=600, rounds=3, seconds=4.0, radius=2, matches=5_000)
 
 
@@ -42,8 +46,10 @@ class LawCheck:
     method: str = ""
 
 
-def check_laws(laws: Sequence[Rule], *, redundancy: bool = True, steps: int = STEPS) -> Iterator[LawCheck]:
-    """Checks each law against instances and against the others.
+def check_laws(
+    laws: Sequence[Rule], *, redundancy: bool = True, steps: int = STEPS, executor: Executor | None = None
+) -> Iterator[LawCheck]:
+    """Checks each law against instances and against the others, in order; several at once in an executor.
 
     That all laws hold of tensors of numbers, on instances, is what makes them consistent: tensors are a model of them.
     Beside that, e-graphs that hold a law's terms, saturated with all laws, and Z3, given the same terms, must not find
@@ -53,21 +59,30 @@ def check_laws(laws: Sequence[Rule], *, redundancy: bool = True, steps: int = ST
     >>> [c.verdict for c in check_laws(parse_rules("good: -(-x) => x\\nbad: relu(x) => -x"))]
     ['holds', 'false']
     """
-    for law in laws:
-        instances = draw(law, _INSTANCES)
-        if not instances:
-            yield LawCheck(law.name, "undecided", "no instance meets the conditions")
-            continue
-        mismatch = refutation(law, instances)
-        because = collapse(law, laws, instances, steps)
-        if mismatch is not None:
-            yield LawCheck(law.name, "false", counterexample(mismatch), because or ())
-        elif because is not None:
-            yield LawCheck(law.name, "inconsistent", "two different variables become equal", because)
-        else:
-            found = redundant(law, laws) if redundancy else Entailment("undecided")
-            proved = found.verdict == "proved"
-            yield LawCheck(law.name, "holds", "", (), found.laws if proved else (), found.method if proved else "")
+    check = partial(_checked, laws=tuple(laws), redundancy=redundancy, steps=steps)
+    starts = range(0, len(laws), _TOGETHER)
+    places = [tuple(range(s, min(s + _TOGETHER, len(laws)))) for s in starts]
+    for found in map(check, places) if executor is None else executor.map(check, places):
+        yield from found
+
+
+def _checked(places: Sequence[int], laws: Sequence[Rule], redundancy: bool, steps: int) -> list[LawCheck]:
+    return [_check(laws[place], laws, redundancy, steps) for place in places]
+
+
+def _check(law: Rule, laws: Sequence[Rule], redundancy: bool, steps: int) -> LawCheck:
+    instances = draw(law, _INSTANCES)
+    if not instances:
+        return LawCheck(law.name, "undecided", "no instance meets the conditions")
+    mismatch = refutation(law, instances)
+    because = collapse(law, laws, instances, steps)
+    if mismatch is not None:
+        return LawCheck(law.name, "false", counterexample(mismatch), because or ())
+    if because is not None:
+        return LawCheck(law.name, "inconsistent", "two different variables become equal", because)
+    found = redundant(law, laws) if redundancy else Entailment("undecided")
+    proved = found.verdict == "proved"
+    return LawCheck(law.name, "holds", "", (), found.laws if proved else (), found.method if proved else "")
 
 
 def redundant(law: Rule, laws: Sequence[Rule]) -> Entailment:

@@ -156,7 +156,7 @@ def element(bindings: Bindings, over: tuple[tuple[str, str], ...], index: int) -
     """The bindings inside a loop, its variables bound to the elements at an index; GraphError past a sequence's end."""
     tensors, attrs = dict(bindings.tensors), dict(bindings.attrs)
     for variable, sequence in over:
-        group = tensors[sequence] if sequence in tensors else attrs[sequence]
+        group: Any = tensors[sequence] if sequence in tensors else attrs[sequence]
         if isinstance(group, tuple) and index >= len(group):
             raise GraphError(f"{sequence} has {len(group)} elements, fewer than what it runs beside", where=sequence)
         if sequence in tensors:

@@ -1,6 +1,7 @@
 """Laws hold together: none is false, none makes variables equal, and those that follow from others are listed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,6 +27,16 @@ def test_sound_and_independent_laws_pass():
     found = checks()
     assert {c.verdict for c in found.values()} == {"holds"}
     assert not [c.name for c in found.values() if c.redundant]
+
+
+def test_several_laws_at_once_are_found_the_same_and_in_order():
+    extra = "thrice: relu(relu(relu(x))) => relu(x)\nwrong: relu(-x) => -relu(x)\n"
+    extra += "neg-neg: -(-x) => x\nabs-neg: abs(-x) => abs(x)\n"  # more than one task
+    one = checks(extra)
+    with ThreadPoolExecutor(2) as executor:
+        several = checks(extra, executor=executor)
+    assert list(several.items()) == list(one.items())
+    assert several["thrice"].redundant and several["wrong"].verdict == "false"
 
 
 @pytest.mark.parametrize("planted", ["relu(x) + y => x", "x * y => y"])
