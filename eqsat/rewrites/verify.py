@@ -27,12 +27,14 @@ def verify(
     known: Mapping[str, Evidence] | None = None,
     *,
     exhaustive: bool = False,
+    budget: int | None = None,
     executor: Executor | None = None,
 ) -> Iterator[Evidence]:
     """Evidence for each rule, as it is found; a current record in `known` that suffices is taken over as it is.
 
     An executor checks several rules at once, in its own order. `exhaustive` runs every instance of the bounded grid,
-    however many there are, also of rules whose record is current but not exhaustive.
+    however many there are, also of rules whose record is current but not exhaustive; a `budget` is how many choices of
+    it are gone through.
     """
     by_name = {rule.name: rule for rule in rules}
     pending: list[Rule] = []
@@ -43,9 +45,9 @@ def verify(
         else:
             pending.append(rule)
     if executor is None:
-        yield from (_checked(rule, exhaustive) for rule in pending)
+        yield from (_checked(rule, exhaustive, budget) for rule in pending)
         return
-    futures = [executor.submit(_checked, rule, exhaustive) for rule in pending]
+    futures = [executor.submit(_checked, rule, exhaustive, budget) for rule in pending]
     for future in as_completed(futures):
         yield future.result()
 
@@ -55,11 +57,12 @@ def _suffices(record: Evidence, exhaustive: bool) -> bool:
     return record.exhaustive if exhaustive else bool(record.bounded or record.side)
 
 
-def _checked(rule: Rule, exhaustive: bool) -> Evidence:
+def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:
     """The checks on instances; for a rule of the library, which is no law, how laws entail it as well."""
     from eqsat.rewrites.check import EXHAUSTIVE, THOROUGH, check
 
     effort = EXHAUSTIVE if exhaustive else THOROUGH
+    effort = effort if budget is None else replace(effort, bounded=budget)
     return verify_rule(rule, shipped_laws(), effort) if rule.origin == "library" else check(rule, effort)
 
 
@@ -96,9 +99,9 @@ def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> Non
 def main(arguments: Sequence[str] = ()) -> int:
     """Checks the shipped rules and writes the record; with ``--stale`` only those whose record is out of date.
 
-    ``--exhaustive`` leaves no instance of the bounded grid out, ``--jobs 2`` checks in two processes. What was found
-    before an interruption is kept for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided,
-    after saying which and why.
+    ``--library`` checks the library alone, ``--budget 100000`` goes through so many choices of the bounded grid and
+    ``--exhaustive`` through all, ``--jobs 2`` checks in two processes. What was found before an interruption is kept
+    for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided, after saying which and why.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -106,14 +109,16 @@ def main(arguments: Sequence[str] = ()) -> int:
     options = _options().parse_args(arguments)
     console = Console()
     rules, known = shipped_rules(), shipped_evidence()
+    chosen = [r for r in rules if r.origin == "library" or not options.library]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     records: dict[str, Evidence] = {}
     with ExitStack() as stack:
         pool = stack.enter_context(ProcessPoolExecutor(options.jobs)) if options.jobs > 1 else None
         stack.callback(lambda: write_shipped(rules, known | records))
         progress = stack.enter_context(Progress(*columns, console=console))
-        task = progress.add_task("checking rules", total=len(rules))
-        found = verify(rules, known if options.stale else None, exhaustive=options.exhaustive, executor=pool)
+        task = progress.add_task("checking rules", total=len(chosen))
+        kept = known if options.stale else None
+        found = verify(chosen, kept, exhaustive=options.exhaustive, budget=options.budget, executor=pool)
         for count, record in enumerate(found, start=1):
             records[record.name] = record
             progress.update(task, advance=1, description=record.name[:40])
@@ -135,6 +140,8 @@ def _options() -> ArgumentParser:
     parser = ArgumentParser("python -m eqsat.rewrites.verify", description=main.__doc__)
     parser.add_argument("--stale", action="store_true")
     parser.add_argument("--exhaustive", action="store_true")
+    parser.add_argument("--library", action="store_true")
+    parser.add_argument("--budget", type=int)
     parser.add_argument("--jobs", type=int, default=1)
     return parser
 
