@@ -17,7 +17,7 @@ from eqsat.rewrites.rule import Rule
 
 _POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
 #: Functions of conditions that look at a tensor's elements, or ask whether they are known.
-_OF_CONSTANTS = frozenset(
+OF_CONSTANTS = frozenset(
     {
         "constant",
         "value",
@@ -153,7 +153,7 @@ def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
         for node in ast.walk(expression.tree):
             if id(node) in denied:
                 continue
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_CONSTANTS:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OF_CONSTANTS:
                 for argument in node.args:
                     if isinstance(argument, ast.Name):
                         name = alias.get(argument.id, argument.id)

@@ -266,7 +266,7 @@ def _derive(
     candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
 ) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
-    if not strict or ON_REQUEST in limits:
+    if not strict:
         made = [replace(c, associates=True, saves=False) for c in made]
     return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 

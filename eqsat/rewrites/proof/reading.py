@@ -14,7 +14,7 @@ from eqsat.language.graph import Attrs
 from eqsat.language.pattern import Bindings, Expression
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
-from eqsat.rewrites.elements import Drawn
+from eqsat.rewrites.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.expression import evaluate
 from eqsat.rewrites.proof.closure import Closure
 from eqsat.rewrites.proof.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
@@ -171,21 +171,7 @@ class Claims:
 
 
 #: Functions that hold of constants alone.
-_OF_VALUES = frozenset(
-    {
-        "constant",
-        "value",
-        "is_all",
-        "is_uniform",
-        "number",
-        "integer",
-        "first",
-        "is_positive",
-        "is_nonnegative",
-        "is_eye",
-        "is_range",
-    }
-)
+_OF_VALUES = OF_CONSTANTS | {"first"}
 
 
 def conjuncts(tree: ast.expr) -> list[ast.expr]:
