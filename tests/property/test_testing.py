@@ -18,7 +18,9 @@ from eqsat.rewrites.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
 from eqsat.testing.choices import Choices
 
-QUIET = settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+QUIET = settings(
+    max_examples=2000, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 FLOAT = TensorType.of("float32", (2, 3))
 
 
