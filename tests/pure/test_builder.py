@@ -146,6 +146,17 @@ def test_a_bias_fits_unless_its_size_is_known_to_differ(op: str) -> None:
             g.apply(op, x, w, g.input(f"wrong{len(wrong)}", wrong))
 
 
+def test_what_gemm_adds_fits_unless_it_is_known_to_be_larger() -> None:
+    g = Builder()
+    x, y, named = g.input("x", (1, 2)), g.input("y", (2, 3)), g.input("n", ("n", 2))
+    for shape in ((3,), (1, 3), (1, 1), (), ("n", 3), (1, "n")):
+        assert g.apply("gemm", x, y, g.input(f"c{shape}", shape)).shape == (1, 3)
+    assert g.apply("gemm", named, y, g.input("five", (5, 3))).shape == (Sym.named("n"), 3)
+    for wrong in ((2, 3), (1, 1, 3)):
+        with pytest.raises(ShapeError, match=r"to which \[.*\] does not broadcast\n  expected a third operand"):
+            g.apply("gemm", x, y, g.input(f"wrong{len(wrong)}", wrong))
+
+
 def test_reshape_works_out_a_dim_of_named_ones() -> None:
     x = Builder().input("x", ("n", 6, 4))
     n = Sym.named("n")

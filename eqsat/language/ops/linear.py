@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.dims import Dim, evaluate, floordiv, product
 from eqsat.language.graph import Attrs
+from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.spec import Operands, op, present, same_dtype
 from eqsat.language.types import Shape, TensorType, broadcast_shapes
 
@@ -84,7 +85,13 @@ def _gemm_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     right = b.dims[::-1] if attrs["trans_b"] else b.dims
     (result,) = _matmul_type((a.with_shape(left), b.with_shape(right)), attrs)
     if len(operands) > 2 and operands[2] is not None and operands[2].shape is not None:
-        broadcast_shapes(result.dims, operands[2].dims)
+        addend = operands[2].dims
+        if not broadcasts_to(addend, result.dims):
+            raise ShapeError(
+                f"gemm of {a} and {b} makes {list(result.dims)}, to which {list(addend)} does not broadcast",
+                expected="a third operand no larger than the product along every axis",
+                remedy="use matmul and add",
+            )
     return (result,)
 
 
