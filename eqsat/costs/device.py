@@ -10,6 +10,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal
 
+from eqsat.costs.work import Work
 from eqsat.errors import CostError
 
 
@@ -49,14 +50,16 @@ class Device:
         near = moved / (self.near_bandwidth if moved <= self.near_bytes else self.bandwidth)
         return near + weight_bytes / self.weight_bandwidth
 
-    def seconds(self, op: str, dtype: str, *, flops: int, bytes: int, weight_bytes: int, elements: int) -> float:
-        """The roofline estimate of one kernel: a launch, and the work in arithmetic, in memory, and on elements.
+    def roofline(self, work: Work) -> float:
+        """The estimate for one kernel, in seconds: a launch, and the work in arithmetic, in memory, and on elements.
 
         The three are combined by their Euclidean norm, between their maximum (all overlap) and their sum (none does).
         """
-        arithmetic = flops / (self.peak(dtype) * self.efficiency.get(op, 1.0))
+        arithmetic = work.flops / (self.peak(work.dtype) * self.efficiency.get(work.variant, 1.0))
         return self.launch + math.hypot(
-            arithmetic, self.memory_seconds(bytes, weight_bytes), elements * self.rates.get(op, 0.0)
+            arithmetic,
+            self.memory_seconds(work.bytes, work.weight_bytes),
+            work.elements * self.rates.get(work.variant, 0.0),
         )
 
     @staticmethod

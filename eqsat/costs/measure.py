@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.costs.device import Device
+from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.specimen import Specimen, result_types, specimen
-from eqsat.costs.table import CostTable, Entry
+from eqsat.costs.table import CostTable
 from eqsat.costs.work import work_of
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
 from eqsat.language.spec import OPS
@@ -136,14 +137,7 @@ def _copies(key: OpKey, results: tuple[TensorType, ...], constants: int) -> int:
     """How many copies take about as long as a graph should, within the memory there is for their constants."""
     device = Device.of(DEVICE)
     work = work_of(key.op, key.attrs, key.operands, results, key.const_operands)
-    estimate = device.seconds(
-        work.variant,
-        work.dtype,
-        flops=work.flops,
-        bytes=work.bytes,
-        weight_bytes=work.weight_bytes,
-        elements=work.elements,
-    )
+    estimate = device.roofline(work)
     wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
     if not constants:
         return wanted

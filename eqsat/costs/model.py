@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from eqsat.costs.cost import TERMS, Cost
 from eqsat.costs.device import Device
+from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
+from eqsat.costs.fit import Fit
 from eqsat.costs.key import OpKey
-from eqsat.costs.table import CostTable, Entry
-from eqsat.costs.work import Work, work_of
+from eqsat.costs.table import CostTable
+from eqsat.costs.work import work_of
 from eqsat.errors import CostError, UsageError
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.spec import OPS
@@ -21,9 +22,6 @@ from eqsat.language.types import TensorType
 
 #: What a named dim is costed at where `sizes` does not say.
 DEFAULT_SIZE = 16
-#: An operator with this many measured entries corrects the estimates of its other shapes, by at most this factor.
-FITTED_ENTRIES = 3
-FITTED_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ class CostModel:
 
     `objective` weighs the terms time (seconds), flops, bytes, launches and weight_bytes, or is a function from an
     Application to a number that is finite and not negative. `sizes` says what a named dim is costed at. A time comes
-    from `table` where the operator was measured in this environment, else from the device's roofline, corrected by the
-    median of measured/estimated over the measured shapes of the same operator, and is marked as estimated.
+    from `table` where the operator was measured in this environment, else from the device's roofline, fitted to
+    what the table holds, and is marked as estimated.
 
     A sum over operators cannot know what a backend does across them: ONNX Runtime folds a batch normalisation into the
     convolution before it, fuses patterns such as layer normalisation from its parts, and keeps a layout of its own
@@ -94,7 +92,7 @@ class CostModel:
         self.environment = Environment.current(self.device.name, threads)
         measured = table.entries(self.environment) if table is not None and self.device.kind == "measured" else {}
         self._measured: Mapping[str, Entry] = measured
-        self._factors = self._fitted()
+        self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
 
     def node(
@@ -167,36 +165,7 @@ class CostModel:
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
         if entry is not None:
             return Cost(entry.seconds, work.flops, work.bytes, 1, work.weight_bytes)
-        seconds = self._estimate(work) * self._factors.get(work.variant, 1.0)
-        return Cost(seconds, work.flops, work.bytes, 1, work.weight_bytes, estimated=True)
-
-    def _estimate(self, work: Work) -> float:
-        return self.device.seconds(
-            work.variant,
-            work.dtype,
-            flops=work.flops,
-            bytes=work.bytes,
-            weight_bytes=work.weight_bytes,
-            elements=work.elements,
-        )
-
-    def _fitted(self) -> dict[str, float]:
-        """By operator, the median of measured/estimated over its entries."""
-        ratios: dict[str, list[float]] = {}
-        for text, entry in self._measured.items():
-            key = OpKey.parse(text)
-            declared = OPS.get(key.op)
-            if declared is None or not key.is_measurable:
-                continue
-            work = work_of(
-                key.op, key.attrs, key.operands, declared.result_types(key.operands, key.attrs), key.const_operands
-            )
-            ratios.setdefault(work.variant, []).append(entry.seconds / self._estimate(work))
-        return {
-            variant: min(max(statistics.median(found), 1 / FITTED_FACTOR), FITTED_FACTOR)
-            for variant, found in ratios.items()
-            if len(found) >= FITTED_ENTRIES
-        }
+        return Cost(self._fit.seconds(work), work.flops, work.bytes, 1, work.weight_bytes, estimated=True)
 
 
 def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:

@@ -6,12 +6,12 @@ import os
 import sqlite3
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.errors import CostError
@@ -31,16 +31,6 @@ _UNWRITABLE = {
     sqlite3.SQLITE_AUTH,
 }
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A measured operator: the median, tenth and ninetieth percentile in seconds, and the number of samples."""
-
-    seconds: float
-    p10: float
-    p90: float
-    samples: int
 
 
 def default_path() -> Path:

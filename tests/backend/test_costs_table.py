@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
-from eqsat.costs.table import VARIABLE, CostTable, Entry, default_path
+from eqsat.costs.table import VARIABLE, CostTable, default_path
 from eqsat.errors import CostError
 from eqsat.language.types import TensorType
 
@@ -24,7 +25,8 @@ WRITER = """
 import sys
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
-from eqsat.costs.table import CostTable, Entry
+from eqsat.costs.entry import Entry
+from eqsat.costs.table import CostTable
 from eqsat.language.types import TensorType
 path, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 here = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)

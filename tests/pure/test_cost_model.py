@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from eqsat.costs.cost import Cost
 from eqsat.costs.device import DEVICES
+from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.model import DEFAULT_SIZE, CostModel, keys_of
-from eqsat.costs.table import CostTable, Entry
+from eqsat.costs.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.constant import Constant
@@ -152,7 +153,7 @@ def test_measured_shapes_correct_the_estimates_of_other_shapes_of_their_operator
     table = CostTable(":memory:")
     for n in (100, 200, 300):
         estimate = cost(plain, "relu", tensor(n)).seconds
-        table.put(Environment.current(), key_of("relu", tensor(n)), Entry(2 * estimate, 0, 0, 20))
+        table.put(Environment.current(), key_of("relu", tensor(n)), Entry(2 * estimate, estimate, 3 * estimate, 20))
     fitted = CostModel(table=table)
     assert cost(fitted, "relu", tensor(400)).seconds == pytest.approx(2 * cost(plain, "relu", tensor(400)).seconds)
     assert cost(fitted, "relu", tensor(400)).estimated

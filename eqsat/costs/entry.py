@@ -1,0 +1,56 @@
+"""One measured operator: its time, as a table keeps it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from eqsat.errors import CostError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A measured operator: the median, tenth and ninetieth percentile in seconds, and the number of samples.
+
+    `plan` names the implementation that was timed, where a device has several; it is empty where there is one.
+    CostError for what no measurement gives: a time that is negative or no number, percentiles out of order.
+
+    >>> Entry(2e-6, 1e-6, 3e-6, samples=20).seconds
+    2e-06
+    """
+
+    seconds: float
+    p10: float
+    p90: float
+    samples: int
+    plan: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "p10", "p90"):
+            value = getattr(self, name)
+            if (
+                not isinstance(value, int | float)
+                or isinstance(value, bool)
+                or not (math.isfinite(value) and value >= 0)
+            ):
+                raise CostError(f"{name} = {value!r}", expected="a finite number of seconds, 0 or more")
+        if not self.p10 <= self.seconds <= self.p90:
+            raise CostError(
+                f"p10 = {self.p10!r}, seconds = {self.seconds!r}, p90 = {self.p90!r}",
+                expected="p10 <= seconds <= p90, since seconds is the median",
+            )
+        if not isinstance(self.samples, int) or isinstance(self.samples, bool) or not 1 <= self.samples < 1 << 63:
+            raise CostError(f"samples = {self.samples!r}", expected="a whole number of 1 or more")
+        if not isinstance(self.plan, str):
+            raise CostError(f"plan = {self.plan!r}", expected="text")
+
+
+def preferred(one: Entry, other: Entry) -> Entry:
+    """The entry that stays where two tables were measured in one environment: the one of more samples.
+
+    Of equally many, the faster. The order is total, so merging is idempotent, commutative and associative.
+
+    >>> preferred(Entry(2.0, 2.0, 2.0, 20), Entry(1.0, 1.0, 1.0, 5)).samples
+    20
+    """
+    return max(one, other, key=lambda e: (e.samples, -e.seconds, -e.p10, -e.p90, e.plan))

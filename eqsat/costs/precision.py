@@ -1,0 +1,110 @@
+"""Which element types and arithmetic may stand for float32, and where they may not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from eqsat.errors import UsageError
+from eqsat.language.spec import OPS
+from eqsat.language.types import DType, TensorType
+
+#: What rounding to an element type, or forming products in an arithmetic, may change, relative to the value: half the
+#: distance between neighbours (IEEE 754 for float16; 7 stored bits in bfloat16, 10 in TF32).
+ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-11})
+
+#: Operators that stay in float32: sums of many terms, exponentials and logarithms, and what divides by small numbers
+#: (the list of PAI's automatic mixed precision, with the operators that have come since).
+SENSITIVE = frozenset(
+    {"acosh", "asinh", "atanh", "batch_norm", "cosh", "cumsum", "div", "elu", "exp", "group_norm", "instance_norm"}
+    | {"layer_norm", "log", "log_softmax", "lp_norm", "lrn", "mish", "mod", "mvn", "pow", "reciprocal", "rms_norm"}
+    | {"celu", "selu", "sinh", "softmax", "softplus", "sqrt", "tan"}
+    | {"reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_mean", "reduce_prod", "reduce_sum"}
+    | {"reduce_sum_square", "avg_pool", "global_avg_pool", "attention"}
+)
+
+#: Operators that multiply matrices: they form products in an arithmetic of their own and add them up in float32.
+PRODUCTS = frozenset({"conv", "gemm", "matmul"})
+
+
+@dataclass(frozen=True)
+class PrecisionPolicy:
+    """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
+    operators that keep float32 in any case.
+
+    `error` is the largest relative difference of an output that is accepted when the result is run beside the original.
+    """
+
+    precisions: tuple[str, ...] = ()
+    arithmetic: tuple[str, ...] = ()
+    keep: frozenset[str] = SENSITIVE
+    error: float = 2e-2
+
+    def __post_init__(self) -> None:
+        for name in self.precisions:
+            if name not in ROUNDOFF or name == "tf32":
+                raise UsageError(f"no precision {name!r}", expected="float16 or bfloat16")
+        for name in self.arithmetic:
+            if name != "tf32":
+                raise UsageError(f"no arithmetic {name!r}", expected="tf32")
+        if not (math.isfinite(self.error) and self.error > 0):
+            raise UsageError(f"error = {self.error!r} of a precision policy", expected="a finite number above 0")
+        unknown = sorted(self.keep - set(OPS))
+        if unknown:
+            raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether everything stays in the element type that the model states."""
+        return not self.precisions and not self.arithmetic
+
+    def allows(self, op: str, precision: str) -> bool:
+        """Whether an operator may run on operands, or make results, of a lower precision.
+
+        What is neither element by element, nor movement, nor a product, nor a maximum keeps float32.
+        """
+        declared = OPS.get(op)
+        if declared is None or op in self.keep or precision not in self.precisions:
+            return False
+        return declared.pointwise or declared.movement or op in PRODUCTS or op in _ORDERED
+
+
+#: Operators that choose among elements, and so round nothing.
+_ORDERED = frozenset({"max_pool", "global_max_pool", "reduce_max", "reduce_min"})
+
+#: The policies that have a name.
+POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
+    {
+        "exact": PrecisionPolicy(),
+        "tf32": PrecisionPolicy(arithmetic=("tf32",)),
+        "mixed": PrecisionPolicy(precisions=("float16", "bfloat16"), arithmetic=("tf32",)),
+    }
+)
+
+
+def policy(given: str | PrecisionPolicy) -> PrecisionPolicy:
+    """A policy by its name, or as it is; UsageError for a name that is none.
+
+    >>> policy("exact").is_exact
+    True
+    """
+    if isinstance(given, PrecisionPolicy):
+        return given
+    if given not in POLICIES:
+        raise UsageError(
+            f"precision = {given!r}",
+            expected="one of " + ", ".join(POLICIES) + ", or a PrecisionPolicy",
+            remedy="precision='exact' keeps the element types of the model",
+        )
+    return POLICIES[given]
+
+
+def lowers(type: TensorType | None) -> bool:
+    """Whether a value of this type may be held in a lower precision: those of float32 alone.
+
+    >>> lowers(TensorType.of("float32", (2,))), lowers(TensorType.of("int64", (2,)))
+    (True, False)
+    """
+    return type is not None and type.dtype is DType.FLOAT32
