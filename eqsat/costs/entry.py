@@ -1,10 +1,12 @@
-"""One measured operator: its time, as a table keeps it."""
+"""One measured operator: its time, as a table keeps it, and which of two times stays."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from eqsat.costs.environment import Environment
 from eqsat.errors import CostError
 
 
@@ -27,22 +29,25 @@ class Entry:
 
     def __post_init__(self) -> None:
         for name in ("seconds", "p10", "p90"):
-            value = getattr(self, name)
-            if (
-                not isinstance(value, int | float)
-                or isinstance(value, bool)
-                or not (math.isfinite(value) and value >= 0)
-            ):
-                raise CostError(f"{name} = {value!r}", expected="a finite number of seconds, 0 or more")
+            if not _is_time(getattr(self, name)):
+                raise CostError(f"{name} = {getattr(self, name)!r}", expected="a finite number of seconds, 0 or more")
         if not self.p10 <= self.seconds <= self.p90:
             raise CostError(
                 f"p10 = {self.p10!r}, seconds = {self.seconds!r}, p90 = {self.p90!r}",
                 expected="p10 <= seconds <= p90, since seconds is the median",
             )
-        if not isinstance(self.samples, int) or isinstance(self.samples, bool) or not 1 <= self.samples < 1 << 63:
+        if type(self.samples) is not int or not 1 <= self.samples < 1 << 63:
             raise CostError(f"samples = {self.samples!r}", expected="a whole number of 1 or more")
         if not isinstance(self.plan, str):
             raise CostError(f"plan = {self.plan!r}", expected="text")
+
+
+class Record(NamedTuple):
+    """An entry with its place in a table: the environment, and the text of the operator's key."""
+
+    environment: Environment
+    key: str
+    entry: Entry
 
 
 def preferred(one: Entry, other: Entry) -> Entry:
@@ -54,3 +59,12 @@ def preferred(one: Entry, other: Entry) -> Entry:
     20
     """
     return max(one, other, key=lambda e: (e.samples, -e.seconds, -e.p10, -e.p90, e.plan))
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return 0 <= float(value) < math.inf
+    except OverflowError:  # an integer beyond any float
+        return False

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from eqsat.errors import CostError
 
 #: Raised whenever operators are measured in another way, so that figures of two ways never mix.
 PROTOCOL = 1
+_EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (whole numbers)"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,37 @@ class Environment:
     def text(self) -> str:
         """The environment as one line of JSON; equal environments have equal lines."""
         return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def parse(text: str) -> Environment:
+        """The environment that a line of JSON stands for; CostError for a line that is none."""
+        try:
+            return Environment.of(json.loads(text))
+        except ValueError as error:
+            raise CostError(f"no environment: {text!r}", expected=_EXPECTED) from error
+
+    @staticmethod
+    def of(values: Any) -> Environment:
+        """The environment with these values by field; CostError where one is missing, unknown or of another type."""
+        if not isinstance(values, dict) or values.keys() != {f.name for f in fields(Environment)}:
+            raise CostError(f"no environment: {values!r}", expected=_EXPECTED)
+        for name, value in values.items():
+            if name in ("threads", "protocol"):
+                if type(value) is not int or value < 1:
+                    raise CostError(f"an environment whose {name} is {value!r}", expected="a whole number of 1 or more")
+            elif not isinstance(value, str):
+                raise CostError(f"an environment whose {name} is {value!r}", expected="text")
+        return Environment(**values)
+
+    def differences(self, here: Environment) -> list[str]:
+        """What differs from the environment that is here, field by field.
+
+        >>> one = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1.30", 1)
+        >>> one.differences(Environment("onnxruntime-cpu", "a processor", "onnxruntime 1.31", 2))
+        ["runtime is 'onnxruntime 1.30', here 'onnxruntime 1.31'", 'threads is 1, here 2']
+        """
+        pairs = [(f.name, getattr(self, f.name), getattr(here, f.name)) for f in fields(self)]
+        return [f"{name} is {there!r}, here {ours!r}" for name, there, ours in pairs if there != ours]
 
 
 @cache

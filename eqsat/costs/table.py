@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from eqsat.costs.entry import Entry
+from eqsat.costs import storage
+from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
+from eqsat.costs.shipped import shipped_entries
 from eqsat.errors import CostError
 
 #: The environment variable that names the file where no argument does.
 VARIABLE = "EQSAT_COST_TABLE"
-_APPLICATION = 0x45515341
-_VERSION = 1
-_BUSY_SECONDS = 30.0
-_SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
-    environment TEXT NOT NULL, key TEXT NOT NULL, seconds REAL NOT NULL, p10 REAL NOT NULL, p90 REAL NOT NULL,
-    samples INTEGER NOT NULL, PRIMARY KEY (environment, key)) WITHOUT ROWID"""
-_UNWRITABLE = {
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-}
-_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_COLUMNS = "environment, key, seconds, p10, p90, samples, plan"
+_PUT = f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What merging did: entries that are new, that took the place of another, and that the table's own beat."""
+
+    new: int
+    replaced: int
+    kept: int
 
 
 def default_path() -> Path:
@@ -42,38 +43,95 @@ def default_path() -> Path:
 class CostTable:
     """Measured costs by environment and operator key.
 
-    Every `put` is a transaction of its own: a process that is killed loses the entry it was writing and no other.
+    Every `put` is a transaction of its own: a process that is killed loses the entry it was writing and no other. Where
+    the file has no entry, one that is shipped with eqsat for the same environment counts, unless `shipped` is False.
     Where the default file cannot be written, or any file can only be read, what is known is read into memory, new
     entries stay there, and a warning says so. CostError for a file that was asked for and cannot be made, and for one
     that is no cost table. `CostTable(":memory:")` is a table without a file.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, shipped: bool = True) -> None:
         asked = path is not None or VARIABLE in os.environ
         self.path = str(path) if path is not None else str(default_path())
         self.in_memory = self.path == ":memory:"
+        self.shipped = shipped
         self._process = os.getpid()
         self._connection = self._open(asked)
 
+    @classmethod
+    def copy(cls, path: str | Path) -> CostTable:
+        """What a file holds, in memory: for the table of another machine, which is only read."""
+        table = cls(":memory:", shipped=False)
+        try:
+            held = storage.copied(str(path))
+        except sqlite3.Error as error:
+            raise fault(str(path), error) from error
+        table.close()
+        table.path, table._connection = str(path), held
+        return table
+
     def get(self, environment: Environment, key: OpKey) -> Entry | None:
         """The entry of a key, or None."""
-        query = "SELECT seconds, p10, p90, samples FROM entries WHERE environment = ? AND key = ?"
+        query = "SELECT seconds, p10, p90, samples, plan FROM entries WHERE environment = ? AND key = ?"
         rows = self._execute(query, (environment.text, key.text))
-        return Entry(*rows[0]) if rows else None
+        if rows:
+            return self._entry(key.text, rows[0])
+        return shipped_entries(environment).get(key.text) if self.shipped else None
 
     def put(self, environment: Environment, key: OpKey, entry: Entry) -> None:
         """Writes one entry, in place of an older one; other processes see it when this returns."""
-        values = (environment.text, key.text, entry.seconds, entry.p10, entry.p90, entry.samples)
-        self._execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._execute(_PUT, _row(Record(environment, key.text, entry)))
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
-        """Every entry of an environment by the text of its key."""
-        query = "SELECT key, seconds, p10, p90, samples FROM entries WHERE environment = ? ORDER BY key"
-        return {key: Entry(*rest) for key, *rest in self._execute(query, (environment.text,))}
+        """Every entry of an environment by the text of its key, those that are shipped included."""
+        found = dict(shipped_entries(environment)) if self.shipped else {}
+        return found | self._own(environment.text)
+
+    def merge(self, records: Iterable[Record]) -> Merged:
+        """Takes in the entries of other tables, all in one transaction.
+
+        Of two entries for one key in one environment, the `preferred` one stays, so that the order in which tables
+        are merged makes no difference, nor does merging one twice.
+        """
+        best: dict[tuple[str, str], Record] = {}
+        for record in records:
+            place = record.environment.text, record.key
+            known = best.get(place)
+            best[place] = record if known is None else known._replace(entry=preferred(known.entry, record.entry))
+        self._execute("BEGIN IMMEDIATE", ())
+        try:
+            merged = self._merge(best)
+        except BaseException:
+            self._execute("ROLLBACK", ())
+            raise
+        self._execute("COMMIT", ())
+        return merged
+
+    def records(self) -> Iterator[Record]:
+        """Every entry of the file in the order of environment and key; what is shipped is not among them."""
+        for text in self.environments():
+            environment = Environment.parse(text)
+            yield from (Record(environment, key, entry) for key, entry in self._own(text).items())
 
     def environments(self) -> dict[str, int]:
-        """The text of every environment with entries, and how many it has."""
-        return dict(self._execute("SELECT environment, COUNT(*) FROM entries GROUP BY environment", ()))
+        """The text of every environment with entries in the file, and how many it has."""
+        query = "SELECT environment, COUNT(*) FROM entries GROUP BY environment ORDER BY environment"
+        return dict(self._execute(query, ()))
+
+    def mismatch(self, environment: Environment) -> str | None:
+        """Why no entry of the file holds in an environment though some are of its device; None where some do.
+
+        The difference is that from the environment which has most entries.
+        """
+        counts = {Environment.parse(text): n for text, n in self.environments().items()}
+        of_device = {e: n for e, n in counts.items() if e.device == environment.device}
+        if not of_device or self.entries(environment):
+            return None
+        most = max(of_device, key=lambda e: of_device[e])
+        return (
+            f"{sum(of_device.values())} entries of the cost table {self.path} were measured in another environment: "
+            + "; ".join(most.differences(environment))
+        )
 
     def close(self) -> None:
         """Closes the file; the table cannot be used afterwards."""
@@ -85,6 +143,32 @@ class CostTable:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _own(self, environment: str) -> dict[str, Entry]:
+        query = "SELECT key, seconds, p10, p90, samples, plan FROM entries WHERE environment = ? ORDER BY key"
+        return {key: self._entry(key, rest) for key, *rest in self._execute(query, (environment,))}
+
+    def _entry(self, key: str, values: Sequence[Any]) -> Entry:
+        try:
+            return Entry(*values)
+        except CostError as error:
+            raise CostError(
+                error.what,
+                where=f"{self.path}: {key}",
+                expected=error.expected,
+                remedy="the file was changed by another program; delete it, and `eqsat costs measure` fills it again",
+            ) from error
+
+    def _merge(self, best: dict[tuple[str, str], Record]) -> Merged:
+        known = {text: self._own(text) for text in {environment for environment, _ in best}}
+        new = replaced = 0
+        for (environment, key), record in best.items():
+            present = known[environment].get(key)
+            if present is not None and preferred(present, record.entry) == present:
+                continue
+            new, replaced = (new + 1, replaced) if present is None else (new, replaced + 1)
+            self._execute(_PUT, _row(record))
+        return Merged(new, replaced, len(best) - new - replaced)
+
     def _execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         if self._process != os.getpid() and not self.in_memory:
             # A connection must not cross a fork.
@@ -92,20 +176,20 @@ class CostTable:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise self._fault(error) from error
+            raise fault(self.path, error) from error
 
     def _open(self, asked: bool) -> sqlite3.Connection:
         if self.in_memory:
-            return _memory()
+            return storage.memory()
         try:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            return _connect(self.path)
+            return storage.connect(self.path)
         except OSError as error:
             return self._fallback(asked, error)
         except sqlite3.Error as error:
-            if _code(error) in _UNWRITABLE:
+            if storage.code(error) in storage.UNWRITABLE:
                 return self._fallback(asked, error)
-            raise self._fault(error) from error
+            raise fault(self.path, error) from error
 
     def _fallback(self, asked: bool, error: Exception) -> sqlite3.Connection:
         """The table in memory, with what the file holds where it can be read."""
@@ -123,112 +207,38 @@ class CostTable:
             stacklevel=4,
         )
         self.in_memory = True
-        memory = _memory()
-        if readable:
-            try:
-                _copy(self.path, memory)
-            except sqlite3.Error as fault:
-                raise self._fault(fault) from fault
-        return memory
+        if not readable:
+            return storage.memory()
+        try:
+            return storage.copied(self.path)
+        except sqlite3.Error as failure:
+            raise fault(self.path, failure) from failure
 
-    def _fault(self, error: sqlite3.Error) -> CostError:
-        """What SQLite raised, as an error that names the file and what to do."""
-        if isinstance(error, _ForeignError):
-            return CostError(
-                str(error),
-                where=self.path,
-                expected="a cost table of this version of eqsat",
-                remedy=f"name another file, by argument or by {VARIABLE}",
-            )
-        if _code(error) in _CORRUPT:
-            return CostError(
-                f"the cost table is damaged: {error}",
-                where=self.path,
-                expected="an SQLite file written by eqsat",
-                remedy="delete it; eqsat measure fills it again",
-            )
+
+def fault(path: str, error: sqlite3.Error) -> CostError:
+    """What SQLite raised, as an error that names the file and what to do."""
+    if isinstance(error, storage.ForeignError):
         return CostError(
-            f"the cost table failed: {error}",
-            where=self.path,
-            expected=f"an open table, a disk with room, and a lock within {_BUSY_SECONDS:.0f} s",
-            remedy=f"make room, or name another file, by argument or by {VARIABLE}",
+            str(error),
+            where=path,
+            expected=f"a cost table of format 1 to {storage.VERSION}, which this version of eqsat reads",
+            remedy=f"name another file, by argument or by {VARIABLE}, or update eqsat",
         )
+    if storage.code(error) in storage.CORRUPT:
+        return CostError(
+            f"the cost table is damaged: {error}",
+            where=path,
+            expected="an SQLite file written by eqsat",
+            remedy="delete it; `eqsat costs measure` fills it again",
+        )
+    return CostError(
+        f"the cost table failed: {error}",
+        where=path,
+        expected=f"an open table, a disk with room, and a lock within {storage.BUSY_SECONDS:.0f} s",
+        remedy=f"make room, or name another file, by argument or by {VARIABLE}",
+    )
 
 
-class _ForeignError(sqlite3.Error):
-    """The file is an SQLite file of something else."""
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; errors raised by Python's module itself have none."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        _check_owner(connection)
-        _use_wal(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_SCHEMA)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def _check_owner(connection: sqlite3.Connection) -> None:
-    """Refuses an SQLite file that another program, or a later version, has made."""
-    if not connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]:
-        return
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != _APPLICATION:
-        raise _ForeignError("an SQLite file of another program")
-    if version != _VERSION:
-        raise _ForeignError(f"a cost table of format {version}, not {_VERSION}")
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Write-ahead logging; SQLite does not wait for the lock this takes, so this does."""
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if _code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _memory() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.execute(_SCHEMA)
-    return connection
-
-
-def _copy(path: str, memory: sqlite3.Connection) -> None:
-    """Reads a file that cannot be written into memory.
-
-    A folder that cannot be written has no place for the index of the write-ahead log, which `immutable` does without.
-    """
-    location = Path(path).resolve().as_uri()
-    for mode in ("mode=ro", "immutable=1"):
-        source = sqlite3.connect(f"{location}?{mode}", uri=True, timeout=_BUSY_SECONDS)
-        try:
-            _check_owner(source)
-            source.backup(memory)
-            memory.execute(_SCHEMA)
-            return
-        except sqlite3.OperationalError as error:
-            if _code(error) not in _UNWRITABLE or mode == "immutable=1":
-                raise
-        finally:
-            source.close()
+def _row(record: Record) -> tuple[Any, ...]:
+    entry = record.entry
+    return (record.environment.text, record.key, entry.seconds, entry.p10, entry.p90, entry.samples, entry.plan)

@@ -114,7 +114,7 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path, content):
         CostTable(path)
     assert caught.value.where == str(path)
     assert caught.value.what.startswith("the cost table is damaged: ")
-    assert caught.value.remedy == "delete it; eqsat measure fills it again"
+    assert caught.value.remedy == "delete it; `eqsat costs measure` fills it again"
     assert path.read_bytes() == content
 
 
@@ -145,8 +145,29 @@ def test_files_of_other_programs_and_later_formats_are_refused(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(CostError, match="a cost table of format 99, not 1"):
+    with pytest.raises(CostError) as caught:
         CostTable(path)
+    assert str(caught.value) == (
+        f"{path}: a cost table of format 99\n"
+        "  expected a cost table of format 1 to 2, which this version of eqsat reads\n"
+        "  name another file, by argument or by EQSAT_COST_TABLE, or update eqsat"
+    )
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "first.sqlite3"
+    CostTable(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE entries DROP COLUMN plan")
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("INSERT INTO entries VALUES (?, ?, 2e-6, 1e-6, 3e-6, 20)", (HERE.text, key().text))
+    connection.close()
+    assert CostTable.copy(path).entries(HERE) == {key().text: ENTRY}
+    with CostTable(path) as table:
+        assert table.get(HERE, key()) == ENTRY
+        table.put(HERE, key(5), Entry(1, 1, 1, 1, plan="tile 64"))
+    with CostTable(path) as table:
+        assert table.get(HERE, key(5)).plan == "tile 64"
 
 
 def test_the_variable_names_the_file_and_the_argument_overrides_it(tmp_path, monkeypatch):

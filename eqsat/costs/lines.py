@@ -1,0 +1,145 @@
+"""Tables as JSON lines, the form in which they leave a machine: a header, then one line an entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from eqsat.costs.device import Device
+from eqsat.costs.entry import Entry, Record
+from eqsat.costs.environment import Environment
+from eqsat.costs.key import OpKey
+from eqsat.costs.specimen import result_types
+from eqsat.errors import CostError
+from eqsat.language import ops  # noqa: F401  (registers the operators)
+from eqsat.language.spec import OPS
+
+#: What the first line says.
+FORMAT, VERSION = "eqsat cost table", 1
+_HEADER = {"format": FORMAT, "version": VERSION}
+_REQUIRED = ("environment", "key", "seconds", "p10", "p90", "samples")
+_OPTIONAL = ("plan",)
+
+
+def write_records(records: Iterable[Record]) -> str:
+    """Entries as JSON lines, in the order of environment and key: equal tables are equal text."""
+    ordered = sorted(records, key=lambda r: (r.environment.text, r.key))
+    lines = [json.dumps(_HEADER), *(_line(r) for r in ordered)]
+    return "\n".join(lines) + "\n"
+
+
+def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Record]:
+    """The entries in JSON lines, in their order; CostError, with file and line, for the first that is malformed.
+
+    With `check`, each key must be one that this version of eqsat can cost, on a device that is measured.
+    """
+    first_seen: dict[tuple[Environment, str], int] = {}
+    environments: dict[str, Environment] = {}
+    rows = text.split("\n")
+    if rows[-1] == "":
+        rows.pop()
+    _check_header(rows[0] if rows else "", f"{where}:1")
+    for number, row in enumerate(rows[1:], 2):
+        try:
+            record = _record(_object(row), environments)
+            if check:
+                check_record(record)
+        except CostError as error:
+            raise error.at(f"{where}:{number}") from error
+        earlier = first_seen.setdefault((record.environment, record.key), number)
+        if earlier != number:
+            raise CostError(
+                f"the key {record.key!r} again, as on line {earlier}",
+                where=f"{where}:{number}",
+                expected="each key once for an environment",
+                remedy="remove one of the two lines",
+            )
+        yield record
+
+
+def check_record(record: Record) -> None:
+    """CostError for an entry that this version of eqsat would never use."""
+    device = Device.of(record.environment.device)
+    if device.kind != "measured":
+        raise CostError(
+            f"an entry of {device.name}, whose costs are a roofline",
+            expected="a device that is measured",
+            remedy="leave the line out",
+        )
+    key, remedy = OpKey.parse(record.key), "update eqsat, or leave the line out"
+    if key.op not in OPS:
+        raise CostError(f"no operator {key.op!r}", expected="one of this version of eqsat", remedy=remedy)
+    try:
+        result_types(key)
+    except CostError as error:
+        expected = error.expected or "operands that the operator accepts"
+        raise CostError(error.what, where=record.key, expected=expected, remedy=remedy) from error
+    if key.text != record.key:
+        raise CostError(f"the key {record.key!r}", expected=f"it as it is written: {key.text!r}")
+
+
+def _line(record: Record) -> str:
+    entry = record.entry
+    values: dict[str, Any] = {"environment": json.loads(record.environment.text), "key": record.key}
+    values |= {name: getattr(entry, name) for name in ("seconds", "p10", "p90", "samples")}
+    return json.dumps(values | ({"plan": entry.plan} if entry.plan else {}), ensure_ascii=False, allow_nan=False)
+
+
+def _check_header(row: str, where: str) -> None:
+    remedy = "write the table anew with `eqsat costs export`"
+    try:
+        header = _object(row)
+    except CostError:
+        header = {}
+    if header.get("format") != FORMAT:
+        raise CostError(f"no header: {row[:80]!r}", where=where, expected=json.dumps(_HEADER), remedy=remedy)
+    if header.get("version") != VERSION or header.keys() != _HEADER.keys():
+        raise CostError(
+            f"a table of version {header.get('version')!r}",
+            where=where,
+            expected=json.dumps(_HEADER),
+            remedy=f"update eqsat, or {remedy} of this version",
+        )
+
+
+def _object(row: str) -> dict[str, Any]:
+    """The object that a line holds, where it is JSON without repetitions."""
+    try:
+        found = json.loads(row, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise CostError(f"no JSON: {row[:80]!r}: {error}", expected="one JSON object") from error
+    if not isinstance(found, dict):
+        raise CostError(f"no entry: {row[:80]!r}", expected="one JSON object")
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a field twice among {', '.join(name for name, _ in pairs)}")
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _record(values: dict[str, Any], environments: dict[str, Environment]) -> Record:
+    missing = [name for name in _REQUIRED if name not in values]
+    unknown = [name for name in values if name not in (*_REQUIRED, *_OPTIONAL)]
+    if missing or unknown:
+        fault = f"no field {missing[0]!r}" if missing else f"a field {unknown[0]!r}"
+        raise CostError(fault, expected=f"{', '.join(_REQUIRED)}, and {', '.join(_OPTIONAL)} where there is one")
+    if not isinstance(values["key"], str):
+        raise CostError(f"key = {values['key']!r}", expected="the text of an operator key")
+    environment = Environment.of(values["environment"])
+    # One object for each, whose text is made once.
+    environment = environments.setdefault(environment.text, environment)
+    times = {name: _float(values[name]) for name in ("seconds", "p10", "p90")}
+    return Record(environment, values["key"], Entry(**times, samples=values["samples"], plan=values.get("plan", "")))
+
+
+def _float(value: Any) -> Any:
+    """A whole number as JSON may write a time; Entry judges all others."""
+    return float(value) if type(value) is int and abs(value) < 1 << 1000 else value

@@ -1,0 +1,129 @@
+"""The SQLite file behind a cost table: how it is opened, made, brought up to date and copied."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+#: The format of the file. Version 1 had no plans; it is brought up to date where it lies.
+VERSION = 2
+BUSY_SECONDS = 30.0
+UNWRITABLE = {
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+}
+CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+_APPLICATION = 0x45515341
+_SCHEMA = """CREATE TABLE entries (
+    environment TEXT NOT NULL, key TEXT NOT NULL, seconds REAL NOT NULL, p10 REAL NOT NULL, p90 REAL NOT NULL,
+    samples INTEGER NOT NULL, plan TEXT NOT NULL DEFAULT '', PRIMARY KEY (environment, key)) WITHOUT ROWID"""
+_MIGRATIONS = {1: "ALTER TABLE entries ADD COLUMN plan TEXT NOT NULL DEFAULT ''"}
+
+
+class ForeignError(sqlite3.Error):
+    """The file is an SQLite file of something else, or of a later version."""
+
+
+def code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; errors raised by Python's module itself have none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Opens a file that any number of processes write at once, and makes it where there is none.
+
+    The write-ahead log keeps what a killed process had committed; a loss of power may take the last transactions, never
+    a part of one.
+    """
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        version = version_of(connection)
+        _use_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version != VERSION:
+            connection.execute("BEGIN IMMEDIATE")
+            upgrade(connection)
+            connection.execute("COMMIT")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def memory() -> sqlite3.Connection:
+    """An empty table without a file."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    upgrade(connection)
+    return connection
+
+
+def copied(path: str) -> sqlite3.Connection:
+    """What a file holds, in memory; the file is not written, and need not be writable.
+
+    A folder that cannot be written has no place for the index of the write-ahead log, which `immutable` does without.
+    """
+    location = Path(path).resolve().as_uri()
+    try:
+        return _copied(f"{location}?mode=ro")
+    except sqlite3.Error as error:
+        if code(error) not in UNWRITABLE:
+            raise
+    return _copied(f"{location}?immutable=1")
+
+
+def _copied(uri: str) -> sqlite3.Connection:
+    source = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)
+    held = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        version_of(source)
+        source.backup(held)
+        upgrade(held)
+    except sqlite3.Error:
+        held.close()
+        raise
+    finally:
+        source.close()
+    return held
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The format of a table, 0 for an empty file; ForeignError for a file that is none or that came later."""
+    if not connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]:
+        return 0
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if application != _APPLICATION:
+        raise ForeignError("an SQLite file of another program")
+    if not 1 <= version <= VERSION:
+        raise ForeignError(f"a cost table of format {version}")
+    return version
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Makes the table, or brings it up to date from an older format; nothing where another process has done so."""
+    version = version_of(connection)
+    if version == 0:
+        connection.execute(_SCHEMA)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    for older in range(version or VERSION, VERSION):
+        connection.execute(_MIGRATIONS[older])
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging; SQLite does not wait for the lock this takes, so this does."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
