@@ -114,5 +114,5 @@ def _alternatives(graph: Graph, sizes: Mapping[str, int]) -> list[OpKey]:
 
     encoding = encode(graph)
     Saturator(encoding.egraph, load_rules(), Limits()).run()
-    tensor_problem(snapshot(encoding), CostModel(objective=note, sizes=sizes))
+    tensor_problem(snapshot(encoding), CostModel(cost=note, sizes=sizes))
     return found

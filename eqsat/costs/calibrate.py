@@ -56,6 +56,8 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
         view=view,
         efficiency={},
         rates={},
+        layouts=("row", "column"),
+        fuses=False,
         source="",
     )
     efficiency = _efficiencies(device, seconds)

@@ -9,9 +9,11 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds, arithmetic operations, bytes moved, kernels launched, and bytes of constant operands.
+    """Seconds, arithmetic operations, bytes moved, kernels launched, bytes of constants, and error of rounding.
 
-    `estimated` is True where any part of `seconds` comes from a roofline instead of a measurement. Costs form a monoid:
+    `weight_bytes` belong to constants, each of which is there once however many read it; `error` is what rounding to a
+    lower precision may change, relative to the values, to first order. `estimated` is True where any part of `seconds`
+    comes from a roofline instead of a measurement. Costs form a monoid:
     `Cost()` is the identity, addition is associative and commutative.
 
     >>> (Cost(seconds=1.0) + Cost(seconds=2.0, launches=1, estimated=True)).seconds
@@ -23,6 +25,7 @@ class Cost:
     bytes: int = 0
     launches: int = 0
     weight_bytes: int = 0
+    error: float = 0.0
     estimated: bool = False
 
     def __add__(self, other: Cost) -> Cost:
@@ -32,11 +35,21 @@ class Cost:
             self.bytes + other.bytes,
             self.launches + other.launches,
             self.weight_bytes + other.weight_bytes,
+            self.error + other.error,
             self.estimated or other.estimated,
         )
 
 
-#: What an objective may weigh, and the field of Cost each name stands for.
+#: The terms that add up over the parts of a graph, and the field of Cost each name stands for.
 TERMS: Mapping[str, str] = MappingProxyType(
-    {"time": "seconds", "flops": "flops", "bytes": "bytes", "launches": "launches", "weight_bytes": "weight_bytes"}
+    {
+        "time": "seconds",
+        "flops": "flops",
+        "bytes": "bytes",
+        "launches": "launches",
+        "weight_memory": "weight_bytes",
+        "error": "error",
+    }
 )
+#: The term that depends on the order in which a graph is computed.
+PEAK_MEMORY = "peak_memory"

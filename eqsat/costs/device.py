@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
@@ -24,7 +24,8 @@ class Device:
     constant operands come in: between two runs the rest of a model has passed through the caches. `launch` is what a
     kernel takes that does nothing, `view` what a node takes that moves nothing. `efficiency` is the share of `flops` an
     operator attains, `rates` the seconds it needs an element where its bytes do not explain them; both know variants of
-    operators, such as "conv/depthwise". `source` says where the figures come from.
+    operators, such as "conv/depthwise". `layouts` are those its backend has kernels for, and `fuses` says whether it
+    makes kernels of several operators. `source` says where the figures come from.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Device:
     view: float
     efficiency: Mapping[str, float]
     rates: Mapping[str, float]
+    layouts: tuple[str, ...]
+    fuses: bool
     source: str
 
     def peak(self, dtype: str) -> float:
@@ -62,6 +65,17 @@ class Device:
             work.elements * self.rates.get(work.variant, 0.0),
         )
 
+    def fused(self, works: Sequence[Work], bytes: int, weight_bytes: int) -> float:
+        """The estimate for several operators in one kernel that moves so many bytes, in seconds."""
+        arithmetic = sum(w.flops / (self.peak(w.dtype) * self.efficiency.get(w.variant, 1.0)) for w in works)
+        elements = sum(w.elements * self.rates.get(w.variant, 0.0) for w in works)
+        return self.launch + math.hypot(arithmetic, self.memory_seconds(bytes, weight_bytes), elements)
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The element types and arithmetic it has a speed of its own for, beside float32."""
+        return tuple(name for name in self.flops if name not in ("float32", "float64"))
+
     @staticmethod
     def of(name: str) -> Device:
         """The device of that name; CostError for one that is unknown.
@@ -78,6 +92,7 @@ class Device:
 def read_device(text: str) -> Device:
     """A device from the JSON text it is kept as."""
     fields: dict[str, Any] = json.loads(text)
+    fields["layouts"] = tuple(fields["layouts"])
     for field in ("flops", "efficiency", "rates"):
         fields[field] = MappingProxyType(fields[field])
     return Device(**fields)

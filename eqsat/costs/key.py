@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from eqsat.errors import CostError
+from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import Attrs
 from eqsat.language.interpret import concrete
 from eqsat.language.types import TensorType
@@ -18,9 +18,11 @@ from eqsat.language.types import TensorType
 
 @dataclass(frozen=True)
 class OpKey:
-    """An operator, its attributes, the static types of its operands, and which of these are constants.
+    """An operator, its attributes, the static types of its operands, which of these are constants, and how it is run.
 
-    Values of constants are no part of a key; operands left out are None.
+    Values of constants are no part of a key; operands left out are None. `layouts` are those of the operands, then that
+    of the results; they are left out where all are row-major. `result` is the element type of the results where the
+    operands' types do not decide it, `arithmetic` that of products where it is another than the operands'.
 
     >>> key = OpKey.of("matmul", {}, [TensorType.of("float32", ("n", 8)), TensorType.of("float32", (8, 4))],
     ...     [False, True], {"n": 2})
@@ -28,12 +30,17 @@ class OpKey:
     'matmul {} float32[2, 8] =float32[8, 4]'
     >>> OpKey.parse(key.text) == key
     True
+    >>> key.run(("row", "column", "row"), arithmetic="tf32").text
+    'matmul {} float32[2, 8] =float32[8, 4]@column by tf32'
     """
 
     op: str
     attrs: Attrs
     operands: tuple[TensorType | None, ...]
     const_operands: tuple[bool, ...]
+    layouts: tuple[str, ...] = ()
+    result: str = ""
+    arithmetic: str = ""
 
     @staticmethod
     def of(
@@ -48,6 +55,11 @@ class OpKey:
         settled = Attrs({name: concrete(value, sizes) for name, value in attrs.items()})
         return OpKey(op, settled, static, tuple(bool(c) for c in const_operands))
 
+    def run(self, layouts: Sequence[str], result: str = "", arithmetic: str = "") -> OpKey:
+        """The key of the same operator run in layouts of its operands and then its results."""
+        held = () if all(layout == "row" for layout in layouts) else tuple(layouts)
+        return replace(self, layouts=held, result=result, arithmetic=arithmetic)
+
     @property
     def is_measurable(self) -> bool:
         """True where every operand has a known shape."""
@@ -57,8 +69,11 @@ class OpKey:
     def text(self) -> str:
         """The key as one line; equal keys have equal lines."""
         attrs = json.dumps({k: _plain(v) for k, v in self.attrs.items()}, sort_keys=True, separators=(",", ":"))
-        shown = [_show(t, c) for t, c in zip(self.operands, self.const_operands, strict=True)]
-        return " ".join([self.op, attrs, *shown])
+        layouts = self.layouts or ("row",) * (len(self.operands) + 1)
+        shown = [_show(t, c, how) for t, c, how in zip(self.operands, self.const_operands, layouts, strict=False)]
+        made = f"{self.result}{_mark(layouts[-1])}"
+        ends = [f"-> {made}"] * bool(made) + [f"by {self.arithmetic}"] * bool(self.arithmetic)
+        return " ".join([self.op, attrs, *shown, *ends])
 
     @staticmethod
     def parse(text: str) -> OpKey:
@@ -66,19 +81,42 @@ class OpKey:
         try:
             op, rest = text.split(" ", 1)
             attrs, end = json.JSONDecoder().raw_decode(rest)
-        except ValueError as error:
+            ending = _ENDING.fullmatch(rest[end:])
+            if ending is None or not isinstance(attrs, dict):
+                raise ValueError(text)
+            found = [_read_operand(part) for part in _OPERAND.finditer(ending["operands"])]
+        except (ValueError, TypeError, EqsatError) as error:
             raise CostError(f"no operator key: {text!r}", expected="a line such as 'relu {} float32[2, 8]'") from error
-        operands: list[TensorType | None] = []
-        const: list[bool] = []
-        for mark, dtype, dims in re.findall(r"(=?)(?:(\w+)\[([\d, ]*)\]|-)", rest[end:]):
-            const.append(mark == "=")
-            shape = tuple(int(d) for d in dims.split(", ") if d)
-            operands.append(TensorType.of(dtype, shape) if dtype else None)
-        return OpKey(op, Attrs({k: _revived(v) for k, v in attrs.items()}), tuple(operands), tuple(const))
+        key = OpKey(
+            op,
+            Attrs({k: _revived(v) for k, v in attrs.items()}),
+            tuple(type for type, _, _ in found),
+            tuple(const for _, const, _ in found),
+        )
+        layouts = [*(layout for _, _, layout in found), ending["layout"] or "row"]
+        return key.run(layouts, ending["result"] or "", ending["arithmetic"] or "")
 
 
-def _show(operand: TensorType | None, const: bool) -> str:
-    return ("=" if const else "") + ("-" if operand is None else str(operand))
+_OPERAND = re.compile(r" (?P<const>=?)(?:(?P<dtype>\w+)\[(?P<dims>[\d, ]*)\]|-)(?:@(?P<layout>\w+))?")
+_ENDING = re.compile(
+    rf"(?P<operands>(?:{re.sub(r'[?]P<[a-z]+>', '?:', _OPERAND.pattern)})*)"
+    r"(?: -> (?P<result>\w*)(?:@(?P<layout>\w+))?)?(?: by (?P<arithmetic>\w+))?"
+)
+
+
+def _read_operand(part: re.Match[str]) -> tuple[TensorType | None, bool, str]:
+    """The type, whether it is a constant, and the layout of an operand as a key shows it."""
+    shape = tuple(int(d) for d in (part["dims"] or "").split(", ") if d)
+    type = TensorType.of(part["dtype"], shape) if part["dtype"] else None
+    return type, part["const"] == "=", part["layout"] or "row"
+
+
+def _mark(layout: str) -> str:
+    return "" if layout == "row" else f"@{layout}"
+
+
+def _show(operand: TensorType | None, const: bool, layout: str) -> str:
+    return ("=" if const else "") + ("-" if operand is None else str(operand)) + _mark(layout)
 
 
 def _plain(value: Any) -> Any:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.cost import TERMS, Cost
+from eqsat.costs.cost import PEAK_MEMORY, TERMS, Cost
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fit import Fit
+from eqsat.costs.fusion import FusedKey, Member
+from eqsat.costs.implementations import Types, converted_shape, is_view
 from eqsat.costs.key import OpKey
+from eqsat.costs.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.table import CostTable
-from eqsat.costs.work import work_of
-from eqsat.errors import CostError, UsageError
+from eqsat.costs.work import Work, work_of
+from eqsat.errors import CostError, EqsatError, UsageError
 from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.spec import OPS
+from eqsat.language.plan import Implementation
+from eqsat.language.spec import OPS, spec
+from eqsat.language.state import LAYOUTS, PLAIN, State
 from eqsat.language.types import TensorType
 
 #: What a named dim is costed at where `sizes` does not say.
@@ -26,7 +32,7 @@ DEFAULT_SIZE = 16
 
 @dataclass(frozen=True)
 class Application:
-    """An operator applied to typed operands, and its cost: what a user's own cost function is given."""
+    """An operator applied to typed operands, how it is run, and its cost: what a user's own cost function is given."""
 
     op: str
     attrs: Mapping[str, Any]
@@ -34,9 +40,13 @@ class Application:
     results: tuple[TensorType | None, ...]
     const_operands: tuple[bool, ...]
     cost: Cost
+    implementation: Implementation | None = None
 
 
-Objective: TypeAlias = "Mapping[str, float] | Callable[[Application], float]"
+#: Weights of terms.
+Objective: TypeAlias = Mapping[str, float]
+#: A user's own cost of one operator, in place of what the objective makes of its measured or estimated cost.
+CostFunction: TypeAlias = Callable[[Application], float]
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,11 @@ class Sizes(dict[str, int]):
 class CostModel:
     """Costs on one device.
 
-    `objective` weighs the terms time (seconds), flops, bytes, launches and weight_bytes, or is a function from an
-    Application to a number that is finite and not negative. `sizes` says what a named dim is costed at. A time comes
-    from `table` where the operator was measured in this environment, else from the device's roofline, fitted to
-    what the table holds, and is marked as estimated.
+    `objective` weighs the terms time (seconds), flops, bytes, launches, weight_memory (bytes), error, and peak_memory
+    (bytes), of which the last is no sum and left to who schedules. `cost`, a function from an Application to a number
+    that is finite and not negative, stands in place of the objective. `sizes` says what a named dim is costed at. A
+    time comes from `table` where the operator was measured in this environment, else from the device's roofline, fitted
+    to what was measured, and is marked as estimated.
 
     A sum over operators cannot know what a backend does across them: ONNX Runtime folds a batch normalisation into the
     convolution before it, fuses patterns such as layer normalisation from its parts, and keeps a layout of its own
@@ -83,11 +94,13 @@ class CostModel:
         objective: Objective | None = None,
         sizes: Mapping[str, int] | None = None,
         *,
+        cost: CostFunction | None = None,
         threads: int = 1,
     ) -> None:
         self.device = Device.of(device) if isinstance(device, str) else device
         self.objective: Objective = {"time": 1.0} if objective is None else objective
-        _check_objective(self.objective)
+        self.cost = cost
+        check_objective(self.objective)
         self.sizes = Sizes(sizes or {})
         self.environment = Environment.current(self.device.name, threads)
         measured = table.entries(self.environment) if table is not None and self.device.kind == "measured" else {}
@@ -99,52 +112,117 @@ class CostModel:
         self,
         op: str,
         attrs: Mapping[str, Any],
-        operand_types: Sequence[TensorType | None],
-        result_types: Sequence[TensorType | None],
+        operand_types: Types,
+        result_types: Types,
         const_operands: Sequence[bool],
+        implementation: Implementation | None = None,
     ) -> Cost:
         """The cost of one operator; nothing for constants and for what constants alone decide."""
         operands, results, const = tuple(operand_types), tuple(result_types), tuple(const_operands)
-        question = (op, attrs, operands, results, const)
+        question = (op, attrs, operands, results, const, implementation)
         try:
             known = self._costs.get(question)
         except TypeError:  # attributes given as a plain dict
-            return self._cost(op, attrs, operands, results, const)
+            return self._cost(op, attrs, operands, results, const, implementation)
         if known is None:
-            known = self._costs[question] = self._cost(op, attrs, operands, results, const)
+            known = self._costs[question] = self._cost(op, attrs, operands, results, const, implementation)
         return known
 
     def price(
         self,
         op: str,
         attrs: Mapping[str, Any],
-        operand_types: Sequence[TensorType | None],
-        result_types: Sequence[TensorType | None],
+        operand_types: Types,
+        result_types: Types,
         const_operands: Sequence[bool],
+        implementation: Implementation | None = None,
     ) -> float:
-        """What the objective makes of the cost of one operator."""
-        cost = self.node(op, attrs, operand_types, result_types, const_operands)
-        if not callable(self.objective):
-            return float(sum(weight * getattr(cost, TERMS[term]) for term, weight in self.objective.items()))
-        applied = Application(op, attrs, tuple(operand_types), tuple(result_types), tuple(const_operands), cost)
-        price = float(self.objective(applied))
-        if not (math.isfinite(price) and price >= 0):
-            raise CostError(
-                f"the objective gives {price} for {op}",
-                expected="a finite number of 0 or more for every operator",
-                remedy="change the function passed as objective",
-            )
-        return price
+        """What the objective, or the user's cost function, makes of one operator."""
+        cost = self.node(op, attrs, operand_types, result_types, const_operands, implementation)
+        if self.cost is None:
+            return self.weigh(cost)
+        operands, results, const = tuple(operand_types), tuple(result_types), tuple(const_operands)
+        return asked(self.cost, Application(op, attrs, operands, results, const, cost, implementation))
+
+    def weigh(self, cost: Cost) -> float:
+        """What the objective makes of a cost."""
+        terms = ((weight, TERMS[term]) for term, weight in self.objective.items() if term in TERMS)
+        return float(sum(weight * getattr(cost, name) for weight, name in terms))
+
+    def constant(self, type: TensorType | None, state: State = PLAIN) -> Cost:
+        """The cost of holding a constant in a state: its bytes, and the error of rounding it."""
+        if type is None or type.shape is None:
+            return Cost()
+        held = state.typed(type).at(self.sizes)
+        return Cost(weight_bytes=held.elements({}) * held.dtype.itemsize, error=ROUNDOFF.get(state.precision, 0.0))
+
+    def conversion(self, type: TensorType, source: State, target: State) -> Cost:
+        """The cost of bringing a value from one state to another that differs in layout or in precision.
+
+        A cast where the precision differs, else a copy in another order of the elements.
+        """
+        before = source.typed(type)
+        error = 0.0 if target.precision in ("", source.precision) else ROUNDOFF[target.precision]
+        if source.precision != target.precision:
+            attrs = spec("cast").complete({"to": target.typed(type).dtype.value})
+            way = Implementation((State(source.layout),), State(source.layout))
+            return replace(self.node("cast", attrs, [before], [target.typed(type)], [False], way), error=error)
+        stored, wanted = LAYOUTS[source.layout].order(type.rank), LAYOUTS[target.layout].order(type.rank)
+        kept = before if stored is None else converted_shape(before, source.layout)
+        axes = tuple(range(type.rank))
+        # Blocks are filled as a transpose fills its result: every element moves once.
+        perm = axes if stored is None or wanted is None else tuple(stored.index(axis) for axis in wanted)
+        attrs = spec("transpose").complete({"perm": perm})
+        return self.node("transpose", attrs, [kept], [kept.with_shape(tuple(kept.dims[a] for a in perm))], [False])
+
+    def fused(self, members: Sequence[Member]) -> Cost | None:
+        """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.
+
+        The estimate saves the write and the reads of what stays inside, and all launches but one. None where neither
+        is known.
+        """
+        keys = [self._key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members]
+        works = [self._work(m.op, k, m.results, m.implementation) for m, k in zip(members, keys, strict=True)]
+        inside = 0
+        for member in members:
+            for type, link in zip(member.operands, member.links, strict=True):
+                if link is not None and type is not None:
+                    held = members[link].implementation.result.typed(type).at(self.sizes)
+                    inside += held.elements({}) * held.dtype.itemsize
+        for made in members[:-1]:
+            if made.results[0] is not None:
+                held = made.implementation.result.typed(made.results[0]).at(self.sizes)
+                inside += held.elements({}) * held.dtype.itemsize
+        flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
+        moved = sum(w.bytes for w in works) - inside
+        error = sum(_error(m.op, m.implementation) for m in members)
+        text = FusedKey(tuple(keys), tuple(m.links for m in members)).text
+        entry = self._measured.get(text) if self._measured else None
+        if entry is not None:
+            return Cost(entry.seconds, flops, moved, 1, error=error)
+        if not self.device.fuses:
+            return None
+        seconds = self.device.fused(works, moved, weights)
+        return Cost(seconds, flops, moved, 1, error=error, estimated=True)
 
     def graph(self, graph: Graph) -> GraphCost:
-        """The cost of a whole graph, node by node."""
+        """The cost of a whole graph, node by node, and of the constants that are there when it runs."""
         nodes: list[tuple[Node, Cost]] = []
         total, price = Cost(), 0.0
+        known, read = set(graph.constants), set(graph.outputs.values())
         for node, operands, results, const in applications(graph):
             cost = self.node(node.op, node.attrs, operands, results, const)
             price += self.price(node.op, node.attrs, operands, results, const)
             total += cost
             nodes.append((node, cost))
+            if is_free(node.op, operands, const):
+                known |= {v for v in node.outputs if v}
+            else:
+                read |= {v for v in node.inputs if v is not None}
+        for value in sorted(known & read):
+            held = self.constant(_tensor(graph, value))
+            total += held
+            price += self.weigh(held) if self.cost is None else 0.0
         return GraphCost(total, price, tuple(nodes))
 
     def _cost(
@@ -154,18 +232,68 @@ class CostModel:
         operands: tuple[TensorType | None, ...],
         results: tuple[TensorType | None, ...],
         const: tuple[bool, ...],
+        way: Implementation | None,
     ) -> Cost:
         if is_free(op, operands, const):
             return Cost()
-        key = OpKey.of(op, attrs, operands, const, self.sizes)
-        work = work_of(op, key.attrs, key.operands, [None if t is None else t.at(self.sizes) for t in results], const)
         declared = OPS.get(op)
         if declared is not None and declared.view:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
+        if way is not None and is_view(op, attrs, operands, way):
+            return Cost()
+        key = self._key(op, attrs, operands, const, way)
+        work = self._work(op, key, results, way)
+        error = 0.0 if way is None else _error(op, way)
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
-        if entry is not None:
-            return Cost(entry.seconds, work.flops, work.bytes, 1, work.weight_bytes)
-        return Cost(self._fit.seconds(work), work.flops, work.bytes, 1, work.weight_bytes, estimated=True)
+        seconds = self._fit.seconds(work) if entry is None else entry.seconds
+        return Cost(seconds, work.flops, work.bytes, 1, error=error, estimated=entry is None)
+
+    def _key(
+        self, op: str, attrs: Mapping[str, Any], operands: Types, const: Sequence[bool], way: Implementation | None
+    ) -> OpKey:
+        if way is None or way.is_plain:
+            return OpKey.of(op, attrs, operands, const, self.sizes)
+        typed = [None if t is None else s.typed(t) for t, s in zip(operands, way.operands, strict=True)]
+        mixed = op in PRODUCTS and way.result.precision != way.operands[0].precision
+        key = OpKey.of(op, attrs, typed, const, self.sizes)
+        layouts = [*(s.layout for s in way.operands), way.result.layout]
+        return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
+
+    def _work(self, op: str, key: OpKey, results: Types, way: Implementation | None) -> Work:
+        made = PLAIN if way is None else way.result
+        typed = [None if t is None else made.typed(t).at(self.sizes) for t in results]
+        work = work_of(op, key.attrs, key.operands, typed, key.const_operands)
+        return replace(work, dtype=key.arithmetic) if key.arithmetic else work
+
+
+def _error(op: str, way: Implementation) -> float:
+    """What running an operator in a lower precision may change: rounding its result, or its products' operands."""
+    made = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
+    return made + ROUNDOFF.get(way.arithmetic, 0.0)
+
+
+def asked(function: CostFunction, applied: Application) -> float:
+    """What a user's cost function says of an operator; CostError where it raises, or gives no cost."""
+    try:
+        found: Any = function(applied)
+    except EqsatError:
+        raise
+    except Exception as error:
+        raise CostError(
+            f"the cost function raised {type(error).__name__}: {error}",
+            where=f"cost of {applied.op}",
+            expected="a number for every operator",
+            remedy="change the function passed as cost",
+        ) from error
+    number = isinstance(found, Real) and not isinstance(found, bool)
+    if not (number and math.isfinite(found) and found >= 0):
+        raise CostError(
+            f"the cost function gives {found!r}",
+            where=f"cost of {applied.op}",
+            expected="a finite number of 0 or more for every operator",
+            remedy="change the function passed as cost",
+        )
+    return float(found)
 
 
 def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:
@@ -213,17 +341,24 @@ def _tensor(graph: Graph, value: str | None) -> TensorType | None:
     return found if isinstance(found, TensorType) else None
 
 
-def _check_objective(objective: Objective) -> None:
-    if callable(objective):
-        return
+def check_objective(objective: Objective) -> None:
+    """UsageError for weights that are no objective."""
+    if not isinstance(objective, Mapping):
+        raise UsageError(
+            f"objective = {objective!r}",
+            expected="weights of terms, such as {'time': 1.0}",
+            remedy="pass a function of one operator as cost=",
+        )
+    known = (*TERMS, PEAK_MEMORY)
     for term, weight in objective.items():
-        if term not in TERMS:
+        if term not in known:
             raise UsageError(
                 f"objective has no term {term!r}",
-                expected="terms of " + ", ".join(TERMS),
-                remedy="pass for example {'time': 1.0}, or a function of one operator",
+                expected="terms of " + ", ".join(known),
+                remedy="pass for example {'time': 1.0}, or a function of one operator as cost=",
             )
-        if not (math.isfinite(weight) and weight >= 0):
-            raise UsageError(f"objective weighs {term} by {weight}", expected="finite weights of 0 or more")
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not (number and math.isfinite(weight) and weight >= 0):
+            raise UsageError(f"objective weighs {term} by {weight!r}", expected="finite weights of 0 or more")
     if not any(objective.values()):
         raise UsageError("objective weighs nothing", expected="at least one weight above 0")

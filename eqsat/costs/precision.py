@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
+from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.spec import OPS
 from eqsat.language.types import DType, TensorType
 

@@ -1,6 +1,7 @@
 """What operators and graphs cost: estimates that rank as devices do, measured entries, objectives."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from eqsat.costs.cost import Cost
 from eqsat.costs.device import DEVICES
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
+from eqsat.costs.fusion import FusedKey
 from eqsat.costs.key import OpKey
 from eqsat.costs.model import DEFAULT_SIZE, CostModel, keys_of
 from eqsat.costs.table import CostTable
@@ -25,6 +27,7 @@ COSTS = st.builds(
     Cost,
     st.integers(0, 99).map(float),
     *[st.integers(0, 10**12)] * 4,
+    st.integers(0, 99).map(float),
     st.booleans(),
 )
 
@@ -53,7 +56,7 @@ def test_every_device_states_its_source_and_costs_are_finite(device):
     made = cost(CostModel(device), "matmul", tensor(4, 8), tensor(8, 16), const={1})
     assert made.estimated
     assert 0 < made.seconds < 1
-    assert (made.flops, made.bytes, made.launches, made.weight_bytes) == (1024, 4 * (32 + 128 + 64), 1, 512)
+    assert (made.flops, made.bytes, made.launches, made.weight_bytes) == (1024, 4 * (32 + 128 + 64), 1, 0)
 
 
 def test_the_gpu_is_bound_by_its_stated_limits():
@@ -179,7 +182,7 @@ def test_the_cost_of_a_graph_is_the_sum_over_its_nodes_and_says_how_much_is_esti
             table.put(Environment.current(), key, Entry(1e-6, 1e-6, 1e-6, 20))
     whole = CostModel(table=table, sizes={"n": 2}).graph(layer())
     assert [c.seconds for _, c in whole.nodes[:3]] == [0, 1e-6, 1e-6]
-    assert whole.total == sum((c for _, c in whole.nodes), Cost())
+    assert whole.total == sum((c for _, c in whole.nodes), Cost(weight_bytes=4 * (64 + 8)))
     assert whole.price == whole.total.seconds
     assert whole.estimated_share == pytest.approx(whole.nodes[3][1].seconds / whole.total.seconds)
 
@@ -198,8 +201,16 @@ def test_an_objective_weighs_terms():
     assert model.graph(layer()).price == 2 * (2 * 64 + 8 + 8) + 5 * 3
 
 
-def test_an_objective_may_be_a_function_of_one_operator():
-    model = CostModel(objective=lambda applied: 100.0 if applied.op == "matmul" else applied.cost.launches)
+def test_the_weights_that_are_there_when_a_graph_runs_count_once():
+    g = layer()
+    doubled = replace(g, nodes=(*g.nodes, Node("matmul", ("z", "w2"), ("y",))), outputs={"y": "y"})
+    doubled = replace(doubled, types={**g.types, "y": tensor("n", 8)})
+    model = CostModel(objective={"weight_memory": 1.0})
+    assert model.graph(doubled).price == model.graph(g).price == 4 * (64 + 8)
+
+
+def test_a_cost_function_stands_in_place_of_the_objective():
+    model = CostModel(cost=lambda applied: 100.0 if applied.op == "matmul" else applied.cost.launches)
     assert model.graph(layer()).price == 102
 
 
@@ -211,6 +222,8 @@ def test_an_objective_may_be_a_function_of_one_operator():
         ({"time": math.nan}, "objective weighs time by nan"),
         ({}, "objective weighs nothing"),
         ({"time": 0.0}, "objective weighs nothing"),
+        (len, "objective = .*\n  expected weights of terms"),
+        ({"time": "fast"}, "objective weighs time by 'fast'"),
     ],
 )
 def test_objectives_that_order_nothing_are_refused(objective, message):
@@ -218,10 +231,16 @@ def test_objectives_that_order_nothing_are_refused(objective, message):
         CostModel(objective=objective)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, None, True])
 def test_a_function_that_gives_no_price_is_an_error_that_names_the_operator(value):
-    with pytest.raises(CostError, match=f"the objective gives {value} for matmul"):
-        CostModel(objective=lambda applied: value if applied.op == "matmul" else 0).graph(layer())
+    with pytest.raises(CostError, match=f"cost of matmul: the cost function gives {value}\n  expected a finite number"):
+        CostModel(cost=lambda applied: value if applied.op == "matmul" else 0).graph(layer())
+
+
+def test_a_cost_function_that_raises_is_an_error_that_names_the_operator():
+    with pytest.raises(CostError, match="cost of matmul: the cost function raised ZeroDivisionError") as caught:
+        CostModel(cost=lambda applied: 1 / (applied.op != "matmul")).graph(layer())
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 KEYS = st.builds(
@@ -249,7 +268,15 @@ KEYS = st.builds(
         max_size=3,
     ).map(tuple),
     st.just(()),
-).flatmap(lambda k: st.tuples(*[st.booleans()] * len(k.operands)).map(lambda c: OpKey(k.op, k.attrs, k.operands, c)))
+).flatmap(
+    lambda k: st.builds(
+        lambda const, layouts, result, how: replace(k, const_operands=const).run(layouts, result, how),
+        st.tuples(*[st.booleans()] * len(k.operands)),
+        st.tuples(*[st.sampled_from(["row", "column", "packed"])] * (len(k.operands) + 1)),
+        st.sampled_from(["", "float16"]),
+        st.sampled_from(["", "tf32"]),
+    )
+)
 
 
 @given(KEYS, KEYS)
@@ -258,9 +285,25 @@ def test_keys_are_their_text(a, b):
     assert (a.text == b.text) == (a == b)
 
 
-def test_a_line_that_is_no_key_is_refused():
-    with pytest.raises(CostError, match="no operator key: 'relu'"):
-        OpKey.parse("relu")
+@pytest.mark.parametrize(
+    "line", ["relu", "relu []", "relu {} float31[2]", "relu {} float32[2", "relu {} x", "relu {} "]
+)
+def test_a_line_that_is_no_key_is_refused(line):
+    with pytest.raises(CostError, match="no operator key: 'relu"):
+        OpKey.parse(line)
+
+
+@given(st.lists(KEYS, min_size=2, max_size=4), st.randoms(use_true_random=False))
+def test_keys_of_fused_kernels_are_their_text(members, rng):
+    links = tuple(tuple(rng.choice([None, *range(i)]) for _ in key.operands) for i, key in enumerate(members))
+    key = FusedKey(tuple(members), links)
+    assert FusedKey.parse(key.text) == key
+
+
+@pytest.mark.parametrize("line", ["relu {} float32[2]", "relu {} float32[2] ; relu {} %1:float32[2]", " ; "])
+def test_a_line_that_is_no_key_of_a_fused_kernel_is_refused(line):
+    with pytest.raises(CostError, match="no (operator key|key of a fused kernel)"):
+        FusedKey.parse(line)
 
 
 def test_a_shape_that_is_not_known_cannot_be_measured_but_is_estimated():

@@ -1,0 +1,124 @@
+"""Operators run as one kernel: which may be, what it saves, and the key it is measured under."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from eqsat.costs.key import OpKey
+from eqsat.costs.precision import PRODUCTS
+from eqsat.errors import CostError
+from eqsat.language.plan import Implementation
+from eqsat.language.spec import OPS
+from eqsat.language.types import TensorType
+
+#: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
+MOST_FUSED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One operator of a fused kernel; `links` are the earlier members that make its operands, None for one from memory."""
+
+    op: str
+    attrs: Mapping[str, Any]
+    operands: tuple[TensorType | None, ...]
+    results: tuple[TensorType | None, ...]
+    const: tuple[bool, ...]
+    implementation: Implementation
+    links: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class FusedKey:
+    """The key of a fused kernel: those of its operators, with `%0` for an operand that the first of them makes.
+
+    >>> text = "matmul {} float32[2, 8] =float32[8, 4] ; relu {} %0:float32[2, 4]"
+    >>> FusedKey.parse(text).text == text
+    True
+    """
+
+    members: tuple[OpKey, ...]
+    links: tuple[tuple[int | None, ...], ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The key as one line; equal keys have equal lines."""
+        return " ; ".join(_linked(key.text, links) for key, links in zip(self.members, self.links, strict=True))
+
+    @staticmethod
+    def parse(text: str) -> FusedKey:
+        """The key that a line stands for; CostError for a line that is none."""
+        members, links = [], []
+        for index, part in enumerate(text.split(" ; ")):
+            key = OpKey.parse(_LINK.sub(" ", part))
+            members.append(key)
+            links.append(_links(part, len(key.operands)))
+            if any(link is not None and link >= index for link in links[-1]):
+                raise CostError(f"no key of a fused kernel: {text!r}", expected="operands of earlier members only")
+        if len(members) < 2:
+            raise CostError(f"no key of a fused kernel: {text!r}", expected="two operators or more, parted by ' ; '")
+        return FusedKey(tuple(members), tuple(links))
+
+
+_LINK = re.compile(r" %(\d+):")
+_MARKED = re.compile(r" (?:%(\d+):)?(?==?(?:\w+\[[\d, ]*\]|-)(?:@\w+)?(?= |$))")
+
+
+def _linked(text: str, links: Sequence[int | None]) -> str:
+    """The key of one operator with its links written before the operands they stand for."""
+    head, rest = _parted(text)
+    places = iter(links)
+
+    def mark(found: re.Match[str]) -> str:
+        link = next(places, None)
+        return " " if link is None else f" %{link}:"
+
+    return head + _MARKED.sub(mark, rest)
+
+
+def _links(part: str, count: int) -> tuple[int | None, ...]:
+    """The links written in the key of one operator."""
+    _, rest = _parted(part)
+    found = [None if m[1] is None else int(m[1]) for m in _MARKED.finditer(rest)]
+    return tuple(found[:count])
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The operator with its attributes, and the operands: attributes are JSON and end with the brace that closes."""
+    depth = 0
+    quoted = False
+    for index, sign in enumerate(text):
+        if sign == '"' and text[index - 1] != "\\":
+            quoted = not quoted
+        elif not quoted and sign in "{}":
+            depth += 1 if sign == "{" else -1
+            if depth == 0:
+                return text[: index + 1], text[index + 1 :]
+    raise CostError(f"no operator key: {text!r}", expected="a line such as 'relu {} float32[2, 8]'")
+
+
+def fuses(producer: str, consumer: str) -> bool:
+    """Whether a consumer can be computed where its producer has just made an element, or a row of them.
+
+    Element by element after anything that computes; a reduction, a softmax or a normalisation after what is element by
+    element.
+
+    >>> fuses("matmul", "relu"), fuses("relu", "softmax"), fuses("matmul", "softmax"), fuses("relu", "matmul")
+    (True, True, False, False)
+    """
+    first, then = OPS.get(producer), OPS.get(consumer)
+    if first is None or then is None or first.view or then.view or first.random or then.random:
+        return False
+    if then.pointwise:
+        return first.pointwise or producer in PRODUCTS or _by_rows(producer)
+    return _by_rows(consumer) and first.pointwise
+
+
+def _by_rows(op: str) -> bool:
+    """Reductions, softmax and normalisations: operators whose index form marks the axes they go along."""
+    index = OPS[op].index
+    return index.startswith(("...{ax", "n [c h...]", "n c [h...]"))

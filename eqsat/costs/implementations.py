@@ -1,0 +1,169 @@
+"""The ways an operator can be run: the states its operands may come in, and those of its results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.costs.precision import PRODUCTS, PrecisionPolicy, lowers
+from eqsat.language.plan import Implementation
+from eqsat.language.spec import OPS, OpSpec
+from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
+from eqsat.language.types import TensorType
+
+Types = Sequence[TensorType | None]
+
+#: Movement along named axes, which a kernel does in any order of the axes.
+_ALONG_AXES = frozenset({"concat", "pad", "slice"})
+#: How the index form of an operator on images begins: batch, channels, then the plane.
+_IMAGES = ("n c h", "n g*c h")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may be chosen besides the graph: layouts, and precisions that a policy allows.
+
+    `layouts` always has "row" in it. `Choices()` leaves nothing to choose.
+    """
+
+    layouts: tuple[str, ...] = ("row",)
+    policy: PrecisionPolicy = field(default_factory=PrecisionPolicy)
+
+    def states(self, type: TensorType | None) -> tuple[State, ...]:
+        """The states a value of this type may be held in, the plain one first.
+
+        >>> [str(s) for s in Choices(("row", "column")).states(TensorType.of("float32", (2, 3)))]
+        ['row', 'column']
+        """
+        if type is None:
+            return (PLAIN,)
+        fitting = [name for name in self.layouts if name == "row" or LAYOUTS[name].fits(type)]
+        precisions = ("", *self.policy.precisions) if lowers(type) else ("",)
+        return tuple(State(layout, precision) for precision in precisions for layout in fitting)
+
+
+def implementations(
+    op: str, attrs: Mapping[str, Any], operands: Types, results: Types, const: Sequence[bool], choices: Choices
+) -> tuple[Implementation, ...]:
+    """The ways to run one operator, the plain one first.
+
+    An operator with several results, and one whose declaration says nothing about how it reads its operands, has the
+    plain one only.
+    """
+    plain = Implementation((PLAIN,) * len(operands), PLAIN)
+    declared = OPS.get(op)
+    if declared is None or len(results) != 1 or results[0] is None or results[0].shape is None:
+        return (plain,)
+    found = {plain: None}
+    variants = [((("row",) * len(operands)), "row"), *_layouts(declared, attrs, operands, results[0], const, choices)]
+    for precision in ("", *choices.policy.precisions):
+        if precision and not (lowers(results[0]) and choices.policy.allows(op, precision) and op != "cast"):
+            continue
+        for taken, made in variants:
+            states = tuple(
+                State(layout, precision if lowers(type) else "") for layout, type in zip(taken, operands, strict=True)
+            )
+            found[Implementation(states, State(made, precision))] = None
+            if op in PRODUCTS and precision:
+                found[Implementation(states, State(made))] = None
+            elif op in PRODUCTS and lowers(results[0]):
+                found |= {Implementation(states, State(made), how): None for how in choices.policy.arithmetic}
+    return tuple(found)
+
+
+def is_view(op: str, attrs: Mapping[str, Any], operands: Types, implementation: Implementation) -> bool:
+    """Whether an implementation moves nothing: a transpose between layouts in which the elements lie alike.
+
+    >>> column = Implementation((PLAIN,), State("column"))
+    >>> is_view("transpose", {"perm": (1, 0)}, [TensorType.of("float32", (2, 3))], column)
+    True
+    """
+    if op != "transpose" or operands[0] is None or operands[0].shape is None:
+        return False
+    rank = operands[0].rank
+    source = LAYOUTS[implementation.operands[0].layout].order(rank)
+    target = LAYOUTS[implementation.result.layout].order(rank)
+    if source is None or target is None or implementation.operands[0].precision != implementation.result.precision:
+        return False
+    return tuple(attrs["perm"][axis] for axis in target) == source and target != source
+
+
+def converted_shape(type: TensorType, layout: str) -> TensorType:
+    """The type with its dims in the order in which a layout stores them."""
+    return type.with_shape(stored_shape(type.dims, layout))
+
+
+Variant = tuple[tuple[str, ...], str]
+
+
+def _layouts(
+    declared: OpSpec, attrs: Mapping[str, Any], operands: Types, result: TensorType, const: Sequence[bool], own: Choices
+) -> Iterator[Variant]:
+    """The layouts of operands and result, other than all row-major, in which a kernel can run."""
+    others = [name for name in own.layouts if name != "row" and LAYOUTS[name].fits(result)]
+    if declared.name == "transpose":
+        yield from _views(attrs, operands, others)
+    elif declared.name in ("matmul", "gemm"):
+        yield from _products(operands, result, const, own)
+    elif declared.index.startswith(_IMAGES):
+        yield from _images(operands, const, others, own)
+    elif declared.pointwise or declared.name in _ALONG_AXES:
+        for layout in others:
+            if declared.name in _ALONG_AXES and LAYOUTS[layout].order(result.rank) is None:
+                continue
+            taken = [_broadcast(layout, type, result) for type in operands]
+            if layout in taken and None not in taken and not LAYOUTS[layout].constants:
+                yield tuple(name for name in taken if name is not None), layout
+
+
+def _broadcast(layout: str, type: TensorType | None, result: TensorType) -> str | None:
+    """The layout an operand comes in where the result is in `layout`: the same one, or any for a vector or scalar."""
+    if type is None:
+        return "row"
+    if type.shape is None:
+        return None
+    if type.rank <= 1 or all(d == 1 for d in type.dims):
+        return "row"
+    return layout if type.rank == result.rank and LAYOUTS[layout].fits(type) else None
+
+
+def _views(attrs: Mapping[str, Any], operands: Types, others: Sequence[str]) -> Iterator[Variant]:
+    """The pairs of layouts between which a transpose moves nothing."""
+    type = operands[0]
+    if type is None or type.shape is None:
+        return
+    sources = ["row", *(name for name in others if LAYOUTS[name].fits(type))]
+    for source, target in itertools.product(sources, ["row", *others]):
+        way = Implementation((State(source),), State(target))
+        if is_view("transpose", attrs, operands, way):
+            yield (source,), target
+
+
+def _products(operands: Types, result: TensorType, const: Sequence[bool], own: Choices) -> Iterator[Variant]:
+    """Matrix products take each operand in either order, and leave their result in either."""
+    a, b = operands[0], operands[1]
+    if a is None or b is None or a.shape is None or b.shape is None or min(a.rank, b.rank) < 2 or result.rank < 2:
+        return
+    orders = [name for name in ("row", "column") if name in own.layouts]
+    weights = [*orders, *(["packed"] if "packed" in own.layouts and const[1] else [])]
+    rest = ("row",) * (len(operands) - 2)
+    for left, right, made in itertools.product(orders, weights, orders):
+        if (left, right, made) != ("row", "row", "row"):
+            yield (left, right, *rest), made
+
+
+def _images(operands: Types, const: Sequence[bool], others: Sequence[str], own: Choices) -> Iterator[Variant]:
+    """Operators on images take and leave them in one layout; filters may be packed for it."""
+    image = operands[0]
+    if image is None or image.shape is None:
+        return
+    rest = ("row",) * (len(operands) - 1)
+    fitting = [name for name in others if not LAYOUTS[name].constants and LAYOUTS[name].fits(image)]
+    for layout in ("row", *fitting):
+        if layout != "row":
+            yield (layout, *rest), layout
+        filters = operands[1] if len(operands) > 1 else None
+        if "packed" in own.layouts and filters is not None and const[1] and LAYOUTS["packed"].fits(filters):
+            yield (layout, "packed", *rest[1:]), layout
