@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Protocol
 
 from eqsat.errors import UsageError
+from eqsat.extract.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.greedy import greedy
 from eqsat.extract.ilp import solve_ilp
 from eqsat.extract.problem import Conversion, Node, Problem
@@ -46,7 +48,7 @@ def _greedy(
     return solution
 
 
-EXTRACTORS: dict[str, Extractor] = {"ilp": solve_ilp, "greedy": _greedy}
+EXTRACTORS: dict[str, Extractor] = {"ilp": solve_ilp, "greedy": _greedy, "backtracking": solve_backtracking}
 
 
 def solve(
@@ -58,11 +60,14 @@ def solve(
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    alpha: float | None = None,
+    start: Collection[int] | None = None,
 ) -> Solution:
-    """The cheapest choice of e-nodes that `extractor` finds.
+    """The cheapest choice of e-nodes that `extractor` finds: "ilp", "greedy" or "backtracking".
 
     `time_limit` is in seconds; the search also ends within `relative_gap` of the optimum, when `should_stop()` returns
     True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)` follows the search.
+    `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone.
 
     >>> cheap, dear = Node(0, (), 1.0), Node(0, (), 2.0)
     >>> solve(Problem([dear, cheap], roots=[(0, 0)])).chosen
@@ -74,7 +79,16 @@ def solve(
         raise UsageError(f"time_limit={time_limit!r}", expected="seconds, 0 or more")
     if not 0 <= relative_gap < 1:
         raise UsageError(f"relative_gap={relative_gap!r}", expected="a fraction from 0 to 1")
-    return EXTRACTORS[extractor](
+    run = EXTRACTORS[extractor]
+    if extractor == "backtracking":
+        run = partial(solve_backtracking, start=start, alpha=ALPHA if alpha is None else alpha)
+    elif alpha is not None or start is not None:
+        raise UsageError(
+            f"{'start' if alpha is None else f'alpha={alpha!r}'} with extractor={extractor!r}",
+            expected="alpha and start for the search that reads them: extractor='backtracking'",
+            remedy=f"leave it out: extractor={extractor!r} finds its own way",
+        )
+    return run(
         problem,
         time_limit=time_limit,
         relative_gap=relative_gap,

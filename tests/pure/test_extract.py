@@ -216,7 +216,7 @@ def test_progress_reports_falling_costs_and_rising_bounds() -> None:
 
 
 def test_unknown_extractor_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no extractor 'magic'\n  expected one of greedy, ilp"):
+    with pytest.raises(UsageError, match="no extractor 'magic'\n  expected one of backtracking, greedy, ilp"):
         solve(Problem([Node(0, (), 1.0)], [(0, 0)]), extractor="magic")
 
 
