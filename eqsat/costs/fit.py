@@ -2,39 +2,83 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.key import OpKey
-from eqsat.costs.work import Work, work_of
+from eqsat.costs.work import Work, family, work_of
 from eqsat.language.spec import OPS
 
-#: An operator with this many measured entries corrects the estimates of its other shapes, by at most this factor.
-FITTED_ENTRIES = 3
-FITTED_FACTOR = 4.0
+#: How many measured entries of an operator correct the estimates of its other shapes, and how many replace them by a
+#: sum of terms of their own; neither leaves the factor around the roofline as scaled before.
+SCALED_ENTRIES = 3
+REGRESSED_ENTRIES = 6
+FACTOR = 4.0
+#: How far in logarithms of sizes a neighbour is whose error says much of another's, and what the lack of any weighs.
+_REACH = 0.5
+_PRIOR = 0.1
+#: The resolution of a measurement: shorter times are taken for this long, so that ratios exist.
+_LEAST_SECONDS = 1e-9
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Estimator: TypeAlias = "Callable[[Work], float]"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A measured operator: its work and its seconds."""
+
+    work: Work
+    seconds: float
 
 
 class Fit:
-    """The roofline of a device, corrected by the median of measured/estimated over the entries of each operator."""
+    """The roofline of a device, fitted to measured operators, one variant of an operator at a time.
+
+    A variant's base is the roofline times the median of measured/estimated, or a sum of terms with coefficients of 0 or
+    more (a launch, arithmetic, near and far bytes, bytes of constants, elements), whichever errs less on entries held
+    back from it. What the base misses near an operator, by the entries of similar size and shape, corrects it there.
+    Without entries the estimate is the roofline itself.
+    """
 
     def __init__(self, device: Device, entries: Mapping[str, Entry]) -> None:
         self.device = device
-        ratios: dict[str, list[float]] = {}
-        for text, entry in entries.items():
-            work = known_work(OpKey.parse(text))
-            if work is not None:
-                ratios.setdefault(work.variant, []).append(entry.seconds / device.roofline(work))
-        self._factors = {
-            variant: min(max(statistics.median(found), 1 / FITTED_FACTOR), FITTED_FACTOR)
-            for variant, found in ratios.items()
-            if len(found) >= FITTED_ENTRIES
-        }
+        # Keys are read when an operator of their family is first asked for: a table has thousands, a model few.
+        self._texts: dict[str, list[str]] = {}
+        for text in sorted(entries):
+            self._texts.setdefault(family(text.partition(" ")[0]), []).append(text)
+        self._entries = entries
+        self._estimators: dict[str, dict[str, Estimator]] = {}
 
     def seconds(self, work: Work) -> float:
         """The estimate for one operator."""
-        return self.device.roofline(work) * self._factors.get(work.variant, 1.0)
+        name = work.variant.partition("/")[0]
+        if name not in self._estimators:
+            self._estimators[name] = self._fitted(name)
+        estimator = self._estimators[name].get(work.variant, self.device.roofline)
+        return estimator(work)
+
+    def _fitted(self, name: str) -> dict[str, Estimator]:
+        texts = self._texts.get(name, ())
+        samples = samples_of({text: self._entries[text] for text in texts})
+        return {variant: fitted(self.device, found) for variant, found in samples.items()}
+
+
+def samples_of(entries: Mapping[str, Entry]) -> dict[str, list[Sample]]:
+    """Measured operators by variant; those that this version does not know are left out."""
+    found: dict[str, list[Sample]] = {}
+    for text in sorted(entries):
+        work = known_work(OpKey.parse(text))
+        if work is not None:
+            found.setdefault(work.variant, []).append(Sample(work, max(entries[text].seconds, _LEAST_SECONDS)))
+    return found
 
 
 def known_work(key: OpKey) -> Work | None:
@@ -44,3 +88,115 @@ def known_work(key: OpKey) -> Work | None:
         return None
     results = declared.result_types(key.operands, key.attrs)
     return work_of(key.op, key.attrs, key.operands, results, key.const_operands)
+
+
+def fitted(device: Device, samples: Sequence[Sample]) -> Estimator:
+    """The estimator for one variant of an operator: the better base, corrected by what it misses nearby."""
+    return _corrected(_base(device, samples), samples) if samples else device.roofline
+
+
+def error(estimator: Estimator, samples: Sequence[Sample]) -> list[float]:
+    """By how much each sample is missed: the absolute logarithm of estimated/measured."""
+    return [abs(math.log(estimator(s.work) / s.seconds)) for s in samples]
+
+
+def folds(count: int, parts: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
+    """`count` indices, shuffled and split into parts: for each, those outside and those inside."""
+    order = [int(i) for i in np.random.default_rng(seed).permutation(count)]
+    inside = [order[part::parts] for part in range(parts)]
+    return [(sorted(set(order) - set(held)), held) for held in inside if held]
+
+
+def _base(device: Device, samples: Sequence[Sample]) -> Estimator:
+    if len(samples) < REGRESSED_ENTRIES:
+        return _scaled(device, samples)
+    makers = (_scaled, _regressed)
+    missed = [0.0 for _ in makers]
+    for outside, inside in folds(len(samples), 5):
+        for i, make in enumerate(makers):
+            estimator = make(device, [samples[j] for j in outside])
+            missed[i] += sum(error(estimator, [samples[j] for j in inside]))
+    return makers[missed.index(min(missed))](device, samples)
+
+
+def _scaled(device: Device, samples: Sequence[Sample]) -> Estimator:
+    """The roofline times the median of measured/estimated."""
+    if len(samples) < SCALED_ENTRIES:
+        return device.roofline
+    factor = float(np.median([s.seconds / device.roofline(s.work) for s in samples]))
+    return lambda work: factor * device.roofline(work)
+
+
+def _regressed(device: Device, samples: Sequence[Sample]) -> Estimator:
+    """A sum of terms that errs least in relative terms, by least absolute deviations."""
+    scaled = _scaled(device, samples)
+    rows = np.array([_terms(device, s.work) for s in samples]) / np.array([[s.seconds] for s in samples])
+    weights = np.ones(len(samples))
+    for _ in range(6):
+        coefficients = nonnegative(rows * weights[:, None], weights)
+        # Squares weighed by the inverse of what is missed are absolute values; a floor keeps the weights finite.
+        weights = 1 / np.sqrt(np.maximum(np.abs(rows @ coefficients - 1), 0.02))
+
+    def estimate(work: Work) -> float:
+        near = scaled(work)
+        return min(max(float(_terms(device, work) @ coefficients), near / FACTOR), near * FACTOR)
+
+    return estimate
+
+
+def _corrected(base: Estimator, samples: Sequence[Sample]) -> Estimator:
+    """The base times what its neighbours in size and shape take beyond it, as far as there are any."""
+    places = np.array([_place(s.work) for s in samples])
+    missed = np.array([math.log(s.seconds / base(s.work)) for s in samples])
+
+    def estimate(work: Work) -> float:
+        distances = np.sum((places - _place(work)) ** 2, axis=1)
+        closeness = np.exp(-distances / (2 * _REACH**2))
+        return base(work) * math.exp(float(closeness @ missed / (_PRIOR + closeness.sum())))
+
+    return estimate
+
+
+def _terms(device: Device, work: Work) -> Array:
+    """What a time may be a sum of, each in about the seconds that the roofline gives it."""
+    moved = work.bytes - work.weight_bytes
+    near = moved <= device.near_bytes
+    return np.array(
+        [
+            device.launch,
+            work.flops / device.peak(work.dtype),
+            moved / device.near_bandwidth if near else 0.0,
+            0.0 if near else moved / device.bandwidth,
+            work.weight_bytes / device.weight_bandwidth,
+            work.elements * 1e-10,
+        ]
+    )
+
+
+def _place(work: Work) -> Array:
+    """Where an operator lies among those of its variant: logarithms of its sizes, so that 1 is a factor of e."""
+    sizes = (work.elements + 1, work.flops + 1, work.bytes + 1, math.sqrt(work.weight_bytes + 1), work.inner + 1)
+    return np.log([*sizes, work.spread])
+
+
+def nonnegative(rows: Array, targets: Array) -> Array:
+    """The coefficients of 0 or more whose sums of the rows' columns are nearest to the targets, by least squares.
+
+    For few columns: the optimum is the least-squares solution on some of them, so all choices are solved at once.
+
+    >>> nonnegative(np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]]), np.array([3.0, 2.0, 1.0])).round(6).tolist()
+    [2.0, 0.0]
+    """
+    columns = rows.shape[1]
+    scale = np.maximum(np.abs(rows).max(axis=0), 1e-300)
+    gram = (rows / scale).T @ (rows / scale)
+    moments = (rows / scale).T @ targets
+    chosen = np.array(list(itertools.product((0.0, 1.0), repeat=columns)))
+    square = gram * chosen[:, :, None] * chosen[:, None, :]
+    # A column that is left out, or that others make up, gets a diagonal of its own, so that all can be solved.
+    diagonal = np.where(chosen > 0, 1e-9 * (1 + gram.trace()), 1.0)
+    square[:, range(columns), range(columns)] += diagonal
+    found = np.linalg.solve(square, (moments * chosen)[:, :, None])[:, :, 0]
+    found = np.where(found >= 0, found, np.nan)
+    objective = np.einsum("ij,jk,ik->i", found, gram, found) - 2 * found @ moments
+    return np.asarray(found[int(np.nanargmin(objective))] / scale)

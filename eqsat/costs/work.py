@@ -21,7 +21,8 @@ class Work:
     """Operations, bytes read and written, those of constant operands among them, and elements gone through.
 
     `variant` is the operator, with the case of it that has a speed of its own, such as "conv/depthwise"; `dtype` is the
-    element type the arithmetic is done in.
+    element type the arithmetic is done in. `inner` is the innermost dim of the first operand, `spread` how many times
+    the smallest operand fits into the largest, which is more than 1 where one is broadcast.
     """
 
     variant: str
@@ -30,6 +31,8 @@ class Work:
     bytes: int = 0
     weight_bytes: int = 0
     elements: int = 0
+    inner: int = 0
+    spread: float = 1.0
 
 
 def work_of(
@@ -63,7 +66,18 @@ def work_of(
         bytes=sum(reads) + written,
         weight_bytes=weights,
         elements=elements,
+        inner=_inner(operands),
+        spread=_spread(operands),
     )
+
+
+def family(op: str) -> str:
+    """The operator under whose name `work_of` puts the variants of this one; gemm runs at the speed of matmul.
+
+    >>> family("gemm"), family("conv")
+    ('matmul', 'conv')
+    """
+    return "matmul" if op == "gemm" else op
 
 
 def _known(type: TensorType | None) -> bool:
@@ -72,6 +86,16 @@ def _known(type: TensorType | None) -> bool:
 
 def _elements(type: TensorType | None) -> int:
     return evaluate(type.size, {}) if type is not None and type.is_static else 0
+
+
+def _inner(operands: Sequence[TensorType | None]) -> int:
+    first = operands[0] if operands else None
+    return first.static[-1] if first is not None and first.is_static and first.static else 1
+
+
+def _spread(operands: Sequence[TensorType | None]) -> float:
+    sizes = [max(1, _elements(t)) for t in operands if t is not None]
+    return max(sizes) / min(sizes) if sizes else 1.0
 
 
 def _bytes(type: TensorType | None) -> int:
@@ -100,7 +124,7 @@ def _flops(
 def _variant(
     op: str, attrs: Mapping[str, Any], operands: Sequence[TensorType | None], const_operands: Sequence[bool]
 ) -> str:
-    """The operator or case of it whose speed this is; gemm runs at that of matmul."""
+    """The operator or case of it whose speed this is, under the name of its family."""
     if op == "conv" and attrs.get("group", 1) > 1:
         filters = operands[1]
         per_group = filters.dims[1] if filters is not None and filters.shape else 1
@@ -108,7 +132,7 @@ def _variant(
             return "conv/depthwise"
         # Blocked layouts hold this many channels together; narrower groups fall back to another kernel.
         return "conv/narrow" if isinstance(per_group, int) and per_group < BLOCK_CHANNELS else "conv"
-    if op in ("matmul", "gemm"):
+    if family(op) == "matmul":
         return "matmul" if const_operands[1] else "matmul/dynamic"
     if op == "pow" and const_operands[1] and _elements(operands[1]) == 1:
         return "pow/constant"
