@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.errors import ExtractionError
+from eqsat.extract.limits import PEAK, Limit, Memory
 from eqsat.extract.program import Program, derivable
 
 Goal = tuple[int, int]
@@ -41,11 +44,11 @@ class Conversion:
 
 
 class Problem:
-    """Nodes, the roots that must be delivered, and the conversions between states of a class.
+    """Nodes, the roots that must be delivered, the conversions between states of a class, and what may be used.
 
-    The cost of a solution is its DAG cost: the sum over the distinct chosen nodes and conversions.
-    Raises ExtractionError at construction for unknown operands, costs that are not finite and non-negative, states
-    out of range, and roots that no acyclic choice delivers.
+    The cost of a solution is its DAG cost: the sum over the distinct chosen nodes and conversions; where `memory` has a
+    weight, its share of the peak is added. Raises ExtractionError at construction for unknown operands, costs that are
+    not finite and non-negative, states out of range, amounts that do not fit, and roots that nothing acyclic delivers.
 
     >>> Problem([Node(0, (), 1.0), Node(1, ((0, 0),), 2.0)], roots=[(1, 0)]).roots
     ((1, 0),)
@@ -57,18 +60,45 @@ class Problem:
         roots: Sequence[tuple[int, int]],
         conversions: Sequence[Conversion] = (),
         states: int = 1,
+        limits: Sequence[Limit] = (),
+        memory: Memory | None = None,
     ) -> None:
         self.nodes = tuple(nodes)
         self.roots: tuple[Goal, ...] = tuple(dict.fromkeys((int(c), int(s)) for c, s in roots))
         self.conversions = tuple(conversions)
         self.states = states
+        self.limits = tuple(limits)
+        self.memory = memory
         _check_counts(self)
         classes = {node.eclass for node in self.nodes}
         for node in self.nodes:
             _check_node(node, classes, states)
         for conversion in self.conversions:
             _check_conversion(conversion, classes, states)
+        _check_limits(self)
         _check_roots(self, classes)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a choice of least cost need not do: something is bounded, or peak memory has a price."""
+        return any(limit.most < math.inf for limit in self.limits) or (self.memory is not None and self.memory.matters)
+
+    def variant(
+        self, *, costs: Sequence[float] | None = None, limits: Sequence[Limit] = (), memory: Memory | None = None
+    ) -> Problem:
+        """The same choices with other limits, and other costs if given: those of the nodes, then the conversions."""
+        other = copy.copy(self)
+        other.limits, other.memory = tuple(limits), memory
+        if costs is not None:
+            program, goals = self._compiled
+            other.nodes = tuple(dataclasses.replace(n, cost=c) for n, c in zip(self.nodes, costs, strict=False))
+            paid = costs[len(self.nodes) :]
+            other.conversions = tuple(
+                dataclasses.replace(n, cost=c) for n, c in zip(self.conversions, paid, strict=True)
+            )
+            other.__dict__["_compiled"] = dataclasses.replace(program, costs=list(costs)), goals
+        _check_limits(other)
+        return other
 
     @property
     def program(self) -> Program:
@@ -174,6 +204,47 @@ def _check_conversion(conversion: Conversion, classes: set[int], states: int) ->
         raise ExtractionError(f"e-class {conversion.eclass} has no e-nodes", where=where)
     if conversion.source == conversion.target:
         raise ExtractionError("source and target state are the same", where=where, expected="two states")
+
+
+def _check_limits(problem: Problem) -> None:
+    names: set[str] = set()
+    for limit in problem.limits:
+        limit.check(len(problem.nodes), len(problem.conversions))
+        if limit.name in names or limit.name == PEAK:
+            raise ExtractionError(
+                f"two limits of {limit.name!r}",
+                expected="one limit for a resource",
+                remedy=f"{PEAK} is limited by Memory" if limit.name == PEAK else "keep the tighter one",
+            )
+        names.add(limit.name)
+    if problem.memory is not None:
+        _check_memory(problem, problem.memory)
+
+
+def _check_memory(problem: Problem, memory: Memory) -> None:
+    for goal, size in memory.sizes.items():
+        if not (math.isfinite(size) and size >= 0):
+            raise ExtractionError(
+                f"size {size!r}", where=problem.describe(goal), expected="a finite, non-negative number of bytes"
+            )
+    if math.isnan(memory.most) or memory.most < 0:
+        raise ExtractionError(f"most={memory.most!r}", where=f"limit {PEAK!r}", expected="a number of 0 or more")
+    _check_cost(memory.weight, "the weight of peak memory")
+    natives = len(problem.nodes)
+    for option, operand in memory.aliases.items():
+        if not 0 <= option < natives + len(problem.conversions):
+            raise ExtractionError(f"alias of node or conversion {option}", expected="one that the problem has")
+        if option < natives:
+            operands = problem.nodes[option].operands
+        else:
+            conversion = problem.conversions[option - natives]
+            operands = ((conversion.eclass, conversion.source),)
+        if operand not in operands:
+            raise ExtractionError(
+                f"a view of {problem.describe(operand)}, which is none of its operands",
+                where=f"alias of node or conversion {option}",
+                expected="the operand whose storage the result shares",
+            )
 
 
 def _check_roots(problem: Problem, classes: set[int]) -> None:
