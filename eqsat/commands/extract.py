@@ -4,44 +4,88 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from eqsat.commands.arguments import DURATION, debug_option
-from eqsat.commands.display import console, interruptible
-from eqsat.report import count, percent
+from eqsat.commands.display import console, interruptible, progress_bar
+from eqsat.commands.targets import check_target, write_text
+from eqsat.report import Progress, count, percent
+
+if TYPE_CHECKING:
+    from eqsat.extract import Problem, Solution
+
+_FILE = click.Path(path_type=Path)
+_STDOUT = Path("-")
 
 
 @click.command()
-@click.argument("egraph", metavar="FILE.json", type=click.Path(path_type=Path))
-@click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp or greedy.")
+@click.argument("egraph", metavar="FILE.json", type=_FILE)
+@click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking.")
+@click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out.")
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For the search.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the chosen e-nodes.")
+@click.option(
+    "--json", "target", metavar="OUT", type=_FILE, help="Write JSON there, with the chosen e-nodes; - prints it."
+)
 @debug_option
-def extract(egraph: Path, extractor: str, time_limit: float, seed: int, as_json: bool) -> None:
+def extract(
+    egraph: Path, extractor: str, alpha: float | None, time_limit: float, seed: int, target: Path | None
+) -> None:
     """Choose the cheapest acyclic set of e-nodes of an e-graph in egraph-serialize's JSON.
 
-    Each chosen e-node counts once, however often it is used. Ctrl-C ends the search with the best so far.
+    Each chosen e-node counts once, however often it is used. Prints the cost, a lower bound that is proven, how the
+    search ended (optimal, time_limit, interrupted, or heuristic for one that came to its own end) and its seconds.
+    Ctrl-C ends the search with the best so far.
     """
+    if target not in (None, _STDOUT):
+        check_target(target, [egraph])
     from eqsat.extract import solve
     from eqsat.extract.gym import read_gym
 
-    problem = read_gym(egraph)
-    with interruptible() as should_stop:
-        solution = solve(problem, extractor=extractor, time_limit=time_limit, seed=seed, should_stop=should_stop)
-    if as_json:
-        chosen = [problem.nodes[n].name for n in solution.chosen.values()]
-        found = {
-            "cost": solution.cost,
-            "lower_bound": solution.lower_bound,
-            "status": solution.status,
-            "seconds": solution.seconds,
-            "chosen": chosen,
-        }
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
+        follow(Progress("read", detail=str(egraph)))
+        problem = read_gym(egraph)
+        size = len(problem.nodes)
+        follow(Progress("extract", nodes=size))
+        solution = solve(
+            problem,
+            extractor=extractor,
+            time_limit=time_limit,
+            seed=seed,
+            progress=lambda cost, bound: follow(Progress("extract", nodes=size, detail=_standing(cost, bound))),
+            should_stop=should_stop,
+            alpha=alpha,
+        )
+    text = json.dumps(_found(problem, solution, extractor), indent=2) + "\n"
+    if target == _STDOUT:
+        click.echo(text, nl=False)
         return
-    console().print(
+    out = console()
+    out.print(
         f"{solution.status}: cost {solution.cost:g}, bound {solution.lower_bound:g}, gap {percent(solution.gap)}, "
-        f"{count(len(solution.chosen), 'e-node')} of {len(problem.nodes)}, {solution.seconds:.2f} s"
+        f"{count(len(solution.chosen), 'e-node')} of {size}, {solution.seconds:.2f} s"
     )
+    if target is not None:
+        write_text(target, text)
+        out.print(f"wrote {target}", soft_wrap=True)
+
+
+def _standing(cost: float, bound: float) -> str:
+    """What the bar shows of a search: costs have no unit here."""
+    gap = (cost - bound) / cost if cost > bound else 0.0
+    return f"best {cost:g}, bound {bound:g}, gap {percent(gap)}"
+
+
+def _found(problem: Problem, solution: Solution, extractor: str) -> dict[str, Any]:
+    return {
+        "extractor": extractor,
+        "status": solution.status,
+        "cost": solution.cost,
+        "lower_bound": solution.lower_bound,
+        "gap": solution.gap,
+        "seconds": solution.seconds,
+        "chosen": [problem.nodes[node].name for node in solution.chosen.values()],
+    }

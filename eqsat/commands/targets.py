@@ -28,8 +28,8 @@ def check_target(target: Path, sources: Iterable[Path]) -> None:
             raise UsageError(
                 f"the target is the input {source}" if target != source else "the target is the input",
                 where=str(target),
-                expected="a file that the model is not read from",
-                remedy="name another file with -o",
+                expected="a file that nothing is read from",
+                remedy="name another file",
             )
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -39,7 +39,7 @@ def check_target(target: Path, sources: Iterable[Path]) -> None:
             f"the target cannot be written: {error.strerror or error}",
             where=str(target),
             expected="a folder that can be written to",
-            remedy="name another file with -o, or change the permissions",
+            remedy="name another file, or change the permissions",
         ) from error
 
 
