@@ -129,38 +129,16 @@ def test_measure_keeps_what_it_has_when_interrupted(run, model, folder, monkeypa
         (["measure", "missing.onnx"], "missing.onnx: the file cannot be read"),
         (["inspect", "missing.onnx"], "missing.onnx: the file cannot be read"),
         (["inspect"], "Missing argument 'IN.onnx'"),
-        (["extract", "missing.json"], "missing.json: cannot be read"),
-        (["extract", "graph.json", "--time-limit", "-1s"], "time_limit=-1.0"),
-        (["extract", "graph.json", "--extractor", "best"], "no extractor 'best'"),
         (["rules", "verify", "missing.rules"], "Invalid value for '[FILE]...'"),
         (["rules", "verify", "bad.rules"], "bad.rules:1"),
     ],
 )
 def test_bad_input_is_one_clear_error(run, arguments, message):
-    Path("graph.json").write_text(json.dumps(EGRAPH))
     Path("bad.rules").write_text("wrong: relu(x => x\n")
     code, _, err = run(*arguments)
     assert code == 2
     assert err.rpartition("error: ")[2].startswith(message)
     assert "Traceback" not in err
-
-
-EGRAPH = {
-    "nodes": {
-        "root": {"op": "f", "children": ["dear"], "eclass": "r", "cost": 1},
-        "dear": {"op": "g", "children": [], "eclass": "a", "cost": 5},
-        "cheap": {"op": "h", "children": [], "eclass": "a", "cost": 2},
-    },
-    "root_eclasses": ["r"],
-}
-
-
-def test_extract_from_a_file(run):
-    Path("graph.json").write_text(json.dumps(EGRAPH))
-    code, out, _ = run("extract", "graph.json")
-    assert (code, out.startswith("optimal: cost 3, bound 3, gap 0 %, 2 e-nodes of 3, ")) == (0, True)
-    found = json.loads(run("extract", "graph.json", "--json")[1])
-    assert (sorted(found["chosen"]), found["cost"]) == (["cheap", "root"], 3.0)
 
 
 def test_rules_are_verified(run):
