@@ -101,13 +101,30 @@ def test_building_a_graph_loads_numpy_alone():
     assert loaded(build, *HEAVY) == {"numpy"}
 
 
-def test_extraction_works_without_egglog_and_onnx():
+@pytest.mark.parametrize("extractor", ["ilp", "greedy", "backtracking"])
+def test_extraction_works_without_egglog_and_onnx(extractor, tmp_path):
+    nodes = {"dear": {"eclass": "a", "cost": 2}, "cheap": {"eclass": "a", "cost": 1}}
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"nodes": nodes, "root_eclasses": ["a"]}))
     solve = (
         "sys.modules.update(dict.fromkeys(('egglog', 'onnx', 'onnxruntime')))\n"
         "from eqsat.extract import Node, Problem, solve\n"
-        "assert solve(Problem([Node(0, (), 2.0), Node(0, (), 1.0)], roots=[(0, 0)])).cost == 1.0"
+        "from eqsat.extract.gym import read_gym\n"
+        f"for problem in Problem([Node(0, (), 2.0), Node(0, (), 1.0)], roots=[(0, 0)]), read_gym({str(path)!r}):\n"
+        f"    assert solve(problem, extractor={extractor!r}).cost == 1.0"
     )
-    assert loaded(solve, "z3", "rich") == set()
+    assert loaded(solve, "z3", "rich", "scipy") == set()
+
+
+def test_the_command_for_extraction_works_without_egglog_and_onnx(tmp_path):
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"nodes": {"x": {"eclass": "a"}}, "root_eclasses": ["a"]}))
+    run = (
+        "sys.modules.update(dict.fromkeys(('egglog', 'onnx', 'onnxruntime')))\n"
+        "from eqsat import cli\n"
+        f"assert cli.run(['extract', {str(path)!r}]) == 0"
+    )
+    assert loaded(run, "z3") == set()
 
 
 def test_public_names_resolve_lazily_and_others_do_not():
