@@ -12,9 +12,9 @@ from typing import NoReturn
 import click
 
 from eqsat.commands.arguments import Settings
+from eqsat.commands.costs import costs
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
-from eqsat.commands.measure import measure
 from eqsat.commands.optimize import optimize
 from eqsat.commands.rules import rules
 from eqsat.errors import EqsatError
@@ -37,7 +37,7 @@ def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
 
 
-for _command in (optimize, inspect, measure, rules, extract):
+for _command in (optimize, inspect, costs, rules, extract):
     commands.add_command(_command)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
+from eqsat.costs.fusion import FUSED
 from eqsat.costs.key import OpKey
 from eqsat.costs.work import Work, family, work_of
 from eqsat.language.spec import OPS
@@ -72,19 +73,22 @@ class Fit:
 
 
 def samples_of(entries: Mapping[str, Entry]) -> dict[str, list[Sample]]:
-    """Measured operators by variant; those that this version does not know are left out."""
+    """Measured operators by variant; without fused kernels, and without what this version does not know."""
     found: dict[str, list[Sample]] = {}
     for text in sorted(entries):
-        work = known_work(OpKey.parse(text))
+        work = known_work(text)
         if work is not None:
             found.setdefault(work.variant, []).append(Sample(work, max(entries[text].seconds, _LEAST_SECONDS)))
     return found
 
 
-def known_work(key: OpKey) -> Work | None:
-    """The work of an operator on static operands; None where this version does not know the operator."""
+def known_work(text: str) -> Work | None:
+    """The work of the operator that a key stands for, where it is one that this version knows, run on plain layouts."""
+    if FUSED in text:
+        return None
+    key = OpKey.parse(text)
     declared = OPS.get(key.op)
-    if declared is None or not key.is_measurable:
+    if declared is None or not key.is_measurable or key.layouts or key.result or key.arithmetic:
         return None
     results = declared.result_types(key.operands, key.attrs)
     return work_of(key.op, key.attrs, key.operands, results, key.const_operands)

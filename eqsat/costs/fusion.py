@@ -17,11 +17,13 @@ from eqsat.language.types import TensorType
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
+#: What parts the operators of a fused kernel in its key.
+FUSED = " ; "
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One operator of a fused kernel; `links` are the earlier members that make its operands, None for one from memory."""
+    """One operator of a fused kernel; `links` are the members that make its operands, None for one read from memory."""
 
     op: str
     attrs: Mapping[str, Any]
@@ -47,13 +49,13 @@ class FusedKey:
     @cached_property
     def text(self) -> str:
         """The key as one line; equal keys have equal lines."""
-        return " ; ".join(_linked(key.text, links) for key, links in zip(self.members, self.links, strict=True))
+        return FUSED.join(_linked(key.text, links) for key, links in zip(self.members, self.links, strict=True))
 
     @staticmethod
     def parse(text: str) -> FusedKey:
         """The key that a line stands for; CostError for a line that is none."""
         members, links = [], []
-        for index, part in enumerate(text.split(" ; ")):
+        for index, part in enumerate(text.split(FUSED)):
             key = OpKey.parse(_LINK.sub(" ", part))
             members.append(key)
             links.append(_links(part, len(key.operands)))

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry, Record
 from eqsat.costs.environment import Environment
+from eqsat.costs.fusion import FUSED, FusedKey
 from eqsat.costs.key import OpKey
 from eqsat.costs.specimen import result_types
 from eqsat.errors import CostError
@@ -67,16 +68,22 @@ def check_record(record: Record) -> None:
             expected="a device that is measured",
             remedy="leave the line out",
         )
-    key, remedy = OpKey.parse(record.key), "update eqsat, or leave the line out"
+    key = FusedKey.parse(record.key) if FUSED in record.key else OpKey.parse(record.key)
+    for member in key.members if isinstance(key, FusedKey) else (key,):
+        _check_operator(member, record.key)
+    if key.text != record.key:
+        raise CostError(f"the key {record.key!r}", expected=f"it as it is written: {key.text!r}")
+
+
+def _check_operator(key: OpKey, text: str) -> None:
+    remedy = "update eqsat, or leave the line out"
     if key.op not in OPS:
         raise CostError(f"no operator {key.op!r}", expected="one of this version of eqsat", remedy=remedy)
     try:
         result_types(key)
     except CostError as error:
         expected = error.expected or "operands that the operator accepts"
-        raise CostError(error.what, where=record.key, expected=expected, remedy=remedy) from error
-    if key.text != record.key:
-        raise CostError(f"the key {record.key!r}", expected=f"it as it is written: {key.text!r}")
+        raise CostError(error.what, where=text, expected=expected, remedy=remedy) from error
 
 
 def _line(record: Record) -> str:

@@ -11,11 +11,14 @@ from eqsat.costs.entry import Entry, Record
 from eqsat.costs.environment import Environment
 from eqsat.costs.lines import read_records
 
+#: Where the files lie, named after the devices.
+FOLDER = resources.files("eqsat.costs") / "devices"
+
 
 @cache
 def shipped_records(device: str) -> tuple[Record, ...]:
     """Every shipped entry of a device, none where it was not measured."""
-    file = resources.files("eqsat.costs") / "devices" / f"{device}.jsonl"
+    file = FOLDER / f"{device}.jsonl"
     return tuple(read_records(file.read_text(encoding="utf-8"), file.name, check=False)) if file.is_file() else ()
 
 

@@ -1,8 +1,6 @@
-"""The command line beside `optimize`: inspecting, measuring, rules, extraction, and how errors end a run."""
+"""The command line beside `optimize` and `costs`: inspecting, rules, and how errors end a run."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,6 @@ from onnx import TensorProto, helper
 
 import eqsat.commands.inspect
 from eqsat import cli
-from eqsat.costs.table import CostTable
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -56,7 +53,7 @@ def test_version_and_help(run):
     assert run("--version")[:2] == (0, "eqsat 0.1.0\n")
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("optimize", "inspect", "measure", "rules", "extract"):
+    for command in ("optimize", "inspect", "costs", "rules", "extract"):
         assert command in out
         assert run(command, "--help")[0] == 0
 
@@ -88,45 +85,9 @@ def test_inspect_as_json(run, model):
     assert [n["name"] for n in found["nodes"]] == ["product", "frob", "relu"]
 
 
-def test_measure_fills_a_table_and_goes_on_where_it_was(run, model, folder):
-    code, out, _ = run("measure", model)
-    assert code == 0
-    assert "0 known before, 0 left" in out
-    with CostTable(folder / "costs.sqlite3") as table:
-        (count,) = table.environments().values()
-    assert count >= 1
-    assert f"{count} operator" in out
-    assert f"0 operators measured, {count} known before" in run("measure", model)[1]
-
-
-def test_measure_keeps_what_it_has_when_interrupted(run, model, folder, monkeypatch):
-    from eqsat.costs import table as tables
-
-    put = tables.CostTable.put
-
-    def put_and_interrupt(self, *entry):
-        put(self, *entry)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(tables.CostTable, "put", put_and_interrupt)
-    relu = helper.make_node("Relu", ["x"], ["a"])
-    tanh = helper.make_node("Tanh", ["a"], ["y"])
-    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 4]) for n in ("x", "y")]
-    onnx.save(helper.make_model(helper.make_graph([relu, tanh], "two", value[:1], value[1:])), "two.onnx")
-    code, _, err = run("measure", "two.onnx")
-    assert code == 130
-    assert "error: interrupted" in err
-    with CostTable(folder / "costs.sqlite3") as table:
-        assert list(table.environments().values()) == [1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["measure", "--time-limit", "0s"], "--time-limit 0.0"),
-        (["measure", "--device", "nvidia-h200"], "nvidia-h200 is not measured here"),
-        (["measure", "--device", "abacus"], "no device 'abacus'"),
-        (["measure", "missing.onnx"], "missing.onnx: the file cannot be read"),
         (["inspect", "missing.onnx"], "missing.onnx: the file cannot be read"),
         (["inspect"], "Missing argument 'IN.onnx'"),
         (["rules", "verify", "missing.rules"], "Invalid value for '[FILE]...'"),

@@ -1,4 +1,4 @@
-"""`eqsat measure`: fills the table of measured costs."""
+"""`eqsat costs measure`: fills the table of measured costs."""
 
 from __future__ import annotations
 

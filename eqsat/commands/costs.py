@@ -1,0 +1,19 @@
+"""`eqsat costs`: the table of measured costs."""
+
+from __future__ import annotations
+
+import click
+
+from eqsat.commands.costs_check import check
+from eqsat.commands.costs_exchange import export, import_
+from eqsat.commands.costs_measure import measure
+from eqsat.commands.costs_show import show
+
+
+@click.group()
+def costs() -> None:
+    """Measure costs, show, check, export and import them."""
+
+
+for _command in (measure, show, check, export, import_):
+    costs.add_command(_command)

@@ -1,0 +1,156 @@
+"""`eqsat costs show`: the table of measured costs as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from eqsat.commands.arguments import debug_option
+from eqsat.commands.display import console
+from eqsat.commands.entries import Filter, filter_options
+from eqsat.errors import UsageError
+from eqsat.report import count, duration, integer, quantity
+
+if TYPE_CHECKING:
+    from eqsat.costs.device import Device
+    from eqsat.costs.entry import Record
+    from eqsat.costs.environment import Environment
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One entry as it is shown: where it comes from, and what the roofline estimates in its place."""
+
+    record: Record
+    shipped: bool
+    roofline: float | None
+
+    @property
+    def origin(self) -> str:
+        """Whether it was measured into this table or comes with eqsat; both are measurements."""
+        return "measured, shipped" if self.shipped else "measured"
+
+
+_ORDERS: Mapping[str, Callable[[Shown], Any]] = {
+    "key": lambda s: s.record.key,
+    "seconds": lambda s: (-s.record.entry.seconds, s.record.key),
+    "samples": lambda s: (-s.record.entry.samples, s.record.key),
+    "spread": lambda s: (s.record.entry.p10 - s.record.entry.p90, s.record.key),
+}
+
+
+@click.command()
+@click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="key", show_default=True, help="The order of rows.")
+@click.option("--limit", type=int, default=40, show_default=True, help="Rows for each environment; 0 for all.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of the environment that is this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@debug_option
+@filter_options
+def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> None:
+    """Print the entries of the cost table, those that come with eqsat included, by environment.
+
+    Says which environment is this machine's and where others differ from it: their entries are not used here. A device
+    without measured entries is shown with the figures of its roofline, which all its costs are estimated by.
+    """
+    from eqsat.costs.device import DEVICES
+    from eqsat.costs.environment import Environment
+    from eqsat.costs.table import CostTable
+
+    if limit < 0:
+        raise UsageError(f"--limit {limit}", expected="a number of 0 or more")
+    with CostTable() as table:
+        path, groups = table.path, _groups(table, chosen, sort)
+    here = {e: Environment.current(e.device, threads) for e in groups}
+    devices = [DEVICES[n] for n in DEVICES if chosen.device in (None, n)]
+    bare = [d for d in devices if not any(e.device == d.name for e in groups)]
+    if as_json:
+        click.echo(json.dumps(_json(path, groups, here, limit, bare), indent=1, ensure_ascii=False))
+        return
+    out = console()
+    out.print(f"table: {path}", soft_wrap=True)
+    for environment in sorted(groups, key=lambda e: (e != here[e], e.text)):
+        rows = groups[environment]
+        for line in _heading(environment, here[environment], len(rows)):
+            out.print(line, soft_wrap=True)
+        out.print(_table(rows[: limit or None]))
+        if limit and len(rows) > limit:
+            out.print(f"{integer(len(rows) - limit)} more; --limit 0 shows all", soft_wrap=True)
+    for device in bare:
+        for line in _bare(device, measured=device.kind == "measured"):
+            out.print(line, soft_wrap=True)
+
+
+def _groups(table: Any, chosen: Filter, sort: str) -> dict[Environment, list[Shown]]:
+    """The entries that pass, by environment, in order; those of the file in place of shipped ones."""
+    from eqsat.costs.device import DEVICES
+    from eqsat.costs.fit import known_work
+    from eqsat.costs.shipped import shipped_records
+
+    own = chosen.passed(table.records())
+    places = {(r.environment, r.key) for r in own}
+    shipped = [r for name in DEVICES for r in chosen.passed(shipped_records(name))]
+    found: dict[Environment, list[Shown]] = {}
+    records = [*((r, False) for r in own), *((r, True) for r in shipped if (r.environment, r.key) not in places)]
+    for record, is_shipped in records:
+        work = known_work(record.key)
+        device = DEVICES.get(record.environment.device)
+        roofline = None if work is None or device is None else device.roofline(work)
+        found.setdefault(record.environment, []).append(Shown(record, is_shipped, roofline))
+    return {environment: sorted(rows, key=_ORDERS[sort]) for environment, rows in found.items()}
+
+
+def _heading(environment: Environment, here: Environment, rows: int) -> Iterator[str]:
+    yield ""
+    threads = count(environment.threads, "thread")
+    what = f"{environment.device}: {environment.cpu}, {environment.runtime}, {threads}, protocol {environment.protocol}"
+    yield f"{what}: {count(rows, 'entry', 'entries')}"
+    if different := environment.differences(here):
+        yield f"another environment, not used here: {'; '.join(different)}"
+
+
+def _table(rows: Sequence[Shown]) -> Table:
+    made = Table()
+    made.add_column("operator", overflow="fold", ratio=1)
+    for heading in ("median", "p10", "p90", "samples"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    made.add_column("origin")
+    made.add_column("roofline", justify="right", no_wrap=True)
+    for row in rows:
+        entry = row.record.entry
+        times = (duration(t) for t in (entry.seconds, entry.p10, entry.p90))
+        estimate = "" if row.roofline is None else duration(row.roofline)
+        made.add_row(row.record.key, *times, str(entry.samples), row.origin, estimate)
+    return made
+
+
+def _bare(device: Device, measured: bool) -> Iterator[str]:
+    yield ""
+    yield f"{device.name}: no measured entry" + ("" if measured else "; every cost is an estimate of its roofline")
+    peaks = ", ".join(f"{dtype} {quantity(f, 'FLOP/s')}" for dtype, f in device.flops.items())
+    yield f"  {peaks}; memory {quantity(device.bandwidth, 'B/s')}; a launch {duration(device.launch)}"
+    yield f"  {device.source}"
+
+
+def _json(
+    path: str,
+    groups: Mapping[Environment, Sequence[Shown]],
+    here: Mapping[Environment, Environment],
+    limit: int,
+    bare: Any,
+) -> dict[str, Any]:
+    environments = []
+    for environment, rows in groups.items():
+        entries = [
+            {"key": s.record.key, **asdict(s.record.entry), "origin": s.origin, "roofline": s.roofline}
+            for s in rows[: limit or None]
+        ]
+        different = environment.differences(here[environment])
+        environments.append(
+            {"environment": asdict(environment), "differences": different, "total": len(rows), "entries": entries}
+        )
+    return {"table": path, "environments": environments, "not_measured": {d.name: d.source for d in bare}}

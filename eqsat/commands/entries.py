@@ -1,0 +1,65 @@
+"""Which entries of a cost table a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from eqsat.commands.arguments import Command
+from eqsat.errors import CostError
+
+if TYPE_CHECKING:
+    from eqsat.costs.entry import Record
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a record must be to pass: of a device, of one of some operators, with texts in its key and environment."""
+
+    device: str | None
+    operators: tuple[str, ...]
+    contains: str
+    environment: str
+
+    def passed(self, records: Iterable[Record]) -> list[Record]:
+        """The records that pass."""
+        return [r for r in records if self._passes(r)]
+
+    def _passes(self, record: Record) -> bool:
+        return (
+            self.device in (None, record.environment.device)
+            and (not self.operators or record.key.partition(" ")[0] in self.operators)
+            and self.contains.lower() in record.key.lower()
+            and self.environment.lower() in record.environment.text.lower()
+        )
+
+
+def filter_options(command: Command) -> Command:
+    """Adds the options that select entries; the command gets a Filter as `chosen`."""
+
+    @wraps(command)
+    def made(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
+        from eqsat.costs.device import Device
+        from eqsat.language import ops  # noqa: F401  (registers the operators)
+        from eqsat.language.spec import OPS
+
+        if device is not None:
+            Device.of(device)
+        for op in operators:
+            if op not in OPS:
+                raise CostError(f"no operator {op!r}", expected="one that eqsat declares, such as matmul")
+        return command(chosen=Filter(device, operators, contains, environment), **others)
+
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option("--environment", default="", metavar="TEXT", help="Only environments that contain this."),
+        click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this."),
+        click.option("--op", "operators", multiple=True, metavar="OP", help="Only this operator; may be repeated."),
+        click.option("--device", metavar="DEVICE", help="Only this device."),
+    )
+    for option in options:
+        option(made)
+    return cast(Command, made)

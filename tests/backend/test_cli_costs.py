@@ -1,0 +1,396 @@
+"""`eqsat costs` on real tables: measuring, showing, checking, and tables that leave a machine and come together."""
+
+import json
+import os
+import signal
+import sqlite3
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from eqsat import cli
+from eqsat.costs import shipped
+from eqsat.costs.entry import Entry
+from eqsat.costs.environment import Environment
+from eqsat.costs.key import OpKey
+from eqsat.costs.lines import write_records
+from eqsat.costs.table import CostTable
+
+HERE = Environment.current()
+ELSEWHERE = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
+ENTRY = Entry(2e-6, 1e-6, 3e-6, 20)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty folder with an empty table, and nothing shipped, so that every machine sees the same."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    shipped.shipped_records.cache_clear()
+    shipped.shipped_entries.cache_clear()
+    yield tmp_path
+    shipped.shipped_records.cache_clear()
+    shipped.shipped_entries.cache_clear()
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        code = cli.run([str(a) for a in ("costs", *arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def model(folder):
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 4]) for n in ("x", "y")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "two", values[:1], values[1:])), "two.onnx")
+    return folder / "two.onnx"
+
+
+def line(key="relu {} float32[2, 8]", environment=HERE, **changed):
+    values = {"environment": asdict(environment), "key": key, "seconds": 2e-6, "p10": 1e-6, "p90": 3e-6, "samples": 20}
+    return json.dumps(values | changed)
+
+
+HEADER = '{"format": "eqsat cost table", "version": 1}'
+
+
+def file(*lines, name="in.jsonl"):
+    Path(name).write_text("\n".join((HEADER, *lines)) + "\n")
+    return name
+
+
+def table():
+    with CostTable() as held:
+        return {(r.environment, r.key): r.entry for r in held.records()}
+
+
+def test_help_lists_the_commands(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("measure", "show", "check", "export", "import"):
+        assert f"\n  {command} " in out
+        assert run(command, "--help")[0] == 0
+
+
+class TestMeasure:
+    def test_fills_a_table_and_goes_on_where_it_was(self, run, model):
+        code, out, _ = run("measure", model)
+        assert code == 0
+        assert "0 known before, 0 left" in out
+        known = len(table())
+        assert known >= 2
+        assert f"{known} operators measured" in out
+        assert f"0 operators measured, {known} known before" in run("measure", model)[1]
+
+    def test_keeps_what_it_has_when_interrupted(self, run, model, monkeypatch):
+        put = CostTable.put
+
+        def put_and_interrupt(self, *entry):
+            put(self, *entry)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr(CostTable, "put", put_and_interrupt)
+        code, _, err = run("measure", model)
+        assert code == 130
+        assert "error: interrupted" in err
+        assert len(table()) == 1
+
+
+class TestShow:
+    def test_tells_measured_from_estimated_and_this_machine_from_others(self, run):
+        run("import", file(line(), line(environment=ELSEWHERE, seconds=1e-6), line("tanh {} float32[4]")))
+        code, out, _ = run("show")
+        assert code == 0
+        here, elsewhere = out.index(HERE.cpu), out.index(ELSEWHERE.cpu)
+        assert here < elsewhere
+        assert f"{HERE.runtime}, 1 thread, protocol 1: 2 entries" in out
+        assert "another environment, not used here: cpu is 'a processor', here " in out
+        assert "runtime is 'onnxruntime 1', here 'onnxruntime " in out
+        assert out.count("another environment") == 1
+        rows = [row for row in out.splitlines() if "relu {} float32[2, 8]" in row]
+        assert ["measured" in row for row in rows] == [True, True]
+        assert all(part in rows[0] for part in ("2 µs", "1 µs", "3 µs", "20"))
+        assert "nvidia-h200: no measured entry; every cost is an estimate of its roofline" in out
+
+    def test_filters_sorts_and_limits(self, run):
+        run("import", file(*(line(f"relu {{}} float32[{n}]", seconds=n * 1e-6, p90=1) for n in (1, 2, 3))))
+        _, out, _ = run("show", "--op", "relu", "--sort", "seconds", "--limit", "2", "--device", "onnxruntime-cpu")
+        assert out.index("float32[3]") < out.index("float32[2]")
+        assert "float32[1]" not in out
+        assert "1 more; --limit 0 shows all" in out
+        assert "nvidia" not in out
+        found = json.loads(run("show", "--contains", "[2]", "--environment", HERE.runtime.upper(), "--json")[1])
+        (group,) = found["environments"]
+        assert group["differences"] == []
+        (entry,) = group["entries"]
+        assert (entry["key"], entry["seconds"], entry["origin"]) == ("relu {} float32[2]", 2e-6, "measured")
+        assert entry["roofline"] > 0
+        assert json.loads(run("show", "--op", "tanh", "--json")[1])["environments"] == []
+
+    def test_shipped_entries_are_used_where_the_table_has_none(self, run, folder):
+        file(line(), line("tanh {} float32[4]"), name="onnxruntime-cpu.jsonl")
+        with CostTable() as held:
+            held.put(HERE, OpKey.parse("relu {} float32[2, 8]"), replace(ENTRY, samples=1))
+            assert held.get(HERE, OpKey.parse("relu {} float32[2, 8]")).samples == 1
+            assert held.get(HERE, OpKey.parse("tanh {} float32[4]")) == ENTRY
+            assert held.entries(ELSEWHERE) == {}
+        with CostTable(shipped=False) as held:
+            assert list(held.entries(HERE)) == ["relu {} float32[2, 8]"]
+        found = json.loads(run("show", "--json")[1])["environments"][0]["entries"]
+        assert [(e["key"].split()[0], e["origin"]) for e in found] == [
+            ("relu", "measured"),
+            ("tanh", "measured, shipped"),
+        ]
+        run("export", "out.jsonl")
+        assert len(Path("out.jsonl").read_text().splitlines()) == 2
+
+
+class TestCheck:
+    def test_prints_the_error_before_and_after_fitting(self, run):
+        keys = [f"tanh {{}} float32[{n}]" for n in range(100, 1000, 50)]
+        run("import", file(*(line(k, seconds=1e-5 * i + 1e-5, p90=1) for i, k in enumerate(keys)), line()))
+        found = json.loads(run("check", "--json", "--folds", "3", "--seed", "1")[1])
+        assert found["overall"]["entries"] == 19
+        tanh = found["variants"][0]
+        assert (tanh["variant"], tanh["entries"]) == ("tanh", 18)
+        assert 1 <= tanh["fitted"][0] < 1.1 < 10 < tanh["roofline"][0]
+        _, out, _ = run("check", "--folds", "3", "--seed", "1")
+        last = out.splitlines()[-2].split("│")[1:-1]
+        assert [cell.strip() for cell in last[:2]] == ["all", "19"]
+        assert float(last[4]) == round(found["overall"]["fitted"][0], 2)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ((), "0 entries in this environment, too few to hold some back\n  expected at least 5, one for each fold"),
+            (("--folds", "1"), "folds = 1\n  expected 2 folds or more"),
+            (("--seed", "-1"), "seed = -1"),
+            (("--device", "nvidia-h200"), "nvidia-h200 is a roofline: nothing was measured on it"),
+        ],
+    )
+    def test_what_cannot_be_checked_is_said(self, run, arguments, message):
+        code, _, err = run("check", *arguments)
+        assert (code, err.startswith(f"error: {message}")) == (2, True), err
+
+    def test_a_table_of_another_environment_is_named_with_what_differs(self, run):
+        run("import", file(line(environment=replace(HERE, threads=3))))
+        code, _, err = run("check")
+        assert code == 2
+        assert "1 entries of the cost table" in err
+        assert "were measured in another environment: threads is 3, here 1\n" in err
+
+
+class TestExchange:
+    def test_what_is_exported_is_imported_as_it_was(self, run, folder, monkeypatch):
+        run("import", file(line(), line(environment=ELSEWHERE, plan="tile 64"), line("tanh {} float32[4]", p10=0)))
+        before = table()
+        assert "3 entries in out.jsonl" in run("export", "out.jsonl")[1]
+        monkeypatch.setenv("EQSAT_COST_TABLE", str(folder / "other.sqlite3"))
+        assert run("import", "out.jsonl")[1].startswith("3 new, 0 replaced, 0 kept as they were\n")
+        assert table() == before
+        assert run("import", "out.jsonl", "costs.sqlite3")[1].startswith("0 new, 0 replaced, 3 kept")
+        assert run("export", "-")[1] == Path("out.jsonl").read_text()
+
+    def test_filters_say_what_is_exported(self, run):
+        run("import", file(line(), line(environment=ELSEWHERE), line("tanh {} float32[4]")))
+        run("export", "out.jsonl", "--op", "relu", "--environment", "a processor")
+        (only,) = Path("out.jsonl").read_text().splitlines()[1:]
+        assert json.loads(only) == json.loads(line(environment=ELSEWHERE))
+
+    def test_more_samples_win_and_then_the_faster(self, run):
+        assert run("import", file(line()))[1].startswith("1 new, 0 replaced, 0 kept")
+        assert run("import", file(line(samples=19, seconds=1e-6)))[1].startswith("0 new, 0 replaced, 1 kept")
+        assert run("import", file(line(seconds=1e-6)))[1].startswith("0 new, 1 replaced, 0 kept")
+        (entry,) = table().values()
+        assert (entry.samples, entry.seconds) == (20, 1e-6)
+
+    def test_the_table_of_another_machine_is_imported_as_a_file(self, run, folder):
+        with CostTable(folder / "theirs.sqlite3") as theirs:
+            theirs.put(ELSEWHERE, OpKey.parse("relu {} float32[2, 8]"), ENTRY)
+        before = (folder / "theirs.sqlite3").read_bytes()
+        assert run("import", "theirs.sqlite3")[1].startswith("1 new")
+        assert table() == {(ELSEWHERE, "relu {} float32[2, 8]"): ENTRY}
+        assert (folder / "theirs.sqlite3").read_bytes() == before
+
+    def test_a_target_that_is_the_table_is_refused(self, run):
+        run("import", file(line()))
+        code, _, err = run("export", "costs.sqlite3")
+        assert (code, err.startswith("error: costs.sqlite3: the target is the input")) == (2, True)
+        assert len(table()) == 1
+
+
+def without(name):
+    values = json.loads(line())
+    del values[name]
+    return json.dumps(values)
+
+
+MALFORMED = {
+    "no JSON": ("{", "no JSON: '{': "),
+    "no object": ("[1]", "no entry: '[1]'\n  expected one JSON object"),
+    "an empty line": ("", "no JSON: '': "),
+    "a field twice": (line()[:-1] + ', "samples": 3}', "no JSON: "),
+    "a field missing": (without("p90"), "no field 'p90'\n  expected environment, key, seconds, p10, p90, samples, and"),
+    "a field too many": (line(note="hot"), "a field 'note'\n  expected environment, key, seconds"),
+    "NaN": (line(seconds=float("nan")), "no JSON: "),
+    "infinity": (line(p90=float("inf")), "no JSON: "),
+    "beyond floats": (line(p90="x").replace('"x"', "1e999"), "p90 = inf\n  expected a finite number of seconds"),
+    "an integer beyond floats": (line(p90=10**400), "p90 = 1000"),
+    "negative": (line(p10=-1e-6), "p10 = -1e-06\n  expected a finite number of seconds, 0 or more"),
+    "text for a time": (line(seconds="2"), "seconds = '2'\n  expected a finite number"),
+    "true for a time": (line(seconds=True), "seconds = True\n  expected a finite number"),
+    "percentiles out of order": (
+        line(p10=2.5e-6),
+        "p10 = 2.5e-06, seconds = 2e-06, p90 = 3e-06\n  expected p10 <= sec",
+    ),
+    "no samples": (line(samples=0), "samples = 0\n  expected a whole number of 1 or more"),
+    "half a sample": (line(samples=1.5), "samples = 1.5\n  expected a whole number of 1 or more"),
+    "a plan that is no text": (line(plan=3), "plan = 3\n  expected text"),
+    "an unknown device": (
+        line(environment=replace(HERE, device="tpu")),
+        "no device 'tpu'\n  expected one of nvidia-h200",
+    ),
+    "a roofline": (
+        line(environment=replace(HERE, device="nvidia-h200")),
+        "an entry of nvidia-h200, whose costs are a roofline\n  expected a device that is measured\n  leave the line",
+    ),
+    "no environment": (
+        line().replace(json.dumps(asdict(HERE)), "3"),
+        "no environment: 3\n  expected the fields device",
+    ),
+    "no threads": (line(environment=replace(HERE, threads=0)), "an environment whose threads is 0"),
+    "a number for a processor": (
+        line(environment=replace(HERE, cpu=7)),
+        "an environment whose cpu is 7\n  expected text",
+    ),
+    "a key that is none": (line("relu"), "no operator key: 'relu'\n  expected a line such as"),
+    "a key of a number": (line(7), "key = 7\n  expected the text of an operator key"),
+    "an unknown operator": (
+        line("wave {} float32[2]"),
+        "no operator 'wave'\n  expected one of this version of eqsat\n  upda",
+    ),
+    "an operator misapplied": (
+        line("relu {} float32[2] float32[2]"),
+        "relu {} float32[2] float32[2]: no such application",
+    ),
+    "a key in another form": (line("relu  {}  float32[2]"), "no operator key"),
+    "a fused kernel misapplied": (line("relu {} float32[2] ; wave {} %0:float32[2]"), "no operator 'wave'"),
+    "an unknown shape": (line("relu {} float32[n]"), "no operator key: 'relu {} float32[n]'"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_line_is_named_and_nothing_is_imported(run, name):
+    malformed, message = MALFORMED[name]
+    path = file(line(), malformed, line("tanh {} float32[4]"))
+    code, _, err = run("import", file(line("exp {} float32[4]"), name="good.jsonl"), path)
+    assert code == 2
+    assert err.startswith(f"error: in.jsonl:3: {message}"), err
+    assert table() == {}
+
+
+def test_a_key_twice_in_a_file_is_refused_with_both_lines(run):
+    code, _, err = run("import", file(line(), line(environment=ELSEWHERE), line(samples=7)))
+    assert (code, table()) == (2, {})
+    assert err == (
+        "error: in.jsonl:4: the key 'relu {} float32[2, 8]' again, as on line 2\n"
+        "  expected each key once for an environment\n  remove one of the two lines\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'in.jsonl:1: no header: \'\'\n  expected {"format": "eqsat cost table", "version": 1}\n  write the table'),
+        (line(), 'in.jsonl:1: no header: \'{"environment"'),
+        (
+            HEADER.replace("1}", "2}"),
+            'in.jsonl:1: a table of version 2\n  expected {"format": "eqsat cost table", "ver',
+        ),
+        (HEADER.replace("1}", '"1"}'), "in.jsonl:1: a table of version '1'"),
+    ],
+)
+def test_a_file_without_the_header_of_this_version_is_refused(run, text, message):
+    Path("in.jsonl").write_text(text)
+    code, _, err = run("import", "in.jsonl")
+    assert (code, err.startswith(f"error: {message}")) == (2, True), err
+
+
+def broken_rows(path):
+    with CostTable(path) as held:
+        held.put(ELSEWHERE, OpKey.parse("relu {} float32[2, 8]"), ENTRY)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE entries SET p10 = 9e999")
+    connection.commit()
+    connection.close()
+
+
+def later(path):
+    CostTable(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 7")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda p: None,
+            "cannot be read: No such file or directory\n  expected a file written by `eqsat costs export`",
+        ),
+        (lambda p: p.mkdir(), "cannot be read: Is a directory"),
+        (lambda p: p.write_bytes(b"\xff\xfe"), "no text in UTF-8: invalid start byte at byte 0"),
+        (lambda p: p.write_bytes(b"SQLite format 3\x00" + b"\xff" * 4096), "the cost table is damaged: "),
+        (
+            later,
+            "a cost table of format 7\n  expected a cost table of format 1 to 2, which this version of eqsat reads",
+        ),
+        (broken_rows, "relu {} float32[2, 8]: p10 = inf\n  expected a finite number of seconds, 0 or more\n"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(run, folder, make, message):
+    make(folder / "theirs.sqlite3")
+    code, _, err = run("import", "theirs.sqlite3")
+    assert (code, err.startswith(f"error: theirs.sqlite3: {message}")) == (2, True), err
+    assert table() == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["measure", "--time-limit", "0s"], "--time-limit 0.0"),
+        (["measure", "--device", "nvidia-h200"], "nvidia-h200 is not measured here"),
+        (["measure", "--device", "abacus"], "no device 'abacus'"),
+        (["measure", "missing.onnx"], "missing.onnx: the file cannot be read"),
+        (["show", "--device", "abacus"], "no device 'abacus'"),
+        (["show", "--op", "wave"], "no operator 'wave'"),
+        (["show", "--limit", "-1"], "--limit -1"),
+        (["show", "--sort", "beauty"], "Invalid value for '--sort'"),
+        (["export", "none/out.jsonl"], "none/out.jsonl: the folder of the target does not exist"),
+        (["import"], "Missing argument 'FILE...'"),
+    ],
+)
+def test_bad_arguments_are_one_clear_error(run, arguments, message):
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert err.rpartition("error: ")[2].startswith(message), err
+    assert "Traceback" not in err
+
+
+def test_records_are_written_in_one_order():
+    from eqsat.costs.entry import Record
+
+    records = [Record(e, f"relu {{}} float32[{n}]", ENTRY) for e in (HERE, ELSEWHERE) for n in (3, 1, 2)]
+    assert write_records(records) == write_records(records[::-1])
+    assert np.all([json.loads(row) for row in write_records(records).splitlines()])
