@@ -8,12 +8,14 @@ from typing import Protocol
 
 from eqsat.errors import UsageError
 from eqsat.extract.backtracking import ALPHA, solve_backtracking
+from eqsat.extract.bounded import solve_limited, solve_priced
 from eqsat.extract.greedy import greedy
 from eqsat.extract.ilp import solve_ilp
+from eqsat.extract.limits import PEAK, Limit, Memory
 from eqsat.extract.problem import Conversion, Node, Problem
 from eqsat.extract.solution import Solution
 
-__all__ = ["EXTRACTORS", "Conversion", "Extractor", "Node", "Problem", "Solution", "solve"]
+__all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]
 
 
 class Extractor(Protocol):
@@ -67,6 +69,8 @@ def solve(
 
     `time_limit` is in seconds; the search also ends within `relative_gap` of the optimum, when `should_stop()` returns
     True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)` follows the search.
+    Where the problem has limits, the choice keeps them, or ExtractionError says what the tightest bounds are; the
+    heuristic extractors may find no such choice where there is one, and say that.
     `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone.
 
     >>> cheap, dear = Node(0, (), 1.0), Node(0, (), 2.0)
@@ -88,6 +92,8 @@ def solve(
             expected="alpha and start for the search that reads them: extractor='backtracking'",
             remedy=f"leave it out: extractor={extractor!r} finds its own way",
         )
+    if problem.is_limited:
+        run = solve_limited if extractor == "ilp" else partial(solve_priced, run)
     return run(
         problem,
         time_limit=time_limit,

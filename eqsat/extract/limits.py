@@ -94,5 +94,5 @@ def exceeds(amount: float, most: float) -> bool:
 
 
 def written(amount: float) -> str:
-    """An amount as messages show it."""
-    return f"{amount:.0f}" if amount == round(amount) and abs(amount) < 1e15 else f"{amount:.6g}"
+    """An amount as messages show it: with so many digits that, as a limit, it is met by what it was written for."""
+    return f"{amount:.0f}" if amount == round(amount) and abs(amount) < 1e15 else f"{amount:.10g}"

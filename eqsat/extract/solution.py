@@ -58,6 +58,12 @@ class Solution:
             )
 
 
+def choice_of(problem: Problem, solution: Solution) -> Choice:
+    """The options that a solution stands for, by the goal they provide."""
+    options = [*solution.chosen.values(), *(len(problem.nodes) + c for c in sorted(solution.conversions))]
+    return {problem.program.provides[option]: option for option in options}
+
+
 def decode(problem: Problem, choice: Choice, *, lower_bound: float, status: Status, seconds: float) -> Solution:
     """The solution of a choice of options, pruned to what the roots use, with its exact cost."""
     used = closure(problem.program, choice, problem.program.roots)
