@@ -1,5 +1,6 @@
 """The cost table on real files: several processes, killed writers, damage, and folders that refuse."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -106,6 +107,18 @@ def test_a_killed_writer_loses_no_entry_it_had_reported(tmp_path):
         table.put(HERE, key(7_000_000), ENTRY)
 
 
+def test_writers_killed_at_random_lose_and_tear_nothing_and_readers_never_fail(tmp_path):
+    command = [sys.executable, "tests/backend/table_stress.py", str(tmp_path / "costs.sqlite3"), "60", "0"]
+    root = Path(__file__).parents[2]
+    paths = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=paths, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["missing"], found["torn"], found["failed"], found["integrity"]) == ([], [], [], "ok")
+    assert found["entries"] >= found["acknowledged"] > 100
+    assert found["reads"] > 10
+
+
 @pytest.mark.parametrize("content", [b"no database at all, but text " * 99, b"SQLite format 3\x00" + b"\xff" * 4096])
 def test_a_damaged_file_is_named_with_the_remedy(tmp_path, content):
     path = tmp_path / "costs.sqlite3"
@@ -154,20 +167,34 @@ def test_files_of_other_programs_and_later_formats_are_refused(tmp_path):
     )
 
 
-def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
-    path = tmp_path / "first.sqlite3"
+def first_format(path):
+    """A table as the first version wrote it, without plans, with one entry."""
     CostTable(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE entries DROP COLUMN plan")
         connection.execute("PRAGMA user_version = 1")
         connection.execute("INSERT INTO entries VALUES (?, ?, 2e-6, 1e-6, 3e-6, 20)", (HERE.text, key().text))
     connection.close()
+
+
+def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "first.sqlite3"
+    first_format(path)
     assert CostTable.copy(path).entries(HERE) == {key().text: ENTRY}
     with CostTable(path) as table:
         assert table.get(HERE, key()) == ENTRY
         table.put(HERE, key(5), Entry(1, 1, 1, 1, plan="tile 64"))
     with CostTable(path) as table:
         assert table.get(HERE, key(5)).plan == "tile 64"
+
+
+def test_processes_that_bring_one_file_up_to_date_at_once_all_succeed(tmp_path):
+    path = tmp_path / "first.sqlite3"
+    first_format(path)
+    running = [writer(path, 100 * i, 100 * i + 3) for i in range(6)]
+    assert [p.wait(60) for p in running if p.communicate()] == [0] * 6
+    with CostTable(path) as table:
+        assert len(table.entries(HERE)) == 1 + 6 * 3
 
 
 def test_the_variable_names_the_file_and_the_argument_overrides_it(tmp_path, monkeypatch):
