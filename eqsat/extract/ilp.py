@@ -13,6 +13,7 @@ from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
+from eqsat.extract.landmarks import landmarks
 from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.neighbourhood import confine, windows
 from eqsat.extract.presolve import Presolved, compose, presolve
@@ -231,6 +232,7 @@ class Search:
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
             model.strengthen(reduction.broken)
         model.rows += model.break_pairs() + model.cover(self._ascend(small).supports)
+        model.rows += model.require(landmarks(small, best_greedy(small)))
         solver = Solver(model, costs, seed=self.seed)
         relaxed = self._relaxation(reduction, model, solver, scale)
         if relaxed is None:
@@ -277,6 +279,7 @@ class Search:
                 return None
             spare = dual_ascent(small, outcome.reduced.clip(0.0)[: len(small.costs)].tolist(), rounds=30)
             cuts = model.cut_point(outcome.values) + model.cover(spare.supports, outcome.values)
+            cuts += model.cut_idle(outcome.values)
             gain, room = (outcome.bound - last) / scale, self.cost - reduction.paid - best.bound
             slow = slow + 1 if gain <= FAIR_GAIN * room else 0
             if slow < SLOW_ROUNDS:

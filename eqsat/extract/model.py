@@ -14,6 +14,7 @@ is made. Without these rows the relaxation splits every class among its states a
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,11 +42,14 @@ class Model:
     component: list[int] = field(default_factory=list)
     ordered: set[int] = field(default_factory=set)
     cuts: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+    _users: list[list[int]] = field(init=False)
+    _roots: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         program = self.program
         options = len(program.provides)
         self.binary = options
+        self._users, self._roots = program.users(), set(program.roots)
         self.upper = [1.0] * (options + program.goals)
         self.component = components(
             [{need for o in members for need in program.needs[o]} for members in program.by_goal]
@@ -147,6 +151,25 @@ class Model:
             for support in supports
             if values is None or values[list(support)].sum() < 1 - 10 * TOLERANCE
         ]
+
+    def require(self, goals: Iterable[int]) -> list[Row]:
+        """Rows that ask for an option of every goal, and for one that needs it, of goals that every choice provides."""
+        members = [tuple(self.program.by_goal[goal]) for goal in goals]
+        return self.cover(members + [tuple(self._users[goal]) for goal in goals if goal not in self._roots])
+
+    def cut_idle(self, values: Values) -> list[Row]:
+        """Rows that ask for an option that needs a goal, where the goal has more than all of these together.
+
+        They hold for choices that provide nothing in vain. Without them the relaxation meets what has to be covered
+        by options that lead nowhere.
+        """
+        options = len(self.program.provides)
+        found = []
+        for goal in np.flatnonzero(values[options : options + self.program.goals] > 10 * TOLERANCE).tolist():
+            users = self._users[goal]
+            if goal not in self._roots and values[users].sum() < values[self.goal(goal)] - 10 * TOLERANCE:
+                found.append(((*users, self.goal(goal)), (-1.0,) * len(users) + (1.0,), 0.0))
+        return found
 
     def cut(self, loop: set[int]) -> list[Row]:
         """The loop formulas of a set of goals, for every goal in it."""

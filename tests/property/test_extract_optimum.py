@@ -17,6 +17,7 @@ from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.highs import Clock, Outcome, Solver
 from eqsat.extract.ilp import Search
+from eqsat.extract.landmarks import landmarks
 from eqsat.extract.model import Model
 from eqsat.extract.presolve import presolve
 from eqsat.extract.program import Choice, Program, closure, total, unfounded
@@ -238,3 +239,24 @@ def test_order_variables_find_the_optimum_where_cuts_are_withheld(problem: Probl
         patch.setattr(Model, "cut_point", lambda self, values: [])
         patch.setattr(ilp, "flow_cuts", lambda model, values, depth: [])
         assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=250)
+@given(problems(classes=7, states=2, size=16))
+def test_landmarks_are_what_all_choices_have_in_common(problem: Problem) -> None:
+    program = problem.program
+    choices = enumerate_choices(program)
+    assert landmarks(program, range(program.goals)) == sorted(set.intersection(*(set(c) for c in choices)))
+
+
+@settings(COMMON, max_examples=250)
+@given(problems(classes=7, states=2, size=16), st.randoms(use_true_random=False))
+def test_rows_for_landmarks_and_idle_goals_hold_for_every_acyclic_choice(problem: Problem, random: Random) -> None:
+    program = problem.program
+    model = Model(program)
+    values = np.array([random.choice([0.0, 0.25, 0.5, 1.0]) for _ in model.upper])
+    rows = model.require(landmarks(program, range(program.goals))) + model.cut_idle(values)
+    for choice in enumerate_choices(program):
+        point = dict.fromkeys(choice.values(), 1.0) | {model.goal(goal): 1.0 for goal in choice}
+        for columns, coefficients, upper in rows:
+            assert sum(point.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
