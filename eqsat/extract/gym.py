@@ -76,7 +76,6 @@ def parse_gym(text: str) -> SerializedProblem:
             raise _unknown_child(name, error.args[0], entries, classes) from None
         if not entry.get("subsumed", False):
             nodes.append(Node(class_of[name][0], operands, float(entry.get("cost", 1.0)), name=name))
-    _check_total(nodes)
     nodes = _extractable(nodes, roots, list(classes), class_of.values())
     return SerializedProblem(nodes, roots, list(classes))
 
@@ -211,18 +210,6 @@ def _roots(roots: list[Any], entries: dict[str, Any], classes: dict[str, int]) -
                 remedy=f"{root!r} is a node; name its e-class {entries[root]['eclass']!r} instead" if node else "",
             )
     return [(classes[root], 0) for root in roots]
-
-
-def _check_total(nodes: list[Node]) -> None:
-    """Costs are added up, so that their sum has to be a number too."""
-    if math.isinf(sum(node.cost for node in nodes)):
-        dearest = max(nodes, key=lambda node: node.cost)
-        raise ExtractionError(
-            f"the costs add up to more than 1.8e308, with {dearest.cost!r} alone",
-            where=f"node {dearest.name!r}",
-            expected="costs whose sum is a finite number",
-            remedy="use a larger unit",
-        )
 
 
 def _extractable(nodes: list[Node], roots: list[Goal], names: list[str], goals: Any) -> list[Node]:

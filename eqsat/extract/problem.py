@@ -75,6 +75,7 @@ class Problem:
             _check_node(node, classes, states)
         for conversion in self.conversions:
             _check_conversion(conversion, classes, states)
+        _check_total(self)
         _check_limits(self)
         _check_roots(self, classes)
 
@@ -204,6 +205,20 @@ def _check_conversion(conversion: Conversion, classes: set[int], states: int) ->
         raise ExtractionError(f"e-class {conversion.eclass} has no e-nodes", where=where)
     if conversion.source == conversion.target:
         raise ExtractionError("source and target state are the same", where=where, expected="two states")
+
+
+def _check_total(problem: Problem) -> None:
+    """Costs are added up, so that their sum has to be a number too."""
+    total = sum(node.cost for node in problem.nodes) + sum(conversion.cost for conversion in problem.conversions)
+    if math.isinf(total):
+        dearest = max(problem.nodes, key=lambda node: node.cost)
+        eclass = problem.describe((dearest.eclass, dearest.state))
+        raise ExtractionError(
+            f"the costs add up to more than 1.8e308, with {dearest.cost!r} alone",
+            where=f"e-node {dearest.name!r} of {eclass}" if dearest.name else f"an e-node of {eclass}",
+            expected="costs whose sum is a finite number",
+            remedy="give costs in a larger unit",
+        )
 
 
 def _check_limits(problem: Problem) -> None:

@@ -210,9 +210,9 @@ INFINITE = "  leave out a node that cannot be used; a number above 1.8e308 reads
         (
             document(nodes={"a": NODE | {"cost": 1e308}, "b": NODE | {"cost": 1.1e308}}),
             [
-                "node 'b': the costs add up to more than 1.8e308, with 1.1e+308 alone",
+                "e-node 'b' of e-class 'b': the costs add up to more than 1.8e308, with 1.1e+308 alone",
                 "  expected costs whose sum is a finite number",
-                "  use a larger unit",
+                "  give costs in a larger unit",
             ],
         ),
         (
