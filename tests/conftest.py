@@ -1,14 +1,23 @@
-"""Settings of all tests: no property test is judged by how long an example takes; no operator outlives its test."""
+"""Settings of all tests: no property test is judged by how long an example takes; no operator outlives its test; no
+cost comes with eqsat, so that machines with shipped entries and without see the same."""
 
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from eqsat.costs import shipped
 from eqsat.language import spec as registry
 
 settings.register_profile("eqsat", settings(), deadline=None)
 settings.load_profile("eqsat")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_shipped(tmp_path_factory: pytest.TempPathFactory) -> None:
+    shipped.FOLDER = tmp_path_factory.mktemp("no-entries")
+    shipped.shipped_records.cache_clear()
+    shipped.shipped_entries.cache_clear()
 
 
 @pytest.fixture(autouse=True)
