@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner
 
-from benchmarks.extraction import _better, _summary, main
+from benchmarks.extraction import Job, _better, _row, _summary, main
 
 
 def graph(*costs):
@@ -33,6 +33,15 @@ def test_every_extractor_is_run_on_every_file_and_other_rows_stay(tmp_path):
         ("ilp", 2, 2),
         ("tree", 2, 2),
     ]
+
+
+def test_a_model_is_extracted_from_its_original_graph_on() -> None:
+    row = _row(Job("squeezenet1_1"), time_limit=1.0)
+    found = row["found"]
+    assert _better(row) == []
+    assert found["ilp"]["gap"] <= 1e-9
+    assert found["original"]["cost"] >= found["alpha 0.95"]["cost"] >= found["alpha 1"]["cost"]
+    assert found["original"]["gap"] > 0.01
 
 
 def test_a_baseline_that_beats_the_integer_program_is_named():
