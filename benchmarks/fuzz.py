@@ -49,9 +49,9 @@ class Settings:
 
     def result(self, graph: Graph) -> Result:
         """The optimised graph, with its report."""
-        objective = None if self.costs is None else _random_cost(self.costs)
+        cost = None if self.costs is None else _random_cost(self.costs)
         return eqsat.optimize(
-            graph, measure=False, objective=objective, node_limit=self.nodes, time_limit=self.seconds, threads=1
+            graph, measure=False, cost=cost, node_limit=self.nodes, time_limit=self.seconds, threads=1
         )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from eqsat.certify import Certificate, relative_difference
 from eqsat.costs.model import GraphCost, Sizes
-from eqsat.egraph.decode import Decoded
 from eqsat.errors import BackendError, EqsatError, ExportModelError
+from eqsat.extract.assembly import Assembled
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import concrete
 from eqsat.language.onnx.availability import lacking
@@ -35,15 +35,15 @@ _SAME = 1e-9
 class Candidate:
     """A graph that may be the result, with its cost, and its certificate once it was checked.
 
-    `size` counts the nodes of its model: as given for the original, as it is written for the others.
+    `assembled` is what the graph was lowered from, None for the original. `size` counts the nodes of its model: as
+    given for the original, as it is written for the others.
     """
 
     name: str
     graph: Graph
     cost: GraphCost
     size: int
-    decoded: Decoded | None = None
-    choice: Mapping[int, int] = field(default_factory=dict)
+    assembled: Assembled | None = None
     certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
 
 
@@ -75,11 +75,13 @@ def measure_finalists(
     sizes: Mapping[str, int],
     seed: int,
     threads: int,
+    drift: Mapping[str, float] | None = None,
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
 ) -> Measured:
     """Times graphs on ONNX Runtime on the same random inputs; the original as the file or model it was given as.
 
+    `drift` says how far the outputs of a graph may be from the original's, where that is not for rounding alone.
     BackendError where the original cannot be run there, or too little was measured when `should_stop()` became true.
     """
     from eqsat.runtime.session import SessionProgram, session
@@ -109,9 +111,10 @@ def measure_finalists(
             references = [program.run(feeds) for feeds in draws]
         else:
             pairs = zip(references, draws, strict=True)
-            found = (_drift(original, reference, program.run(feeds)) for reference, feeds in pairs)
-            if (drift := next((d for d in found if d is not None), None)) is not None:
-                refused[name] = drift
+            limit = (drift or {}).get(name, DRIFT)
+            found = (_drift(original, reference, program.run(feeds), limit) for reference, feeds in pairs)
+            if (moved := next((d for d in found if d is not None), None)) is not None:
+                refused[name] = moved
                 continue
         calls[name] = program.bind(draws[0])
     if follow is not None:
@@ -123,7 +126,7 @@ def measure_finalists(
     return Measured(timings, refused)
 
 
-def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, Any]) -> str | None:
+def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, Any], least: float) -> str | None:
     """Why outputs are too far from the original's, or None.
 
     Both graphs are equal in the reals, which the certificate shows. A model may still amplify the rounding of a sum in
@@ -133,7 +136,7 @@ def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, 
         type = original.type(value)
         if not isinstance(type, TensorType) or not type.dtype.is_float:
             continue
-        limit = max(DRIFT, 100 * float(ml_dtypes.finfo(type.dtype.numpy).eps))
+        limit = max(least, 100 * float(ml_dtypes.finfo(type.dtype.numpy).eps))
         one, two = (np.asarray(values[name]).astype(np.float64) for values in (reference, outputs))
         difference = relative_difference(one, two)
         if difference > limit:

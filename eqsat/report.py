@@ -65,7 +65,8 @@ class Report:
     has at least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run
     of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
     the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
-    not.
+    not. `steps` lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether
+    they are estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
     """
 
     name: str
@@ -98,6 +99,8 @@ class Report:
     operators_after: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     changes: Sequence[Mapping[str, Any]] = ()
+    steps: Sequence[Mapping[str, Any]] = ()
+    baselines: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""

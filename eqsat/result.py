@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking, opset_of
+from eqsat.language.plan import Plan
 from eqsat.report import Report
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -73,9 +74,10 @@ class Explanation:
 class Result:
     """An optimised graph with its report.
 
-    `graph` is the result; `report` says what changed, what it costs and how it was checked. `source` is the model as it
-    was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is then what is
-    written, too.
+    `graph` is the result; `report` says what changed, what it costs and how it was checked. `plan` says how each part
+    of it is run, for a backend that knows layouts and kernels of several operators; None for the original. `source` is
+    the model as it was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is
+    then what is written, too.
     """
 
     graph: Graph
@@ -84,6 +86,7 @@ class Result:
     source: Path | ModelProto | None = None
     threads: int | None = None
     opset: int | None = None
+    plan: Plan | None = None
 
     @cached_property
     def _written(self) -> Graph:

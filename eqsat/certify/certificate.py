@@ -54,7 +54,8 @@ class Certificate:
 
     `kind` is "identical" where nothing changed, "exact" or "float64" where all regions were checked so, else "mixed";
     `error` is the largest relative difference of any float64 check, folded constants included; each region saw `draws`
-    draws (one if it is heavy) at each of `sizes`.
+    draws (one if it is heavy) at each of `sizes`. `stated` is the largest relative difference of an output that other
+    layouts and precisions made, None where there are none.
     """
 
     kind: str
@@ -63,10 +64,12 @@ class Certificate:
     folded: int = 0
     draws: int = DRAWS
     sizes: tuple[Mapping[str, int], ...] = ()
+    stated: float | None = None
 
     def __str__(self) -> str:
+        held = "" if self.stated is None else f"; layouts and precisions move outputs by {self.stated:.1e} at most"
         if self.kind == "identical":
-            return "nothing changed"
+            return f"nothing changed{held}"
         exact = sum(r.kind == "exact" for r in self.regions)
         parts = [f"{exact} exact mod {PRIME}"] if exact else []
         if len(self.regions) > exact:
@@ -75,7 +78,7 @@ class Certificate:
         text = f"{len(self.regions)} region{plural}: {', '.join(parts)}"
         if self.folded:
             text += f"; {self.folded} folded constants"
-        return f"{text}; largest difference {self.error:.1e}"
+        return f"{text}; largest difference {self.error:.1e}{held}"
 
 
 @dataclass

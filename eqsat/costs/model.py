@@ -107,6 +107,7 @@ class CostModel:
         self._measured: Mapping[str, Entry] = measured
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
+        self._fused: dict[tuple[Member, ...], Cost | None] = {}
 
     def node(
         self,
@@ -175,12 +176,29 @@ class CostModel:
         attrs = spec("transpose").complete({"perm": perm})
         return self.node("transpose", attrs, [kept], [kept.with_shape(tuple(kept.dims[a] for a in perm))], [False])
 
+    def conversion_price(self, type: TensorType, cost: Cost) -> float:
+        """What a user's cost function makes of a conversion, which it is shown as an operator named "convert"."""
+        if self.cost is None:
+            return self.weigh(cost)
+        return asked(self.cost, Application("convert", {}, (type,), (type,), (False,), cost))
+
+    @property
+    def knows_fused(self) -> bool:
+        """Whether operators run as one kernel can have a cost here: estimated, or some of them measured."""
+        return self.device.fuses or any(" ; " in text for text in self._measured)
+
     def fused(self, members: Sequence[Member]) -> Cost | None:
         """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.
 
         The estimate saves the write and the reads of what stays inside, and all launches but one. None where neither
         is known.
         """
+        question = tuple(members)
+        if question not in self._fused:
+            self._fused[question] = self._fused_cost(members)
+        return self._fused[question]
+
+    def _fused_cost(self, members: Sequence[Member]) -> Cost | None:
         keys = [self._key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members]
         works = [self._work(m.op, k, m.results, m.implementation) for m, k in zip(members, keys, strict=True)]
         inside = 0
@@ -196,8 +214,9 @@ class CostModel:
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
         error = sum(_error(m.op, m.implementation) for m in members)
-        text = FusedKey(tuple(keys), tuple(m.links for m in members)).text
-        entry = self._measured.get(text) if self._measured else None
+        entry = None
+        if self._measured:
+            entry = self._measured.get(FusedKey(tuple(keys), tuple(m.links for m in members)).text)
         if entry is not None:
             return Cost(entry.seconds, flops, moved, 1, error=error)
         if not self.device.fuses:

@@ -21,10 +21,11 @@ from eqsat.language.types import TensorType, ValueType
 @dataclass(frozen=True)
 class Decoded:
     """A chosen graph: `graph` computes constants that rules derived by nodes of their own; `shared` maps values of it
-    to the values of the original graph that they are claimed to equal."""
+    to the values of the original graph that they are claimed to equal, `names` the chosen classes to their values."""
 
     graph: Graph
     shared: Mapping[str, tuple[str, ...]]
+    names: Mapping[int, str]
 
 
 def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> Decoded:
@@ -62,7 +63,7 @@ class _Decoder:
             types=self.types,
             origin=self.original.origin,
         )
-        return Decoded(_raise_splits(graph), self.shared)
+        return Decoded(_raise_splits(graph), self.shared, self.names)
 
     def _order(self) -> Iterator[int]:
         """The needed classes, operands first; ExtractionError where the choice is cyclic or has a hole."""

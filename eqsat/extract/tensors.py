@@ -1,96 +1,292 @@
-"""The extraction problem of a tensor e-graph under a cost model."""
+"""The extraction problem of a tensor e-graph: its e-nodes in every way they can be run, and conversions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from eqsat.costs.cost import Cost
+from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
-from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
-from eqsat.extract.problem import Node, Problem
-from eqsat.extract.solution import Solution
-from eqsat.language.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.graph import Attrs
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.errors import UsageError
+from eqsat.extract.fused import chains
+from eqsat.extract.pricing import Pricing
+from eqsat.extract.problem import Conversion, Node, Problem
 from eqsat.language.onnx.availability import lacking
-from eqsat.language.spec import OPS, spec
+from eqsat.language.plan import Implementation
+from eqsat.language.spec import OPS
+from eqsat.language.state import LAYOUTS, PLAIN, State
 from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import definition
 
 #: Whether an operator on operands of these types runs where the result will run.
 Available: TypeAlias = Callable[[str, Sequence[TensorType | None]], bool]
-#: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
-_BYTE = 1e-15
+#: Operators of the e-graph that run nothing.
+_SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
+#: Relative difference of prices that is no saving.
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
+
+    `links` says for each which earlier one makes each of its operands, None for one that is read from memory.
+    """
+
+    positions: tuple[int, ...]
+    cost: Cost
+    implementations: tuple[Implementation, ...] = ()
+    links: tuple[tuple[int | None, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class TensorProblem:
-    """A problem with the way back: `positions` says which e-node of the snapshot each node of the problem is."""
+    """A problem with the way back: `leaders` are the classes by number, `states` the states; `ways` says what each node
+    of the problem runs, `conversions` what each conversion costs."""
 
     problem: Problem
     snapshot: Snapshot
     leaders: tuple[int, ...]
-    positions: tuple[int, ...]
+    states: tuple[State, ...]
+    ways: tuple[Way, ...]
+    conversions: tuple[Cost, ...] = ()
+    boundary: Mapping[str, State] = field(default_factory=dict)
 
-    def choice(self, solution: Solution) -> dict[int, int]:
-        """For each class the position of its e-node in the snapshot; derived constants with what they are made of."""
-        chosen = {self.leaders[eclass]: self.positions[node] for (eclass, _), node in solution.chosen.items()}
-        stack = [leader for leader in chosen if chosen[leader] == self.snapshot.recipes.get(leader)]
-        while stack:
-            for operand in self.snapshot.nodes[chosen[stack.pop()]].operands:
-                if operand not in chosen:
-                    recipes = self.snapshot.recipes
-                    chosen[operand] = recipes.get(operand, self.snapshot.classes[operand].nodes[0])
-                    stack.append(operand)
-        return chosen
+    def original(self) -> list[int]:
+        """The nodes of the problem that stand for the original graph, run as it says."""
+        found = []
+        for index, way in enumerate(self.ways):
+            plain = len(way.positions) == 1 and all(i.is_plain for i in way.implementations)
+            node = self.snapshot.nodes[way.positions[0]]
+            if plain and self.problem.nodes[index].state == 0 and (node.original is not None or node.op in _SOURCES):
+                found.append(index)
+        return found
 
 
 def tensor_problem(
-    snapshot: Snapshot, model: CostModel, available: Available = lambda op, operands: True
+    snapshot: Snapshot,
+    model: CostModel,
+    available: Available = lambda op, operands: True,
+    choices: Choices | None = None,
+    boundary: Mapping[str, State] | None = None,
 ) -> TensorProblem:
-    """Every e-node priced by the objective; a class known before the program runs costs nothing then.
+    """Every e-node priced by the objective in each way it can be run; a class known before the program runs costs
+    nothing then, in whatever state it is held.
 
-    Slices that together are a whole tensor are priced as the split they come out as, so the bound of a solution holds
-    for the graph it becomes. A constant too large to derive is computed when the program runs. Operators that are not
-    `available` where the result will run are chosen only where the original has them.
+    Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
+    are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
+    device's backend makes them, or their times were measured.
     """
-    pricing = _Pricing(snapshot, model)
-    given = frozenset(n.op for n in snapshot.nodes if n.original is not None)
-    leaders = tuple(sorted(snapshot.classes))
-    index = {leader: i for i, leader in enumerate(leaders)}
-    nodes: list[Node] = []
-    positions: list[int] = []
-    for leader in leaders:
-        if leader in pricing.derived:
-            recipe = snapshot.recipes[leader]
-            nodes.append(Node(index[leader], (), pricing.derived[leader], name=snapshot.nodes[recipe].op))
-            positions.append(recipe)
-            continue
-        for position in snapshot.classes[leader].nodes:
-            node = snapshot.nodes[position]
-            if (
-                node.original is None
-                and node.op in OPS
-                and not (_runs(node, given) and available(node.op, pricing.types(node)))
-            ):
+    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}).framed()
+
+
+class _Framing:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        model: CostModel,
+        available: Available,
+        choices: Choices,
+        boundary: Mapping[str, State],
+    ) -> None:
+        self.snapshot, self.model, self.available, self.choices = snapshot, model, available, choices
+        self.boundary = boundary
+        self.pricing = Pricing(snapshot, model)
+        self.given = frozenset(n.op for n in snapshot.nodes if n.original is not None)
+        self.leaders = tuple(sorted(snapshot.classes))
+        self.index = {leader: i for i, leader in enumerate(self.leaders)}
+        self.states: dict[State, int] = {PLAIN: 0}
+        self.nodes: list[Node] = []
+        self.ways: list[Way] = []
+
+    def framed(self) -> TensorProblem:
+        self._check_boundary()
+        for leader in self.leaders:
+            if leader not in self.pricing.derived:
+                for position in self.snapshot.classes[leader].nodes:
+                    self._offer(leader, position)
+        self._drop_idle_layouts()
+        for chain in chains(self.snapshot, self.pricing, self._single_ways()):
+            way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
+            self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
+        roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
+        self._hold_constants(roots)
+        self._keep_possible()
+        conversions, costs = self._conversions(roots)
+        problem = Problem(self.nodes, roots, conversions, len(self.states))
+        return TensorProblem(
+            problem,
+            self.snapshot,
+            self.leaders,
+            tuple(self.states),
+            tuple(self.ways),
+            tuple(costs),
+            dict(self.boundary),
+        )
+
+    def _state(self, state: State) -> int:
+        return self.states.setdefault(state, len(self.states))
+
+    def _runs_here(self, node: SnapshotNode) -> bool:
+        """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
+        if node.original is not None or node.op not in OPS:
+            return True
+        return _runs(node, self.given) and self.available(node.op, self.pricing.types(node))
+
+    def _offer(self, leader: int, position: int) -> None:
+        """Adds the ways to run one e-node by itself."""
+        node = self.snapshot.nodes[position]
+        if not self._runs_here(node):
+            return
+        if node.op in _SOURCES or node.op == OPAQUE or self._only_plain():
+            state = self.boundary.get(node.attrs["name"], PLAIN) if node.op == INPUT else PLAIN
+            price, cost = self.pricing.operator(position)
+            operands = [(k, PLAIN) for k in dict.fromkeys(node.operands)]
+            self._add(leader, Way((position,), cost), operands, state, price)
+            return
+        for way in self.pricing.implementations(node, self.choices):
+            price, cost = self.pricing.operator(position, way)
+            operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
+            self._add(leader, Way((position,), cost, (way,)), operands, way.result, price)
+
+    def _only_plain(self) -> bool:
+        return self.choices.layouts == ("row",) and self.choices.policy.is_exact
+
+    def _add(self, leader: int, way: Way, operands: Sequence[tuple[int, State]], state: State, price: float) -> None:
+        taken = tuple((self.index[k], self._state(s)) for k, s in operands)
+        name = self.snapshot.nodes[way.positions[-1]].op
+        self.nodes.append(Node(self.index[leader], taken, price, self._state(state), name))
+        self.ways.append(way)
+
+    def _single_ways(self) -> dict[int, list[Implementation]]:
+        """The ways offered for every e-node that is an operator on tensors, by its position."""
+        found: dict[int, list[Implementation]] = {}
+        for way in self.ways:
+            node = self.snapshot.nodes[way.positions[0]]
+            if node.op in OPS and node.operands and len(node.types) == 1:
+                plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
+                found.setdefault(way.positions[0], []).append(way.implementations[0] if way.implementations else plain)
+        return found
+
+    def _drop_idle_layouts(self) -> None:
+        """Drops the layouts that save nothing: exact, since everything in them can be row-major at no greater cost.
+
+        Values of one class in any two layouts hang together, and so do those that one kernel reads and makes. Where in
+        all that hangs together no kernel costs less than the same one on row-major values, it is dropped.
+        """
+        states = tuple(self.states)
+        row = [state.layout == "row" for state in states]
+        if all(row):
+            return
+        constant = {self.index[leader] for leader in self.pricing.derived}
+        touched: list[list[int]] = []
+        plain: dict[tuple[Any, ...], float] = {}
+        for node, way in zip(self.nodes, self.ways, strict=True):
+            goals = [(node.eclass, node.state), *node.operands]
+            touched.append([c for c, s in goals if not row[s] and c not in constant])
+            if all(row[s] for _, s in goals):
+                key = _without_layouts(way)
+                plain[key] = min(plain.get(key, math.inf), node.cost)
+        groups = _connected(len(self.leaders), touched)
+        saves = [
+            node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
+            for node, way in zip(self.nodes, self.ways, strict=True)
+        ]
+        saving = {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
+        kept = [
+            index
+            for index, node in enumerate(self.nodes)
+            if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
+            or (groups[touched[index][0]] in saving if touched[index] else saves[index])
+        ]
+        self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+
+    def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
+        """Offers each derived constant in every state that something reads it in."""
+        wanted = {goal for node in self.nodes for goal in node.operands} | set(roots)
+        states = tuple(self.states)
+        for leader in self.pricing.derived:
+            position = self.snapshot.recipes[leader]
+            for number in sorted({0} | {s for c, s in wanted if c == self.index[leader]}) if len(states) > 1 else [0]:
+                price, cost = self.pricing.constant(leader, states[number])
+                self._add(leader, Way((position,), cost), [], states[number], price)
+
+    def _keep_possible(self) -> None:
+        """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
+        while True:
+            made = {n.eclass for n in self.nodes}
+            kept = [i for i, n in enumerate(self.nodes) if all(c in made for c, _ in n.operands)]
+            if len(kept) == len(self.nodes):
+                return
+            self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+
+    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[Conversion], list[Cost]]:
+        """Casts and copies between the states of every class that is made in one state and could be read in another."""
+        found: list[Conversion] = []
+        costs: list[Cost] = []
+        states = tuple(self.states)
+        if len(states) == 1:
+            return found, costs
+        used: dict[int, set[int]] = {}
+        for node in self.nodes:
+            used.setdefault(node.eclass, set()).add(node.state)
+            for eclass, state in node.operands:
+                used.setdefault(eclass, set()).add(state)
+        for eclass, state in roots:
+            used.setdefault(eclass, set()).add(state)
+        for eclass in sorted(used):
+            leader = self.leaders[eclass]
+            type = self.pricing.type(leader)
+            if leader in self.pricing.derived or type is None or type.shape is None or len(used[eclass]) < 2:
                 continue
-            operands = tuple((index[k], 0) for k in dict.fromkeys(node.operands))
-            nodes.append(Node(index[leader], operands, pricing.price(position, node), name=node.op))
-            positions.append(position)
-    nodes, positions = _with_operands(nodes, positions)
-    roots = [(index[leader], 0) for leader in dict.fromkeys(snapshot.roots.values())]
-    return TensorProblem(Problem(nodes, roots), snapshot, leaders, tuple(positions))
+            for source, target in _steps([states[s] for s in sorted(used[eclass])]):
+                cost = self.model.conversion(type, source, target)
+                price = self.model.weigh(cost) if self.model.cost is None else self.model.conversion_price(type, cost)
+                found.append(Conversion(eclass, self._state(source), self._state(target), price))
+                costs.append(cost)
+        return found, costs
+
+    def _check_boundary(self) -> None:
+        names = {n.attrs["name"] for n in self.snapshot.nodes if n.op == INPUT} | set(self.snapshot.roots)
+        for name, state in self.boundary.items():
+            if name not in names:
+                raise UsageError(
+                    f"no input or output {name!r} to hold in a state", expected="names of inputs or outputs"
+                )
+            if LAYOUTS[state.layout].constants:
+                raise UsageError(f"{name!r} as {state}", expected="a layout for values that are computed")
 
 
-def _with_operands(nodes: list[Node], positions: list[int]) -> tuple[list[Node], list[int]]:
-    """The nodes whose operands can be made by some node: a class of which no e-node is available is none to rely on."""
-    while True:
-        made = {n.eclass for n in nodes}
-        kept = [i for i, n in enumerate(nodes) if all(c in made for c, _ in n.operands)]
-        if len(kept) == len(nodes):
-            return nodes, positions
-        nodes, positions = [nodes[i] for i in kept], [positions[i] for i in kept]
+def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
+    """The conversions that change one thing, among the states that layouts and precisions in use make up."""
+    layouts = list(dict.fromkeys(s.layout for s in used if not LAYOUTS[s.layout].constants))
+    precisions = list(dict.fromkeys(s.precision for s in used))
+    grid = [State(layout, precision) for precision in precisions for layout in layouts]
+    return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
+
+
+def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
+    """The connected component of every vertex, where the vertices of each group hang together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    pairs = [(group[0], other) for group in together for other in group[1:]]
+    ends = ([a for a, _ in pairs], [b for _, b in pairs])
+    _, found = connected_components(coo_array(([True] * len(pairs), ends), shape=(count, count)), directed=False)
+    return [int(part) for part in found]
+
+
+def _without_layouts(way: Way) -> tuple[Any, ...]:
+    """What two ways share that differ in layouts alone."""
+    held = tuple(
+        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations
+    )
+    return way.positions, held
 
 
 def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
@@ -102,92 +298,3 @@ def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
     if declared.onnx is not None or not node.operands:
         return True
     return not declared.is_shipped and (node.op in given or definition(node.op, lacking()) is not None)
-
-
-class _Pricing:
-    def __init__(self, snapshot: Snapshot, model: CostModel) -> None:
-        self.snapshot, self.model = snapshot, model
-        self.derived = self._derived()
-        self.pieces = self._pieces()
-
-    def price(self, position: int, node: SnapshotNode) -> float:
-        if node.op in (INPUT, CONST, ABSENT, PROJECTION):
-            return 0.0
-        if position in self.pieces:
-            return self.pieces[position]
-        op = OPAQUE_NODE if node.op == OPAQUE else node.op
-        operands = self.types(node)
-        const = [self.snapshot.classes[k].constant for k in node.operands]
-        results = [t if isinstance(t, TensorType) else None for t in node.types]
-        return self.model.price(op, node.attrs, operands, results, const)
-
-    def types(self, node: SnapshotNode) -> list[TensorType | None]:
-        """The types of a node's operands."""
-        return [self._type(k) for k in node.operands]
-
-    def _type(self, leader: int) -> TensorType | None:
-        found = self.snapshot.classes[leader].type
-        return found if isinstance(found, TensorType) else None
-
-    def _derived(self) -> dict[int, float]:
-        """The constant classes small enough to derive, and their price."""
-        prices: dict[int, float] = {}
-        base: dict[int, int] = {}
-        for leader, position in self.snapshot.recipes.items():
-            node, type = self.snapshot.nodes[position], self.snapshot.classes[leader].type
-            size = _bytes(type)
-            if node.op == CONST:
-                prices[leader], base[leader] = 0.0, size
-                continue
-            absent = [k for k in node.operands if k not in self.snapshot.recipes]
-            if all(k in prices or k in absent for k in node.operands):
-                base[leader] = sum(base.get(k, 0) for k in node.operands)
-                if may_derive(size, base[leader]):
-                    prices[leader] = _BYTE * size
-        return prices
-
-    def _pieces(self) -> dict[int, float]:
-        """Slices that tile an axis, each with its part of the price of the split."""
-        groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-        for position, node in enumerate(self.snapshot.nodes):
-            if node.op == "slice" and len(node.attrs["axes"]) == 1 and node.attrs["steps"] == (1,):
-                start, end = node.attrs["starts"][0], node.attrs["ends"][0]
-                if isinstance(start, int) and isinstance(end, int):
-                    groups.setdefault((node.operands[0], node.attrs["axes"][0]), {})[start] = (end, position)
-        prices: dict[int, float] = {}
-        for (source, axis), cuts in groups.items():
-            type = self._type(source)
-            chain = _chain(cuts, type.dims[axis]) if type is not None and type.shape is not None else []
-            if len(chain) < 2 or type is None or source in self.derived:
-                continue
-            attrs = spec("split").complete({"axis": axis, "sizes": tuple(b - a for a, b, _ in chain)})
-            prices |= self._shares(type, attrs, [position for _, _, position in chain])
-        return prices
-
-    def _shares(self, type: TensorType, attrs: Attrs, positions: list[int]) -> dict[int, float]:
-        results = spec("split").result_types([type], attrs)
-        whole = self.model.price("split", attrs, [type], results, [False])
-        alone = {
-            p: self.model.price("slice", self.snapshot.nodes[p].attrs, [type], [r], [False])
-            for p, r in zip(positions, results, strict=True)
-        }
-        return {p: min(whole / len(positions), alone[p]) for p in positions}
-
-
-def _chain(cuts: Mapping[int, tuple[int, int]], dim: object) -> list[tuple[int, int, int]]:
-    """Pieces (start, end, position) that follow each other from 0 to the end of an axis; none where they do not."""
-    chain: list[tuple[int, int, int]] = []
-    start = 0
-    while start in cuts and start != dim:
-        end, position = cuts[start]
-        if end <= start:
-            return []
-        chain.append((start, end, position))
-        start = end
-    return chain if start == dim else []
-
-
-def _bytes(type: object) -> int:
-    if not isinstance(type, TensorType) or not type.is_static:
-        return 0
-    return type.elements({}) * type.dtype.itemsize

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eqsat.errors import GraphError
 from eqsat.language.graph import Graph
-from eqsat.language.state import State
+from eqsat.language.state import PLAIN, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,16 @@ Step = Kernel | Conversion
 class Plan:
     """A graph and the steps that compute it, in order; constants are held in any state without a step.
 
-    Raises GraphError where a step reads what no earlier one has made, or an output is not made in its plain state.
+    `boundary` are the states of inputs and outputs, by name, that are not plain. Raises GraphError where a step reads
+    what no earlier one has made, or an output is not made in its state.
     """
 
     graph: Graph
     steps: tuple[Step, ...]
+    boundary: Mapping[str, State] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        made = {Held(value, State()) for value in self.graph.inputs}
+        made = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}
         for step in self.steps:
             read = [Held(step.value, step.source)] if isinstance(step, Conversion) else list(step.operands)
             for held in read:
@@ -100,6 +102,17 @@ class Plan:
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels among the steps."""
         return tuple(step for step in self.steps if isinstance(step, Kernel))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every node is a kernel of its own and every value row-major in the element type stated."""
+        return all(
+            isinstance(step, Kernel)
+            and len(step.nodes) == 1
+            and not step.arithmetic
+            and all(held.state.is_plain for held in (*step.operands, *step.results))
+            for step in self.steps
+        )
 
     def states(self) -> Mapping[str, tuple[State, ...]]:
         """The states each value is held in, in the order they are made."""

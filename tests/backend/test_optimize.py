@@ -96,7 +96,7 @@ def test_a_slower_choice_is_never_returned() -> None:
     g = eqsat.Graph("wide")
     x = g.input("x", (4096, 256))
     g.output("y", eqsat.tanh(x))
-    result = eqsat.optimize(g, rules=bloat, objective=_likes_large)
+    result = eqsat.optimize(g, rules=bloat, cost=_likes_large)
     assert result.report.kept == "original"
     assert [n.op for n in result.graph.nodes] == ["tanh"]
 

@@ -205,7 +205,7 @@ def test_a_finalist_that_the_backend_refuses_is_left_out(monkeypatch: pytest.Mon
         return compiled(self, graph, threads=threads)
 
     monkeypatch.setattr(backend, "compile", refusing)
-    report = eqsat.optimize(g, rules=rules, objective=lambda a: float(a.op == "add")).report
+    report = eqsat.optimize(g, rules=rules, cost=lambda a: float(a.op == "add")).report
     assert report.kept == "original"
     assert report.warnings == ["ilp was left out: it has no such kernel"]
 

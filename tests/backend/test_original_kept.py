@@ -131,7 +131,7 @@ def test_what_is_not_measured_to_be_faster_is_not_written() -> None:
         "bloat: tanh(x) => slice(tanh(concat(x, x, axis=0)), starts=(0,), ends=(dim(x, 0),), axes=(0,), steps=(1,)) "
         "if dim(x, 0) < 10000"
     )
-    result = eqsat.optimize(model, rules=bloat, objective=lambda a: 0.0 if a.op in ("concat", "slice") else 1.0)
+    result = eqsat.optimize(model, rules=bloat, cost=lambda a: 0.0 if a.op in ("concat", "slice") else 1.0)
     if result.report.kept == "original":
         assert result.to_onnx() == model
     else:

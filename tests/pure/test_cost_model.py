@@ -302,7 +302,7 @@ def test_keys_of_fused_kernels_are_their_text(members, rng):
 
 @pytest.mark.parametrize("line", ["relu {} float32[2]", "relu {} float32[2] ; relu {} %1:float32[2]", " ; "])
 def test_a_line_that_is_no_key_of_a_fused_kernel_is_refused(line):
-    with pytest.raises(CostError, match="no (operator key|key of a fused kernel)"):
+    with pytest.raises(CostError, match=r"no (operator key|key of a fused kernel)"):
         FusedKey.parse(line)
 
 

@@ -1,0 +1,73 @@
+"""The check that a graph with values in other layouts and precisions computes what the graph it stands for does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eqsat.certify.certificate import LARGEST
+from eqsat.certify.compare import relative_difference
+from eqsat.errors import UncheckedError
+from eqsat.language.dims import evaluate
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
+from eqsat.language.state import LAYOUTS, PLAIN, State
+from eqsat.language.types import TensorType
+
+Arrays = Mapping[str, Any]
+
+
+def stated_difference(
+    graph: Graph, stated: Graph, boundary: Mapping[str, State], sizes: Mapping[str, int], seed: int
+) -> float:
+    """The largest relative difference of an output of `stated` from that of `graph`, on one draw of random inputs.
+
+    Both run on the reference, in the element types they state; inputs and outputs named in `boundary` are held so in
+    `stated`. UncheckedError where the inputs or values are not such that they can be run here.
+    """
+    feeds = _inputs(graph, sizes, seed)
+    one = run(graph, feeds, Floats())
+    other = run(stated, {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}, Floats())
+    worst = 0.0
+    for name in graph.outputs:
+        reference, found = np.asarray(one[name]), _plain(np.asarray(other[name]), boundary.get(name, PLAIN))
+        if reference.dtype.kind not in "fV" and reference.dtype != found.dtype:
+            return float("inf")
+        wide = found.astype(np.float64) if reference.dtype.kind in "fV" else found
+        kept = reference.astype(np.float64) if reference.dtype.kind in "fV" else reference
+        worst = max(worst, relative_difference(kept, wide))
+    return worst
+
+
+def _inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """Normal floats, and integers of 0 and 1, of the declared types."""
+    rng = np.random.default_rng(seed)
+    for value, type in graph.types.items():
+        if isinstance(type, TensorType) and type.shape is not None and evaluate(type.size, sizes) > LARGEST:
+            raise UncheckedError(f"{value!r} is too large to be run as a check", where=graph.name)
+    feeds: dict[str, Any] = {}
+    for name in graph.inputs:
+        declared = graph.type(name)
+        if not isinstance(declared, TensorType) or declared.shape is None:
+            raise UncheckedError(f"input {name!r} is {declared}, for which no data can be drawn", where=graph.name)
+        shape = declared.at(sizes).static
+        kind = declared.dtype
+        drawn = rng.standard_normal(shape) if kind.is_float else rng.integers(0, 2, shape)
+        feeds[name] = drawn.astype(kind.numpy)
+    return feeds
+
+
+def _held(array: Any, state: State) -> Any:
+    """An array as it is stored in a state."""
+    order = LAYOUTS[state.layout].order(array.ndim)
+    typed = array.astype(np.dtype(state.typed(TensorType.of(array.dtype, array.shape)).dtype.numpy))
+    return typed if order is None else np.transpose(typed, order)
+
+
+def _plain(array: Any, state: State) -> Any:
+    """The array that is stored in a state."""
+    order = LAYOUTS[state.layout].order(array.ndim)
+    return array if order is None else np.transpose(array, np.argsort(order))

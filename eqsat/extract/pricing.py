@@ -1,0 +1,167 @@
+"""What the e-nodes of a tensor e-graph cost, each in each way it can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from eqsat.costs.cost import Cost
+from eqsat.costs.implementations import Choices, implementations
+from eqsat.costs.model import CostModel
+from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
+from eqsat.language.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.graph import Attrs
+from eqsat.language.plan import Implementation
+from eqsat.language.spec import spec
+from eqsat.language.state import PLAIN, State
+from eqsat.language.types import TensorType
+
+#: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
+_BYTE = 1e-15
+
+Priced = tuple[float, Cost]
+"""What the objective makes of a cost, and the cost."""
+
+
+class Pricing:
+    """Prices under a cost model; `derived` are the constant classes that are computed at compile time.
+
+    Slices that together are a whole tensor are priced as the split they come out as, so the bound of a solution holds
+    for the graph it becomes. A constant too large to derive is computed when the program runs.
+    """
+
+    def __init__(self, snapshot: Snapshot, model: CostModel) -> None:
+        self.snapshot, self.model = snapshot, model
+        self._ways: dict[Any, tuple[Implementation, ...]] = {}
+        self.derived = self._derived()
+        self._pieces = self._shared_slices()
+
+    def operator(self, position: int, way: Implementation | None = None) -> Priced:
+        """An e-node run as a kernel of its own; `way` is None for the plain one."""
+        node = self.snapshot.nodes[position]
+        if node.op in (INPUT, CONST, ABSENT, PROJECTION):
+            return 0.0, Cost()
+        if position in self._pieces and (way is None or way.is_plain):
+            return self._pieces[position]
+        op = OPAQUE_NODE if node.op == OPAQUE else node.op
+        operands, results, const = self.types(node), self.results(node), self.constants(node)
+        cost = self.model.node(op, node.attrs, operands, results, const, way)
+        if self.model.cost is None:
+            return self.model.weigh(cost), cost
+        return self.model.price(op, node.attrs, operands, results, const, way), cost
+
+    def implementations(self, node: SnapshotNode, choices: Choices) -> tuple[Implementation, ...]:
+        """The ways to run an e-node."""
+        operands, results, const = tuple(self.types(node)), tuple(self.results(node)), tuple(self.constants(node))
+        question = (node.op, node.attrs, operands, results, const)
+        if question not in self._ways:
+            self._ways[question] = implementations(node.op, node.attrs, operands, results, const, choices)
+        return self._ways[question]
+
+    def constant(self, leader: int, state: State = PLAIN) -> Priced:
+        """A constant class held in a state."""
+        cost = self.model.constant(self.type(leader), state)
+        weighed = 0.0 if self.model.cost is not None else self.model.weigh(cost)
+        return weighed + self.derived.get(leader, 0.0), cost
+
+    def types(self, node: SnapshotNode) -> list[TensorType | None]:
+        """The types of a node's operands."""
+        return [self.type(k) for k in node.operands]
+
+    def results(self, node: SnapshotNode) -> list[TensorType | None]:
+        """The types of a node's results."""
+        return [t if isinstance(t, TensorType) else None for t in node.types]
+
+    def constants(self, node: SnapshotNode) -> list[bool]:
+        """Which operands are known before the program runs."""
+        return [self.snapshot.classes[k].constant for k in node.operands]
+
+    def type(self, leader: int) -> TensorType | None:
+        """The type of a class, where it is a tensor's."""
+        found = self.snapshot.classes[leader].type
+        return found if isinstance(found, TensorType) else None
+
+    def _derived(self) -> dict[int, float]:
+        """The constant classes small enough to derive, and what settles ties between them."""
+        prices: dict[int, float] = {}
+        base: dict[int, int] = {}
+        for leader, position in self.snapshot.recipes.items():
+            node, type = self.snapshot.nodes[position], self.snapshot.classes[leader].type
+            size = _bytes(type)
+            if node.op == CONST:
+                prices[leader], base[leader] = 0.0, size
+                continue
+            absent = [k for k in node.operands if k not in self.snapshot.recipes]
+            if all(k in prices or k in absent for k in node.operands):
+                base[leader] = sum(base.get(k, 0) for k in node.operands)
+                if may_derive(size, base[leader]):
+                    prices[leader] = _BYTE * size
+        return prices
+
+    def _shared_slices(self) -> dict[int, Priced]:
+        """Slices that tile an axis, each with its part of the price of the split."""
+        groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        for position, node in enumerate(self.snapshot.nodes):
+            if node.op == "slice" and len(node.attrs["axes"]) == 1 and node.attrs["steps"] == (1,):
+                start, end = node.attrs["starts"][0], node.attrs["ends"][0]
+                if isinstance(start, int) and isinstance(end, int):
+                    groups.setdefault((node.operands[0], node.attrs["axes"][0]), {})[start] = (end, position)
+        prices: dict[int, Priced] = {}
+        for (source, axis), cuts in groups.items():
+            type = self.type(source)
+            chain = _chain(cuts, type.dims[axis]) if type is not None and type.shape is not None else []
+            if len(chain) < 2 or type is None or source in self.derived:
+                continue
+            attrs = spec("split").complete({"axis": axis, "sizes": tuple(b - a for a, b, _ in chain)})
+            prices |= self._shares(type, attrs, [position for _, _, position in chain])
+        return prices
+
+    def _shares(self, type: TensorType, attrs: Attrs, positions: list[int]) -> dict[int, Priced]:
+        results = spec("split").result_types([type], attrs)
+        whole = self.model.price("split", attrs, [type], results, [False])
+        cost = self.model.node("split", attrs, [type], results, [False])
+        shares: dict[int, Priced] = {}
+        for place, (position, result) in enumerate(zip(positions, results, strict=True)):
+            own = self.snapshot.nodes[position].attrs
+            alone = self.model.price("slice", own, [type], [result], [False])
+            part = _part(cost, len(positions), place)
+            if alone < whole / len(positions):
+                part = self.model.node("slice", own, [type], [result], [False])
+            shares[position] = min(whole / len(positions), alone), part
+        return shares
+
+
+def _part(cost: Cost, count: int, place: int) -> Cost:
+    """One of `count` parts that add up to a cost; what does not divide goes to the first."""
+
+    def share(whole: int) -> int:
+        return whole // count + (whole % count if place == 0 else 0)
+
+    return replace(
+        cost,
+        seconds=cost.seconds / count,
+        flops=share(cost.flops),
+        bytes=share(cost.bytes),
+        launches=share(cost.launches),
+    )
+
+
+def _chain(cuts: Mapping[int, tuple[int, int]], dim: object) -> list[tuple[int, int, int]]:
+    """Pieces (start, end, position) that follow each other from 0 to the end of an axis; none where they do not."""
+    chain: list[tuple[int, int, int]] = []
+    start = 0
+    while start in cuts and start != dim:
+        end, position = cuts[start]
+        if end <= start:
+            return []
+        chain.append((start, end, position))
+        start = end
+    return chain if start == dim else []
+
+
+def _bytes(type: object) -> int:
+    if not isinstance(type, TensorType) or not type.is_static:
+        return 0
+    return type.elements({}) * type.dtype.itemsize

@@ -1,0 +1,265 @@
+"""The pipeline behind `optimize`: saturate, extract, measure, certify."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.certify import assignments, certify
+from eqsat.certify.stated import stated_difference
+from eqsat.costs.cost import Cost
+from eqsat.costs.implementations import Choices
+from eqsat.costs.model import CostModel, GraphCost
+from eqsat.egraph.encode import Encoding, encode
+from eqsat.egraph.saturate import Limits, Saturation, Saturator
+from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.errors import BackendError, CertificateError, UncheckedError
+from eqsat.extract import Solution, solve
+from eqsat.extract.assembly import Assembled, assemble
+from eqsat.extract.backtracking import solve_backtracking
+from eqsat.extract.tensors import TensorProblem, tensor_problem
+from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
+from eqsat.given import Given
+from eqsat.language.graph import Graph
+from eqsat.language.lower import lower
+from eqsat.language.onnx.availability import opset_of
+from eqsat.language.plan import Conversion
+from eqsat.language.state import State
+from eqsat.report import Phase, Progress
+from eqsat.result import Result
+from eqsat.rewrites.rule import Rule
+from eqsat.runtime.kernels import available_on
+from eqsat.summary import Baseline, Outcome, explain, report_of
+
+#: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
+_BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run of the pipeline may choose, and how long it may take."""
+
+    device: str
+    extractor: str
+    alpha: float | None
+    limits: Limits
+    extract_seconds: float
+    choices: Choices
+    boundary: Mapping[str, State]
+    finite_math: bool
+    seed: int
+    opset: int | None
+    threads: int
+    sizes: Mapping[str, int]
+    progress: Callable[[Progress], None] | None
+    should_stop: Callable[[], bool] | None
+
+
+@dataclass
+class Pipeline:
+    """One optimisation: its settings, the seconds of each phase, and what the user is warned of."""
+
+    settings: Settings
+    seconds: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Times a phase and says that it began."""
+        self._say(Progress(name))
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def run(self, given: Given, rules: tuple[Rule, ...], costs: CostModel, measure: bool) -> Result:
+        """The result for a model that was read."""
+        original, settings = given.graph, self.settings
+        with self.phase("saturate"):
+            encoding = encode(original, finite_math=settings.finite_math)
+            self.warnings += [*given.warnings, *_nan_warnings(encoding)]
+            grown = self._saturate(encoding, rules)
+            frozen = snapshot(encoding)
+        with self.phase("extract"):
+            available = available_on(settings.device, settings.opset or opset_of(original))
+            framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
+            solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
+        with self.phase("measure"):
+            measured = self._measure(candidates, given.source) if measure else None
+            best, because = kept(candidates, measured)
+        with self.phase("certify"):
+            while best.assembled is not None:
+                refused = self._certify(original, best, grown)
+                if refused is None:
+                    break
+                self.warnings.append(f"{best.name} was left out: {refused}")
+                candidates = [c for c in candidates if c is not best]
+                best, because = kept(candidates, measured)
+        explained = explain(encoding, best)
+        outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
+        stopped = settings.should_stop is not None and settings.should_stop()
+        report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings)
+        source = given.source if best.assembled is None else None
+        plan = None if best.assembled is None else best.assembled.plan
+        return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan)
+
+    def _say(self, progress: Progress) -> None:
+        if self.settings.progress is not None:
+            self.settings.progress(progress)
+
+    def _saturate(self, encoding: Encoding, rules: tuple[Rule, ...]) -> Saturation:
+        def follow(phase: str, nodes: int) -> None:
+            self._say(Progress("saturate", nodes=nodes, detail=phase))
+
+        return Saturator(encoding.egraph, rules, self.settings.limits, follow, self.settings.should_stop).run()
+
+    def _candidates(
+        self, given: Given, frozen: Snapshot, framed: TensorProblem, costs: CostModel
+    ) -> tuple[Solution, list[Baseline], list[Candidate]]:
+        """The solution, what the baselines found, and the finalists: the original, then each choice once."""
+        settings, original = self.settings, given.graph
+        candidates = [Candidate("original", original, costs.graph(original), given.nodes)]
+
+        def follow(best: float, bound: float) -> None:
+            self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
+
+        def found(extractor: str, **more: Any) -> Solution:
+            return solve(framed.problem, extractor=extractor, should_stop=settings.should_stop, **more)
+
+        solutions = {"greedy": found("greedy")}
+        start = framed.original()
+        solutions["backtracking"] = solve_backtracking(
+            framed.problem,
+            start=start,
+            time_limit=min(_BASELINE_SECONDS, _BASELINE_SHARE * settings.extract_seconds),
+            should_stop=settings.should_stop,
+        )
+        if settings.extractor == "backtracking":
+            solutions["backtracking"] = found(
+                "backtracking",
+                start=start,
+                time_limit=settings.extract_seconds,
+                alpha=settings.alpha,
+                progress=follow,
+            )
+        elif settings.extractor != "greedy":
+            solutions[settings.extractor] = found(
+                settings.extractor, time_limit=settings.extract_seconds, seed=settings.seed, progress=follow
+            )
+        baselines = [
+            Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != settings.extractor
+        ]
+        known: dict[Any, Any] = {}
+        # Where reading folded nothing away, a choice of the very same nodes is the original itself.
+        seen = [original.nodes] if given.nodes == len(original.nodes) else []
+        for name in dict.fromkeys((settings.extractor, "greedy")):
+            assembled = assemble(framed, solutions[name], original, known)
+            graph = lower(assembled.plan)
+            if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
+                continue
+            if assembled.plan.is_plain:
+                seen.append(assembled.decoded.graph.nodes)
+            cost = costs.graph(graph) if assembled.plan.is_plain else _plan_cost(assembled, solutions[name])
+            candidates.append(Candidate(name, graph, cost, written_size(graph, settings.opset), assembled))
+        return solutions[settings.extractor], baselines, candidates
+
+    def _certify(self, original: Graph, candidate: Candidate, grown: Saturation) -> str | None:
+        """Why a candidate cannot be the result, or None; CertificateError where it is wrong."""
+        assembled, settings = candidate.assembled, self.settings
+        if assembled is None:
+            return None
+        decoded = assembled.decoded
+        sizes = assignments(original, settings.sizes)
+        try:
+            candidate.certificate = certify(
+                original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
+            )
+            return self._certify_states(candidate, assembled, sizes[0])
+        except UncheckedError as error:
+            return f"what was found could not be checked: {error.what}"
+        except CertificateError as error:
+            fired = ", ".join(f"{name} ({count})" for name, count in sorted(grown.fired.items()))
+            raise CertificateError(
+                error.what,
+                where=error.where,
+                expected=error.expected,
+                remedy=f"{error.remedy}; rules that fired: {fired}",
+            ) from error
+
+    def _certify_states(self, candidate: Candidate, assembled: Assembled, sizes: Mapping[str, int]) -> str | None:
+        """Why the lowered graph is too far from the graph it stands for, or None."""
+        if candidate.graph is assembled.graph:
+            return None
+        plan = assembled.plan
+        error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.seed)
+        candidate.certificate = replace(candidate.certificate, stated=error)
+        limit = self.settings.choices.policy.error if _is_lowered(assembled) else DRIFT
+        if error <= limit:
+            return None
+        return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
+
+    def _measure(self, candidates: Sequence[Candidate], source: Any) -> Measured | None:
+        settings = self.settings
+        if settings.device != "onnxruntime-cpu":
+            self.warnings.append(f"not measured: {settings.device} is not this machine")
+            return None
+        if len(candidates) == 1 or settings.boundary:
+            return None
+        loose = {c.name for c in candidates if c.assembled is not None and _is_lowered(c.assembled)}
+        try:
+            measured = measure_finalists(
+                {c.name: c.graph for c in candidates},
+                source,
+                sizes=settings.sizes,
+                seed=settings.seed,
+                threads=settings.threads,
+                drift=dict.fromkeys(loose, settings.choices.policy.error),
+                should_stop=settings.should_stop,
+                follow=lambda text: self._say(Progress("measure", detail=text)),
+            )
+        except BackendError as error:
+            self.warnings.append(f"not measured: {error.what}")
+            return None
+        self.warnings += [f"{name} was left out: {why}" for name, why in measured.refused.items()]
+        return measured
+
+
+def _is_lowered(assembled: Assembled) -> bool:
+    """Whether anything is held, or computed, in a lower precision."""
+    steps = assembled.plan.steps
+    return any(
+        step.target.precision or step.source.precision
+        if isinstance(step, Conversion)
+        else step.arithmetic or any(held.state.precision for held in (*step.operands, *step.results))
+        for step in steps
+    )
+
+
+def _plan_cost(assembled: Assembled, solution: Solution) -> GraphCost:
+    """The cost of a plan, step by step: conversions count for the node whose value they convert."""
+    producers = {v: node for node in assembled.graph.nodes for v in node.outputs if v}
+    total = Cost()
+    nodes = []
+    for step, cost in zip(assembled.plan.steps, assembled.costs, strict=True):
+        total += cost
+        value = step.value if isinstance(step, Conversion) else step.nodes[-1]
+        if value in producers:
+            nodes.append((producers[value], cost))
+    return GraphCost(total, solution.cost, tuple(nodes))
+
+
+def _nan_warnings(encoding: Encoding) -> Iterator[str]:
+    """One warning for each constant that holds NaN; only those are looked at that are not known to be finite."""
+    egraph, graph = encoding.egraph, encoding.graph
+    for name, constant in graph.constants.items():
+        if not constant.type.dtype.is_float or (egraph.eclass(encoding.values[name]).finite and not egraph.finite_math):
+            continue
+        count = int(np.isnan(constant.array.astype(np.float64)).sum())
+        if count:
+            yield f"constant {name!r} holds NaN in {count} of {constant.array.size} elements; it is kept as it is"

@@ -1,0 +1,184 @@
+"""What a run of the pipeline came to, and the report of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eqsat.costs.cost import Cost
+from eqsat.costs.model import CostModel
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.explain import CONGRUENCE, Explainer
+from eqsat.egraph.saturate import Saturation
+from eqsat.extract import Solution
+from eqsat.finalists import Candidate, Measured
+from eqsat.given import Given
+from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.plan import Conversion
+from eqsat.report import Report
+from eqsat.result import Change, Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a search other than the one asked for found: its cost, in units of the objective, and seconds."""
+
+    name: str
+    cost: float
+    seconds: float
+    status: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything a run found out."""
+
+    given: Given
+    candidates: Sequence[Candidate]
+    kept: Candidate
+    because: str
+    encoding: Encoding
+    grown: Saturation
+    solution: Solution
+    baselines: Sequence[Baseline]
+    measured: Measured | None
+    explained: Explanation
+
+
+def report_of(
+    outcome: Outcome,
+    costs: CostModel,
+    device: str,
+    stopped: bool,
+    seconds: Mapping[str, float],
+    warnings: Sequence[str],
+) -> Report:
+    """The report of an outcome."""
+    given, kept, grown = outcome.given, outcome.kept, outcome.grown
+    original = given.graph
+    solution, measured = outcome.solution, outcome.measured
+    enodes, eclasses = outcome.encoding.egraph.size()
+    before = outcome.candidates[0].cost
+    bound = min(solution.lower_bound, kept.cost.price)
+    refused: dict[str, dict[str, int]] = {}
+    for (rule, reason), count in sorted(grown.refused.items()):
+        refused.setdefault(rule, {})[reason] = count
+    certificate = kept.certificate
+    return Report(
+        name=original.name,
+        device=device,
+        nodes_before=given.nodes,
+        nodes_after=kept.size,
+        cost_before=before.price,
+        cost_after=kept.cost.price,
+        lower_bound=bound,
+        gap=0.0 if kept.cost.price <= bound else 1 - bound / kept.cost.price,
+        objective={} if costs.cost is not None else dict(costs.objective),
+        stopped_by="interrupted" if stopped else grown.stopped_by,
+        extraction=solution.status,
+        enodes=enodes,
+        eclasses=eclasses,
+        growth=list(grown.growth),
+        estimated_share=kept.cost.estimated_share,
+        rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
+        rules_refused=refused,
+        certificate={
+            "kind": certificate.kind,
+            "error": certificate.error,
+            "regions": [
+                {"values": list(r.values), "kind": r.kind, "error": r.error, "nodes": list(r.nodes)}
+                for r in certificate.regions
+            ],
+            "folded": certificate.folded,
+            "draws": certificate.draws,
+            "sizes": [dict(s) for s in certificate.sizes],
+            "text": str(certificate),
+        },
+        seconds=dict(seconds),
+        measured_before=measured.median("original") if measured else None,
+        measured_after=measured.median(kept.name) if measured else None,
+        measured_bound=measured.bound(kept.name) if measured else None,
+        rounds=measured.rounds if measured else 0,
+        kept=kept.name,
+        kept_because=outcome.because,
+        opaque=[
+            {"name": n.name or n.outputs[0], "op": str(n.attrs["op_type"]), "reason": str(n.attrs["reason"])}
+            for n in original.nodes
+            if n.op == OPAQUE
+        ],
+        operators_before=_operators(original),
+        operators_after=_operators(kept.graph),
+        changes=[c.as_dict() for c in outcome.explained.changes],
+        steps=list(_steps(kept)),
+        baselines=[asdict(b) for b in outcome.baselines],
+        warnings=list(warnings),
+    )
+
+
+def _steps(kept: Candidate) -> Iterator[dict[str, Any]]:
+    """What runs, in order: each kernel and each conversion with its operators, states and cost."""
+    if kept.assembled is None:
+        for node, cost in kept.cost.nodes:
+            yield _step(_name(node), node.outputs[0], ["row"], "row", cost)
+        return
+    graph = kept.assembled.graph
+    producers = {v: node for node in graph.nodes for v in node.outputs if v}
+    for step, cost in zip(kept.assembled.plan.steps, kept.assembled.costs, strict=True):
+        if isinstance(step, Conversion):
+            kind = "cast" if step.source.precision != step.target.precision else "copy"
+            yield _step(f"convert ({kind})", step.value, [str(step.source)], str(step.target), cost)
+        else:
+            ops = " + ".join(_name(producers[value]) for value in step.nodes)
+            taken = list(dict.fromkeys(str(held.state) for held in step.operands)) or ["row"]
+            yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
+
+
+def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arithmetic: str = "") -> dict[str, Any]:
+    return {
+        "op": op,
+        "value": value,
+        "operands": list(taken),
+        "result": made,
+        "arithmetic": arithmetic,
+        "seconds": cost.seconds,
+        "flops": cost.flops,
+        "bytes": cost.bytes,
+        "estimated": cost.estimated,
+    }
+
+
+def _name(node: Node) -> str:
+    return str(node.attrs["op_type"]) if node.op == OPAQUE else node.op
+
+
+def _operators(graph: Graph) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in graph.nodes:
+        name = _name(node)
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def explain(encoding: Encoding, kept: Candidate) -> Explanation:
+    """Which rules lead from each original value to what computes it now."""
+    changes: dict[tuple[str, ...], list[Change]] = {}
+    unexplained = 0
+    if kept.assembled is None:
+        return Explanation((), 0)
+    frozen, choice = kept.assembled.snapshot, kept.assembled.choice
+    explainer = Explainer(encoding.egraph)
+    for leader, position in sorted(choice.items()):
+        node = frozen.nodes[position]
+        for value in frozen.classes[leader].values:
+            source = encoding.values[value]
+            steps = explainer.chain(source, node.number)
+            if steps is None:
+                unexplained += 1
+                continue
+            # Nothing but congruence between the two: the operands changed, and are explained where they are made.
+            if rules := tuple(dict.fromkeys(s.rule for s in steps if s.rule != CONGRUENCE)):
+                change = Change(value, encoding.egraph.nodes[source].op, node.op, rules)
+                changes.setdefault((*rules, change.before, change.after), []).append(change)
+    grouped = [Change.together(group) for group in changes.values()]
+    return Explanation(tuple(sorted(grouped, key=lambda c: -len(c.values))), unexplained)
