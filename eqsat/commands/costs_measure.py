@@ -100,13 +100,16 @@ def _alternatives(graph: Graph, sizes: Mapping[str, int]) -> list[OpKey]:
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors import tensor_problem
     from eqsat.language.graph import OPAQUE
+    from eqsat.language.spec import OPS
     from eqsat.rewrites.loader import load_rules
 
     found: list[OpKey] = []
 
     def note(applied: Application) -> float:
         """Hears of every operator that is priced; the price itself does not matter."""
-        if applied.op not in (OPAQUE, "identity") and not is_free(applied.op, applied.operands, applied.const_operands):
+        declared = OPS.get(applied.op)
+        free = is_free(applied.op, applied.operands, applied.const_operands)
+        if declared is not None and applied.op != OPAQUE and not declared.view and not free:
             key = OpKey.of(applied.op, applied.attrs, applied.operands, applied.const_operands, Sizes(sizes))
             if key.is_measurable:
                 found.append(key)

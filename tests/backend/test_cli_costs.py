@@ -92,6 +92,14 @@ class TestMeasure:
         assert f"{known} operators measured" in out
         assert f"0 operators measured, {known} known before" in run("measure", model)[1]
 
+    def test_measures_what_rules_find_and_nothing_that_moves_no_data(self, run):
+        nodes = [helper.make_node("Reshape", ["x", "s"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+        x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", [4]), ("y", [2, 2])))
+        shape = onnx.numpy_helper.from_array(np.array([2, 2]), "s")
+        onnx.save(helper.make_model(helper.make_graph(nodes, "viewed", [x], [y], [shape])), "viewed.onnx")
+        assert run("measure", "viewed.onnx")[0] == 0
+        assert {key for _, key in table()} == {"relu {} float32[2, 2]", "relu {} float32[4]"}
+
     def test_keeps_what_it_has_when_interrupted(self, run, model, monkeypatch):
         put = CostTable.put
 
