@@ -12,6 +12,7 @@ from eqsat.extract.infeasible import cannot, not_found
 from eqsat.extract.lagrange import Prices
 from eqsat.extract.limited import LimitedSearch
 from eqsat.extract.problem import Problem
+from eqsat.extract.program import Choice
 from eqsat.extract.solution import Solution, Status, choice_of, decode
 
 PRICED_RUNS = 12
@@ -26,8 +27,11 @@ def solve_limited(
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    start: Choice | None = None,
 ) -> Solution:
     """The choice of least cost within the limits, or the best found when time, the caller or Ctrl-C ends the search.
+
+    It costs no more than `start`, if that is a choice within the limits.
 
     Raises ExtractionError with the tightest bounds where no choice is within the limits, and another where the search
     ended before it found one.
@@ -38,6 +42,8 @@ def solve_limited(
         search = LimitedSearch(problem, clock, relative_gap, seed)
         try:
             search.watch(progress)
+            if start is not None:
+                search.offer(start)
             search.run()
         except KeyboardInterrupt:
             clock.interrupted = True

@@ -14,7 +14,7 @@ from eqsat.extract.limited import LimitedSearch
 from eqsat.extract.limits import PEAK, Memory, exceeds, written
 from eqsat.extract.problem import Problem
 
-LEAST_SECONDS = 5.0
+LEAST_SECONDS = 2.0
 """Time for finding out what the tightest bounds are, even if the search has used up its own."""
 
 

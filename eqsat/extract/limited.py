@@ -132,6 +132,8 @@ class LimitedSearch:
             return
         self._by_prices()
         if self.choice is None and not self.clock.stop():
+            self._thrifty()
+        if self.choice is None and not self.over():
             self._integer(reduction, elastic=True)
 
     def _by_prices(self) -> None:
@@ -140,6 +142,27 @@ class LimitedSearch:
         prices = Prices(self.program, self.demands, pressing)
         priced_choices(self.program, prices, self.offer, self.over)
         self.prices = prices
+
+    def _thrifty(self) -> None:
+        """The choice that uses least of all limits together, or the first found that keeps them."""
+        demands = [demand for demand in self.demands if demand.most > 0]
+        if not demands:
+            return
+        enough, found_enough = float(len(demands)), False
+
+        def watch(cost: float, bound: float) -> None:
+            nonlocal found_enough
+            found_enough = cost <= enough if len(demands) == 1 else bound > enough
+
+        found = solve_ilp(
+            self.problem.variant(costs=_joint(demands)),
+            time_limit=self.clock.left() / 2,
+            seed=self.seed,
+            progress=watch,
+            should_stop=lambda: found_enough or self.clock.stop(),
+        )
+        self.impossible = exceeds(found.lower_bound, enough)
+        self.offer(choice_of(self.problem, found))
 
     def _reduce(self) -> Presolved:
         """Leaves out options that occur in no choice within the limits, or in none better than the best."""
