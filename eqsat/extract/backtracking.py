@@ -100,10 +100,14 @@ def solve_backtracking(
 
 @dataclass(slots=True)
 class Graph:
-    """A closed acyclic choice, operands before what uses them; `uses` counts the users of a goal, a root as one."""
+    """A closed acyclic choice, operands before what uses them; `uses` counts the users of a goal, a root as one.
+
+    What a goal needs, directly or not, has a smaller `position` and a smaller `level`, which leaves have least.
+    """
 
     choice: Choice
     position: dict[int, int]
+    level: dict[int, int]
     uses: dict[int, int]
     cost: float
     key: int
@@ -158,10 +162,12 @@ class Search:
         uses = dict.fromkeys(self.program.roots, 1)
         stack = [(root, False) for root in reversed(self.program.roots)]
         open_: Choice = {}
+        level: dict[int, int] = {}
         while stack:
             goal, leave = stack.pop()
             if leave:
-                used[goal] = open_[goal]
+                used[goal] = option = open_[goal]
+                level[goal] = 1 + max([level[need] for need in needs[option]], default=-1)
             elif goal not in open_:
                 open_[goal] = option = choice[goal] if goal in choice else self.defaults[goal]
                 stack.append((goal, True))
@@ -169,13 +175,15 @@ class Search:
                     uses[need] = uses.get(need, 0) + 1
                     stack.append((need, False))
         position = {goal: index for index, goal in enumerate(used)}
-        return Graph(used, position, uses, total(self.program, used), sum(self.keys[o] for o in used.values()))
+        key = sum(self.keys[option] for option in used.values())
+        return Graph(used, position, level, uses, total(self.program, used), key)
 
     def _expand(self, graph: Graph) -> None:
         """Puts into the queue the neighbours of a graph that are new and cheap enough."""
         packed = array("i", graph.choice.values())
         limit = self.alpha * self.reached * (1 - ROUNDING)
         tried = 0
+        joint: set[frozenset[tuple[int, int]]] = set()
         for goal, current in graph.choice.items():
             for option in self.options[goal]:
                 if option == current:
@@ -186,25 +194,25 @@ class Search:
                 changes: Changes = ((goal, option),)
                 came = self._consider(graph, packed, changes, limit)
                 together = self._together(graph, changes, came) if came else changes
-                if together != changes:
+                if together != changes and frozenset(together) not in joint:
+                    joint.add(frozenset(together))
                     self._consider(graph, packed, together, limit)
 
     def _consider(self, graph: Graph, packed: array[int], changes: Changes, limit: float) -> Choice:
-        """Queues the neighbour that the changes make, if it is acyclic, new and below the limit; what came in."""
+        """Queues the neighbour that the changes make, if it is below the limit, new and acyclic; what came in."""
         fresh = self._filled(graph, changes)
-        if self._cyclic(graph, changes, fresh):
-            return {}
         more, key = self._effect(graph, changes, fresh)
         cost, key = graph.cost + more, graph.key + key
-        if cost < limit and key not in self._met and len(self._met) < MOST_MET:
-            self._met.add(key)
-            self._entered += 1
-            heapq.heappush(self._queue, (cost, self._entered, packed, changes))
-            if cost < self.cost:
-                self.cost, self._best = cost, (packed, changes)
-            if len(self._queue) > MOST_QUEUED:
-                self._queue.sort()
-                del self._queue[MOST_QUEUED // 2 :]
+        if cost >= limit or key in self._met or len(self._met) >= MOST_MET or self._cyclic(graph, changes, fresh):
+            return fresh
+        self._met.add(key)
+        self._entered += 1
+        heapq.heappush(self._queue, (cost, self._entered, packed, changes))
+        if cost < self.cost:
+            self.cost, self._best = cost, (packed, changes)
+        if len(self._queue) > MOST_QUEUED:
+            self._queue.sort()
+            del self._queue[MOST_QUEUED // 2 :]
         return fresh
 
     def _filled(self, graph: Graph, changes: Changes) -> Choice:
@@ -220,12 +228,14 @@ class Search:
         return fresh
 
     def _cyclic(self, graph: Graph, changes: Changes, fresh: Choice) -> bool:
-        """Whether the changed goals would lie on a cycle: nothing that stands before all of them leads back."""
-        position, needs = graph.position, self.program.needs
-        floor = min(position[goal] for goal, _ in changes)
-        if not fresh and all(position[need] < floor for _, option in changes for need in needs[option]):
-            return False
+        """Whether a changed goal would lie on a cycle; every new cycle passes through one.
+
+        Goals of the graph that stand before all changed goals, or on no higher level, do not lead back to them.
+        """
+        position, level, needs = graph.position, graph.level, self.program.needs
         changed = dict(changes)
+        floor = min(position[goal] for goal in changed)
+        low = min(level[goal] for goal in changed)
         done: dict[int, bool] = {}
         stack = [(goal, False) for goal in changed]
         while stack:
@@ -241,10 +251,11 @@ class Search:
             if option < 0:
                 option = graph.choice[goal] if goal in position else fresh[goal]
             for need in needs[option]:
-                if position.get(need, floor) >= floor:
-                    if done.get(need) is False:
-                        return True
-                    stack.append((need, False))
+                if need in position and need not in changed and (level[need] <= low or position[need] < floor):
+                    continue
+                if done.get(need) is False:
+                    return True
+                stack.append((need, False))
         return False
 
     def _effect(self, graph: Graph, changes: Changes, fresh: Choice) -> tuple[float, int]:

@@ -30,7 +30,9 @@ def test_every_graph_visited_is_closed_acyclic_and_new_and_has_the_cost_it_was_q
         assert graph.choice == closure(program, graph.choice, program.roots)
         assert not unfounded(program, graph.choice)
         for goal, option in graph.choice.items():
-            assert all(graph.position[need] < graph.position[goal] for need in program.needs[option])
+            for need in program.needs[option]:
+                assert graph.position[need] < graph.position[goal]
+                assert graph.level[need] < graph.level[goal]
         assert graph.key in search._met
         for cost, _, packed, changes in search._queue:
             queued = search._graph(search._unpacked(packed, changes))

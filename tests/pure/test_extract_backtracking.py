@@ -227,7 +227,6 @@ def test_the_queue_and_the_graphs_remembered_are_bounded(monkeypatch: pytest.Mon
     for _ in search.visits():
         assert len(search._queue) <= 8
     assert len(search._met) == 300
-    assert search.cost < search._graph({goal: o for o, goal in enumerate(problem.program.provides)}).cost * 10
     assert not unfounded(problem.program, search.best())
 
 
