@@ -81,6 +81,8 @@ def optimize(
     store = table if isinstance(table, CostTable) else CostTable(table)
     costs = CostModel(device, store, objective, sizes, cost=cost, threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
+    if (mismatch := store.mismatch(costs.environment)) is not None:
+        warnings.append(f"{mismatch}; costs here are estimates")
     settings = Settings(
         device=device,
         extractor=extractor,

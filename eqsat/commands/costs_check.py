@@ -46,7 +46,11 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
     environment = Environment.current(device, threads)
     with CostTable() as table:
         if (mismatch := table.mismatch(environment)) is not None:
-            raise CostError(mismatch, expected="entries of this one", remedy="`eqsat costs measure` makes some")
+            raise CostError(
+                f"no entry of this environment; {mismatch}",
+                expected="entries measured here",
+                remedy="`eqsat costs measure` makes some",
+            )
         found = validate(of, table.entries(environment), folds, seed)
     if as_json:
         click.echo(

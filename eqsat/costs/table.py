@@ -119,19 +119,18 @@ class CostTable:
         return dict(self._execute(query, ()))
 
     def mismatch(self, environment: Environment) -> str | None:
-        """Why no entry of the file holds in an environment though some are of its device; None where some do.
+        """What the file has for other environments of a device, if there is nothing for this one; else None.
 
-        The difference is that from the environment which has most entries.
+        The differences are those of the environment which has most entries.
         """
         counts = {Environment.parse(text): n for text, n in self.environments().items()}
         of_device = {e: n for e, n in counts.items() if e.device == environment.device}
         if not of_device or self.entries(environment):
             return None
         most = max(of_device, key=lambda e: of_device[e])
-        return (
-            f"{sum(of_device.values())} entries of the cost table {self.path} were measured in another environment: "
-            + "; ".join(most.differences(environment))
-        )
+        total = sum(of_device.values())
+        entries = f"{total} {'entry' if total == 1 else 'entries'} of the cost table {self.path}"
+        return f"{entries}, measured in another environment: {'; '.join(most.differences(environment))}"
 
     def close(self) -> None:
         """Closes the file; the table cannot be used afterwards."""

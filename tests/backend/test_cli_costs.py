@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import eqsat
 from eqsat import cli
 from eqsat.costs import shipped
 from eqsat.costs.entry import Entry
@@ -194,8 +195,16 @@ class TestCheck:
         run("import", file(line(environment=replace(HERE, threads=3))))
         code, _, err = run("check")
         assert code == 2
-        assert "1 entries of the cost table" in err
-        assert "were measured in another environment: threads is 3, here 1\n" in err
+        assert err.startswith("error: no entry of this environment; 1 entry of the cost table ")
+        assert "costs.sqlite3, measured in another environment: threads is 3, here 1\n  expected entries" in err
+
+    def test_optimising_with_such_a_table_says_so(self, run, model):
+        run("import", file(line(environment=replace(HERE, threads=3)), line(environment=replace(HERE, threads=4))))
+        (warning,) = eqsat.optimize(model, measure=False).report.warnings
+        assert warning.startswith("2 entries of the cost table ")
+        assert warning.endswith("another environment: threads is 3, here 1; costs here are estimates")
+        assert eqsat.optimize(model, measure=False, threads=3).report.warnings == []
+        assert eqsat.optimize(model, measure=False, device="nvidia-h200").report.warnings == []
 
 
 class TestExchange:
