@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eqsat.extract.program import Program
@@ -59,14 +59,21 @@ def tree_bound(program: Program) -> float:
     return max(bounds[root] for root in program.roots)
 
 
-def dual_ascent(program: Program, costs: Sequence[float] | None = None, rounds: int = 200) -> Ascent:
-    """Adds critical paths until nothing is left to add, or `rounds` are done."""
+def dual_ascent(
+    program: Program,
+    costs: Sequence[float] | None = None,
+    rounds: int = 200,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ascent:
+    """Adds critical paths until nothing is left to add, `rounds` are done, or `stop()`."""
     reduced = list(program.costs if costs is None else costs)
     users = program.users()
     bound = 0.0
     supports: dict[tuple[int, ...], None] = {}
     smallest = 1e-12 * max(reduced, default=0.0)
     for _ in range(rounds):
+        if stop():
+            break
         bounds = path_bounds(program, users, reduced)
         root = max(program.roots, key=bounds.__getitem__, default=-1)
         if root < 0 or bounds[root] <= smallest:

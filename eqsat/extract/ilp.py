@@ -170,7 +170,7 @@ class Search:
 
     def run(self) -> None:
         """Reduces, splits, and solves, until optimal or stopped."""
-        self._solve(presolve(self.program, broken=self.broken))
+        self._solve(presolve(self.program, broken=self.broken, stop=self.clock.stop))
 
     def _solve(self, reduction: Presolved) -> None:
         """Reduces further, and solves what is left, in parts if it is not connected."""
@@ -215,12 +215,12 @@ class Search:
             out = ruled_out(small, ascent, self.cost * (1 - SLACK) - reduction.paid)
             if len(out) * 50 < len(small.provides):
                 return reduction
-            reduction = compose(reduction, presolve(small, out))
+            reduction = compose(reduction, presolve(small, out, stop=self.clock.stop))
 
     def _ascend(self, small: Program) -> Ascent:
         """Dual ascent, once a program."""
         if self._ascent is None or self._ascent[0] is not small:
-            self._ascent = small, dual_ascent(small)
+            self._ascent = small, dual_ascent(small, stop=self.clock.stop)
         return self._ascent[1]
 
     def _integer(self, reduction: Presolved) -> None:
@@ -258,7 +258,7 @@ class Search:
         out = ruled_out(reduction.program, relaxed, self.cost * (1 - SLACK) - reduction.paid)
         if len(out) < CLEARLY * len(reduction.program.provides):
             return False
-        self._solve(compose(reduction, presolve(reduction.program, out)))
+        self._solve(compose(reduction, presolve(reduction.program, out, stop=self.clock.stop)))
         return True
 
     def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Ascent | None:

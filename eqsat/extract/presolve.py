@@ -6,13 +6,11 @@ below them, and a goal that is contracted leaves its operands behind in the opti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eqsat.extract.program import Choice, Program, cheapest_trees, components, derivable
-
-MOST_PAIRS = 200
-"""Options of one goal are compared with at most this many cheaper ones."""
+from eqsat.extract.dominance import Dominance
+from eqsat.extract.program import Choice, Program, components, derivable
 
 
 @dataclass(slots=True)
@@ -55,19 +53,23 @@ class Presolved:
         return used
 
 
-def presolve(program: Program, without: Iterable[int] = (), broken: Iterable[int] = (), passes: int = 12) -> Presolved:
-    """Reduces `program` with the options `without` left out, until nothing changes or `passes` are done."""
-    work = _Work(program, without)
+def presolve(
+    program: Program,
+    without: Iterable[int] = (),
+    broken: Iterable[int] = (),
+    passes: int = 12,
+    stop: Callable[[], bool] = lambda: False,
+) -> Presolved:
+    """Reduces `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
+    work = _Work(program, without, stop)
     work.broken.update(broken)
+    steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
     for _ in range(passes):
         work.changed = False
-        work.prune()
-        work.settle_free()
-        work.settle_roots()
-        work.contract()
-        work.part_roots()
-        work.drop_dominated()
-        if not work.changed:
+        for step in steps:
+            if not stop():
+                step()
+        if not work.changed or stop():
             break
     work.prune()
     return work.result()
@@ -92,8 +94,10 @@ def compose(first: Presolved, second: Presolved) -> Presolved:
 class _Work:
     """A program under reduction; an option is gone when its needs are None."""
 
-    def __init__(self, program: Program, without: Iterable[int]) -> None:
+    def __init__(self, program: Program, without: Iterable[int], stop: Callable[[], bool]) -> None:
         self.original = program
+        self.stop = stop
+        self._compared: dict[int, tuple[float, tuple[int, ...]]] = {}
         self.provides = list(program.provides)
         self.needs: list[set[int] | None] = [set(needs) for needs in program.needs]
         self.costs = list(program.costs)
@@ -273,19 +277,18 @@ class _Work:
                 self.changed = True
 
     def drop_dominated(self) -> None:
-        """Drops an option where a cheaper one, with what it needs besides, costs no more."""
+        """Drops options with a stand-in, of goals whose options changed since they were last compared."""
         program, options = self.view()
-        component = components(_successors(program))
-        _, trees = cheapest_trees(program, program.costs)
-        for members in program.by_goal:
-            if len(members) < 2:
-                continue
-            kept: list[int] = []
-            for index in sorted(members, key=lambda i: (program.costs[i], len(program.needs[i]), i)):
-                if any(_dominates(program, better, index, component, trees) for better in kept[:MOST_PAIRS]):
-                    self.drop(options[index])
-                else:
-                    kept.append(index)
+        fresh = []
+        for goal, members in enumerate(program.by_goal):
+            now = {options[index]: (self.costs[options[index]], program.needs[index]) for index in members}
+            if len(members) > 1 and any(self._compared.get(option) != seen for option, seen in now.items()):
+                fresh.append(goal)
+            self._compared.update(now)
+        if not fresh:
+            return
+        for index in Dominance(program).dominated(fresh, self.stop):
+            self.drop(options[index])
 
     def result(self) -> Presolved:
         program, options = self.view()
@@ -306,16 +309,3 @@ class _Work:
 
 def _successors(program: Program) -> list[set[int]]:
     return [{need for option in options for need in program.needs[option]} for options in program.by_goal]
-
-
-def _dominates(program: Program, better: int, worse: int, component: list[int], trees: list[float]) -> bool:
-    """Whether `better` can stand in for `worse` at no greater cost, whatever else is chosen.
-
-    Operands that `worse` lacks are added with their cheapest trees; they must not be able to reach the goal.
-    """
-    missing = set(program.needs[better]).difference(program.needs[worse])
-    cost = program.costs[better] + sum(trees[need] for need in sorted(missing))
-    if cost > program.costs[worse]:
-        return False
-    mine = component[program.provides[better]]
-    return all(component[need] != mine for need in missing)
