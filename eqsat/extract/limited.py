@@ -17,6 +17,7 @@ from eqsat.extract.model import Row
 from eqsat.extract.presolve import Presolved, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, closure, total, unfounded
+from eqsat.extract.schedule import MOST_MOVES
 from eqsat.extract.solution import choice_of
 
 SLACK = 1e-9
@@ -27,6 +28,9 @@ PRICED_SOLVES = 6
 
 LAZY_ROUNDS = 12
 """Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
+
+QUICK_MOVES = 2_000
+"""Moves that the schedule of one of many choices may take."""
 
 CLOSE = 1e-6
 """Relative: a peak within this of what the integer program has for it is the same."""
@@ -53,7 +57,7 @@ class LimitedSearch:
         self.impossible = False
         self.forbidden: list[list[list[int]]] = []
         self.report: Callable[[], None] = lambda: None
-        self._peaks: dict[frozenset[int], tuple[float, float, tuple[int, ...]]] = {}
+        self._peaks: dict[frozenset[int], tuple[int, float, float, tuple[int, ...]]] = {}
 
     def watch(self, progress: Progress | None) -> None:
         """Calls `progress` whenever the cost or the bound has improved, once there is a choice."""
@@ -86,17 +90,18 @@ class LimitedSearch:
         """Takes a bound if it is better than the best so far."""
         self.floor = max(self.floor, bound)
 
-    def schedule(self, choice: Choice) -> tuple[float, float, tuple[int, ...]]:
+    def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[float, float, tuple[int, ...]]:
         """The peak of a closed choice in the best order found, a bound on every order, and the order."""
         if self.live is None:
             return 0.0, 0.0, ()
         key = frozenset(choice.values())
-        if key not in self._peaks:
-            found, order = self.live.schedule(choice)
-            self._peaks[key] = found.peak, found.bound, order
-        return self._peaks[key]
+        known = self._peaks.get(key)
+        if known is None or (known[0] < moves and exceeds(known[1], known[2])):
+            found, order = self.live.schedule(choice, moves)
+            known = self._peaks[key] = moves, found.peak, found.bound, order
+        return known[1:]
 
-    def offer(self, choice: Choice) -> bool | None:
+    def offer(self, choice: Choice, moves: int = QUICK_MOVES) -> bool | None:
         """Takes a choice if it is within the limits and better than the best so far.
 
         Returns whether its peak is over the limit; None where other limits or cycles rule it out, or a better is known.
@@ -107,7 +112,7 @@ class LimitedSearch:
         cost = total(self.program, choice)
         if cost + self.weight * self.least_peak >= self.cost:
             return None
-        peak, _, _ = self.schedule(choice)
+        peak, _, _ = self.schedule(choice, moves)
         if exceeds(peak, self.most):
             return True
         if cost + self.weight * peak < self.cost:
@@ -268,6 +273,8 @@ class LimitedSearch:
             see(outcome.bound / scale, choice or None)
             if not choice:
                 return
+            if not cuts:
+                self.offer(choice, MOST_MOVES)
             if cuts and attempt % LAZY_ROUNDS == 0:
                 master.order(cuts)
             theta = self.least_peak + unit * float(outcome.values[master.theta]) if master.peak else math.inf

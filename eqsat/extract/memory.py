@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.extract.limits import Memory
 from eqsat.extract.program import Choice, Program
-from eqsat.extract.schedule import Dataflow, Schedule, always_exceeds, least_peak, simulate
+from eqsat.extract.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
 
-PROOF_STATES = 2_000
-"""Sets of done steps looked at to prove that a part of a choice needs too much; few, as many parts are tried."""
+PROOF_MOVES = 5_000
+"""Moves looked at to prove that a part of a choice needs too much; few, as many parts are tried."""
 
 Part = dict[int, frozenset[int]]
 """Some goals of a choice, each with some of the goals that its option needs."""
@@ -28,10 +28,10 @@ class Liveness:
         self.own = [not any(o in self.aliases for o in options) for options in program.by_goal]
         self.given = [bool(options) and not any(program.needs[o] for o in options) for options in program.by_goal]
 
-    def schedule(self, choice: Choice) -> tuple[Schedule, tuple[int, ...]]:
+    def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[Schedule, tuple[int, ...]]:
         """The best order found for a closed choice, and its goals in that order, what is there from the start first."""
         flow = self.flow(choice)
-        found = least_peak(flow)
+        found = least_peak(flow, moves)
         first = [goal for goal in sorted(choice) if not self.program.needs[choice[goal]]]
         return found, (*first, *(flow.owners[step] for step in found.order))
 
@@ -95,7 +95,7 @@ class Liveness:
         """
 
         def too_much(part: Part) -> bool:
-            return always_exceeds(self.flow(choice, part), most, PROOF_STATES)
+            return always_exceeds(self.flow(choice, part), most, PROOF_MOVES)
 
         needs = {goal: frozenset(self.program.needs[choice[goal]]) for goal in order}
         if not too_much(needs):

@@ -1,7 +1,8 @@
-"""The order of steps that keeps the peak of live memory low: exact by best-first search, else by a beam."""
+"""The order of steps that keeps the peak of live memory low: exact by best-first search where that ends in time."""
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 from collections.abc import Sequence
@@ -9,14 +10,14 @@ from dataclasses import dataclass, field
 
 from eqsat.extract.limits import exceeds
 
-MOST_STATES = 20_000
-"""Sets of done steps that the exact search looks at, before the beam takes over."""
+MOST_MOVES = 30_000
+"""Continuations of sets of done steps that the exact search looks at."""
 
 LONGEST_CHAIN = 20
 """Steps that are looked ahead for one that leaves less live."""
 
-BEAM = 16
-"""Sets of done steps that the beam keeps at every length."""
+LOWER = 0.98
+"""What a good order has to improve on the best known, part of its peak."""
 
 
 @dataclass(slots=True)
@@ -65,13 +66,21 @@ def simulate(flow: Dataflow, order: Sequence[int]) -> float:
     return peak
 
 
-def least_peak(flow: Dataflow, states: int = MOST_STATES) -> Schedule:
-    """The order of least peak; only a good one where more than `states` sets of done steps have to be looked at."""
+def least_peak(flow: Dataflow, moves: int = MOST_MOVES) -> Schedule:
+    """The order of least peak; only a good one, with a bound, where more than `moves` have to be looked at."""
     search = _Search(flow)
-    order, bound = search.best_first(search.floor, states)
-    orders = [search.beam(BEAM), depth_first(flow)] if order is None else [order]
-    best = min(orders, key=lambda found: simulate(flow, found))
-    return Schedule(tuple(best), simulate(flow, best), bound)
+    order, bound = search.best_first(search.floor, moves)
+    if order is not None:
+        return Schedule(tuple(order), simulate(flow, order), bound)
+    best = depth_first(flow)
+    peak = simulate(flow, best)
+    while peak > bound:
+        order, least = search.best_first(max(LOWER * peak, bound), moves // 2, give_up=True)
+        bound = max(bound, least if exceeds(least, LOWER * peak) else bound)
+        if order is None:
+            break
+        best, peak = order, simulate(flow, order)
+    return Schedule(tuple(best), peak, min(bound, peak))
 
 
 def depth_first(flow: Dataflow) -> list[int]:
@@ -117,12 +126,12 @@ def _rooms(flow: Dataflow) -> list[float]:
     return [high - low for high, low in zip(peak, left, strict=True)]
 
 
-def always_exceeds(flow: Dataflow, most: float, states: int = MOST_STATES) -> bool:
+def always_exceeds(flow: Dataflow, most: float, moves: int = MOST_MOVES) -> bool:
     """Whether every order is proved to need more than `most`."""
     search = _Search(flow)
     if exceeds(search.floor, most):
         return True
-    return exceeds(search.best_first(max(search.floor, most), states, give_up=True)[1], most)
+    return exceeds(search.best_first(max(search.floor, most), moves, give_up=True)[1], most)
 
 
 def _users(flow: Dataflow) -> list[int]:
@@ -134,9 +143,11 @@ def _users(flow: Dataflow) -> list[int]:
 
 
 class _Search:
-    """Sets of done steps are bits of an integer."""
+    """Sets of done steps are bits of an integer; buffers without bytes are left out."""
 
     def __init__(self, flow: Dataflow) -> None:
+        full = [tuple(b for b in touched if flow.sizes[b] > 0) for touched in flow.touches]
+        flow = dataclasses.replace(flow, touches=full)
         self.flow = flow
         self.all = (1 << len(flow.touches)) - 1
         users = [0] * len(flow.sizes)
@@ -222,10 +233,10 @@ class _Search:
             step = following[0]
         return None
 
-    def best_first(self, enough: float, states: int, *, give_up: bool = False) -> tuple[list[int] | None, float]:
+    def best_first(self, enough: float, moves: int, *, give_up: bool = False) -> tuple[list[int] | None, float]:
         """An order of least peak, or of any peak up to `enough`, and a lower bound on all that are above it.
 
-        No order where `states` did not do, or where the least peak is above `enough` and that makes it `give_up`.
+        No order where `moves` did not do, or where the least peak is above `enough` and that makes it `give_up`.
         """
         trail: list[int] = []
         done, live, ready = self.run_free(0, self.start, self.ready, enough, trail)
@@ -239,8 +250,8 @@ class _Search:
                 continue
             if done == self.all:
                 return self._trace(parents, done), peak
-            looked += 1
-            if looked > states or (give_up and exceeds(peak, enough)):
+            looked += len(ready)
+            if looked > moves or (give_up and exceeds(peak, enough)):
                 return None, peak
             for step in ready:
                 during, after = self.step(done, live, step)
@@ -252,28 +263,6 @@ class _Search:
                     known[then], parents[then] = higher, (done, trail)
                     count += 1
                     heapq.heappush(heap, (higher, -then.bit_count(), after, count, then, next_))
-
-    def beam(self, width: int) -> list[int]:
-        """A good order: at every length, the sets of least peak and then least live bytes are gone on with."""
-        trail: list[int] = []
-        done, live, ready = self.run_free(0, self.start, self.ready, self.floor, trail)
-        layer = {done: (self.floor, live, ready, tuple(trail))}
-        best: tuple[float, tuple[int, ...]] | None = None
-        while layer:
-            following: dict[int, tuple[float, float, tuple[int, ...], tuple[int, ...]]] = {}
-            for done, (peak, live, ready, order) in layer.items():
-                if done == self.all:
-                    best = min(best, (peak, order)) if best is not None else (peak, order)
-                for step in ready:
-                    during, after = self.step(done, live, step)
-                    higher, more = max(peak, during), [step]
-                    now = done | (1 << step)
-                    now, after, then = self.run_free(now, after, self.next_ready(now, ready, step), higher, more)
-                    if now not in following or (higher, after) < following[now][:2]:
-                        following[now] = (higher, after, then, (*order, *more))
-            kept = sorted(following.items(), key=lambda item: (item[1][0], item[1][1], -item[0].bit_count(), item[0]))
-            layer = dict(kept[:width])
-        return list(best[1]) if best is not None else []
 
     def _trace(self, parents: dict[int, tuple[int, list[int]]], done: int) -> list[int]:
         parts: list[list[int]] = []
