@@ -158,7 +158,7 @@ def test_a_search_out_of_time_is_no_proof() -> None:
     problem = Problem(nodes, [(60, 0)], limits=limits)
     with pytest.raises(ExtractionError) as error:
         solve(problem, time_limit=0.0)
-    assert error.value.what.startswith("no choice within the limits was found in 0.0 s: launches <= ")
+    assert re.match(r"no choice within the limits was found in [\d.]+ s: launches <= ", error.value.what)
     assert error.value.expected == "limits that some choice keeps; it is not proved that none does"
     assert "time_limit" in error.value.remedy
 
@@ -186,7 +186,7 @@ def knapsack() -> Problem:
 def test_a_search_can_be_stopped_and_followed() -> None:
     seen: list[tuple[float, float]] = []
     solution = solve(
-        knapsack(), time_limit=60, progress=lambda *now: seen.append(now), should_stop=lambda: len(seen) > 2
+        knapsack(), time_limit=60, progress=lambda *now: seen.append(now), should_stop=lambda: len(seen) > 0
     )
     assert solution.status in ("interrupted", "optimal")
     assert all(bound <= cost for cost, bound in seen)
