@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.models import load
+
+#: Seconds that measuring the operators of one graph may take, and how often the cheapest graph is chosen anew.
+_FILL_SECONDS, _CHOICES = 120.0, 3
 
 
 def build(name: str, folder: Path) -> dict[str, Any]:
@@ -110,6 +114,52 @@ def latency(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def predict(name: str, folder: Path) -> dict[str, Any]:
+    """The sum of measured operator costs against the time of the whole, for the original and the cheapest graph.
+
+    What the cheapest graph consists of is measured too, and the choice made again, until it holds nothing new.
+    """
+    import eqsat
+    from eqsat.costs.measure import fill as fill_table
+    from eqsat.costs.model import CostModel, keys_of
+    from eqsat.costs.table import CostTable
+    from eqsat.finalists import example_inputs
+    from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.measure import interleaved
+    from eqsat.runtime.session import session
+
+    graph = read(folder / "model.onnx")
+    with CostTable() as table:
+        fill_table(keys_of(graph), table, time_limit=_FILL_SECONDS)
+        for _ in range(_CHOICES):
+            result = eqsat.optimize(folder / "model.onnx", measure=False, table=table)
+            if not fill_table(keys_of(result.graph), table, time_limit=_FILL_SECONDS).measured:
+                break
+        model = CostModel(table=table)
+        costs = {"original": model.graph(graph), "optimised": model.graph(result.graph)}
+    result.save(folder / "result.onnx")
+    feeds = example_inputs(graph, {}, 1)
+    files = {"original": "model.onnx", "optimised": "result.onnx"}
+    if result.report.kept == "original":
+        del files["optimised"]
+    sessions = {form: session(folder / file, threads=1) for form, file in files.items()}
+    calls = {form: (lambda s=s: s.run(None, feeds)) for form, s in sessions.items()}
+    timings = interleaved(calls, 40, 1, time_limit=10.0)
+    return {
+        "load": os.getloadavg()[0],
+        "forms": {
+            form: {
+                "sum": costs[form].total.seconds,
+                "kernels": costs[form].total.launches,
+                "estimated_share": costs[form].estimated_share,
+                "measured": timings.median(form),
+                "rounds": timings.rounds,
+            }
+            for form in calls
+        },
+    }
+
+
 def accuracy(name: str, folder: Path) -> dict[str, Any]:
     """‖out − ref‖ / ‖ref‖ of result and original on ONNX Runtime, the reference being the original in float64."""
     from eqsat.certify import relative_difference
@@ -141,7 +191,7 @@ def _wide(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-STEPS = {f.__name__: f for f in (build, fill, optimise, usage, latency, accuracy)}
+STEPS = {f.__name__: f for f in (build, fill, optimise, usage, latency, predict, accuracy)}
 
 if __name__ == "__main__":
     print(json.dumps(STEPS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))
