@@ -60,8 +60,9 @@ def _row(name: str, folder: Path) -> Row:
         command = [sys.executable, "-m", "benchmarks.step", step, name, str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            last = done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]
-            return {"model": name, "failed": f"{step}: {last[0]}", "forms": {}}
+            # An error of eqsat goes on in lines that are indented.
+            lines = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]
+            return {"model": name, "failed": f"{step}: {lines[-1] if lines else done.returncode}", "forms": {}}
     for path in folder.iterdir():
         path.unlink()
     return {"model": name, **json.loads(done.stdout.splitlines()[-1])}
