@@ -38,6 +38,7 @@ def test_every_graph_visited_is_closed_acyclic_and_new_and_has_the_cost_it_was_q
             queued = search._graph(search._unpacked(packed, changes))
             assert math.isclose(queued.cost, cost, rel_tol=1e-9, abs_tol=1e-18)
             assert queued.key in search._met
+            assert not unfounded(program, queued.choice)
         assert frozenset(graph.choice.values()) not in met
         met.add(frozenset(graph.choice.values()))
     assert math.isclose(search.cost, total(program, search.best()), rel_tol=1e-9, abs_tol=1e-18)
