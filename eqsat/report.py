@@ -19,6 +19,9 @@ Phase: TypeAlias = Literal["read", "saturate", "extract", "measure", "certify", 
 #: The phases of an optimisation, in order.
 PHASES: tuple[Phase, ...] = ("read", "saturate", "extract", "measure", "certify", "write")
 
+#: Rows of what runs that a report shows; all of it is in its JSON.
+MOST_RUNS = 12
+
 #: Columns of a report where no terminal says otherwise.
 WIDTH = 110
 
@@ -116,7 +119,10 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __rich_console__(self, console: Console, options: Any) -> RenderResult:
-        yield Group(_phases(self), Text(), _changes(self), Text(), *_notes(self))
+        parts: list[Any] = [_phases(self), Text(), _changes(self), Text()]
+        if self.steps:
+            parts += [_runs(self), Text()]
+        yield Group(*parts, *_notes(self))
 
 
 def _plain(value: Any) -> Any:
@@ -198,10 +204,49 @@ def _changes(report: Report) -> Table | Text:
     return table
 
 
+def _runs(report: Report) -> Table:
+    """What runs, by operators and states, the dearest first; conversions are rows like others."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for step in report.steps:
+        states = ", ".join(step["operands"])
+        held = step["result"] if states == step["result"] else f"{states} -> {step['result']}"
+        by = f" by {step['arithmetic']}" if step["arithmetic"] else ""
+        groups.setdefault((step["op"], held + by), []).append(step)
+    table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
+    table.add_column("what runs", ratio=3)
+    table.add_column("kernels", justify="right", no_wrap=True)
+    table.add_column("held as", ratio=2)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("measured", justify="right", no_wrap=True)
+    ranked = sorted(groups.items(), key=lambda item: -sum(s["seconds"] for s in item[1]))
+    for (op, held), steps in ranked[:MOST_RUNS]:
+        table.add_row(Text(op), integer(len(steps)), Text(held), *_spent(steps))
+    rest = [step for _, steps in ranked[MOST_RUNS:] for step in steps]
+    if rest:
+        table.add_row(f"{count(len(ranked) - MOST_RUNS, 'kind')} more", integer(len(rest)), "", *_spent(rest))
+    return table
+
+
+def _spent(steps: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The seconds of steps together, and the share of them that was measured."""
+    total = math.fsum(s["seconds"] for s in steps)
+    known = math.fsum(s["seconds"] for s in steps if not s["estimated"])
+    return duration(total), percent(known / total) if total else ""
+
+
+def _compared(report: Report) -> str:
+    """What other ways to choose came to, next to the bound."""
+    unit = duration if set(report.objective) <= {"time"} and report.objective else _number
+    found = [f"{b['name']} {unit(b['cost'])}" for b in report.baselines]
+    return f"chosen {unit(report.cost_after)}, bound {unit(report.lower_bound)}" + "".join(f"; {text}" for text in found)
+
+
 def _notes(report: Report) -> list[Text]:
     names = [f"{o['name']} ({o['reason']})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
+    if report.baselines:
+        notes.append(Text(_compared(report)))
     if report.kept != "original":
         notes.append(Text(f"result: {report.kept}, {report.kept_because}"))
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]

@@ -11,26 +11,57 @@ from eqsat.certify.certificate import LARGEST
 from eqsat.certify.compare import relative_difference
 from eqsat.errors import UncheckedError
 from eqsat.language.dims import evaluate
-from eqsat.language.floats import Floats
+from eqsat.language.floats import FloatNamespace, Floats
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import run
 from eqsat.language.state import LAYOUTS, PLAIN, State
 from eqsat.language.types import TensorType
 
-Arrays = Mapping[str, Any]
+
+class NarrowNamespace(FloatNamespace):
+    """Arithmetic as devices have it in 16 bits: sums of products are kept in float32 and rounded once."""
+
+    def matmul(self, a: Any, b: Any) -> Any:  # type: ignore[override]
+        """A product of matrices."""
+        if a.dtype.itemsize > 2 or a.dtype.kind in "iub":
+            return np.matmul(a, b)
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+
+    def einsum(self, equation: str, *operands: Any) -> Any:
+        """A sum of products over indices."""
+        if operands[0].dtype.itemsize > 2 or operands[0].dtype.kind in "iub":
+            return super().einsum(equation, *operands)
+        wide = [x.astype(np.float32) for x in operands]
+        return super().einsum(equation, *wide).astype(operands[0].dtype)
+
+
+class Narrow(Floats):
+    """The reference in the element types that a graph states."""
+
+    def namespace(self, operands: list[TensorType | None], results: list[TensorType]) -> FloatNamespace:
+        """The arithmetic of 16-bit devices."""
+        return NarrowNamespace()
 
 
 def stated_difference(
-    graph: Graph, stated: Graph, boundary: Mapping[str, State], sizes: Mapping[str, int], seed: int
+    graph: Graph,
+    stated: Graph,
+    boundary: Mapping[str, State],
+    sizes: Mapping[str, int],
+    seed: int,
+    arithmetic: Floats | None = None,
 ) -> float:
     """The largest relative difference of an output of `stated` from that of `graph`, on one draw of random inputs.
 
-    Both run on the reference, in the element types they state; inputs and outputs named in `boundary` are held so in
-    `stated`. UncheckedError where the inputs or values are not such that they can be run here.
+    Both run on the reference, in the element types they state unless another `arithmetic` is given; inputs and outputs
+    named in `boundary` are held so in `stated`. UncheckedError where the inputs or values are not such that they can be
+    run here.
     """
     feeds = _inputs(graph, sizes, seed)
-    one = run(graph, feeds, Floats())
-    other = run(stated, {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}, Floats())
+    arithmetic = arithmetic or Narrow()
+    one = run(graph, feeds, arithmetic)
+    held = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
+    other = run(stated, held, arithmetic)
     worst = 0.0
     for name in graph.outputs:
         reference, found = np.asarray(one[name]), _plain(np.asarray(other[name]), boundary.get(name, PLAIN))

@@ -17,6 +17,8 @@ Types = Sequence[TensorType | None]
 
 #: Movement along named axes, which a kernel does in any order of the axes.
 _ALONG_AXES = frozenset({"concat", "pad", "slice"})
+#: Layouts of images, in which operators on images have kernels; to turn the plane around would be another operator.
+_IMAGE_LAYOUTS = frozenset({"nhwc", "blocked"})
 #: How the index form of an operator on images begins: batch, channels, then the plane.
 _IMAGES = ("n c h", "n g*c h")
 
@@ -160,7 +162,7 @@ def _images(operands: Types, const: Sequence[bool], others: Sequence[str], own: 
     if image is None or image.shape is None:
         return
     rest = ("row",) * (len(operands) - 1)
-    fitting = [name for name in others if not LAYOUTS[name].constants and LAYOUTS[name].fits(image)]
+    fitting = [name for name in others if name in _IMAGE_LAYOUTS and LAYOUTS[name].fits(image)]
     for layout in ("row", *fitting):
         if layout != "row":
             yield (layout, *rest), layout

@@ -80,7 +80,8 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(precisions=("float16", "bfloat16"), arithmetic=("tf32",)),
+        "mixed": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",)),
+        "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }
 )
 

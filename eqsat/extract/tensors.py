@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -177,7 +177,8 @@ class _Framing:
         """Drops the layouts that save nothing: exact, since everything in them can be row-major at no greater cost.
 
         Values of one class in any two layouts hang together, and so do those that one kernel reads and makes. Where in
-        all that hangs together no kernel costs less than the same one on row-major values, it is dropped.
+        all that hangs together no kernel costs less than the same one on row-major values, and nothing comes or is
+        wanted in a layout, it is dropped.
         """
         states = tuple(self.states)
         row = [state.layout == "row" for state in states]
@@ -197,7 +198,8 @@ class _Framing:
             node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
             for node, way in zip(self.nodes, self.ways, strict=True)
         ]
-        saving = {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
+        saving = {groups[self.index[leader]] for leader in self._bound()}
+        saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
         kept = [
             index
             for index, node in enumerate(self.nodes)
@@ -250,6 +252,11 @@ class _Framing:
                 found.append(Conversion(eclass, self._state(source), self._state(target), price))
                 costs.append(cost)
         return found, costs
+
+    def _bound(self) -> Iterator[int]:
+        """The classes that come, or are wanted, in another layout than the row-major one."""
+        names = {n.attrs["name"]: n.eclass for n in self.snapshot.nodes if n.op == INPUT} | self.snapshot.roots
+        yield from (names[name] for name, state in self.boundary.items() if state.layout != "row")
 
     def _check_boundary(self) -> None:
         names = {n.attrs["name"] for n in self.snapshot.nodes if n.op == INPUT} | set(self.snapshot.roots)

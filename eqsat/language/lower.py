@@ -194,8 +194,8 @@ class _Lowering:
         common = {s.precision for v, s in zip(node.inputs, taken, strict=True) if v is not None and self._floats(v)}
         inner = State("row", common.pop() if len(common) == 1 else made.precision).typed(self._type(value))
         inner = inner.with_shape(stored.dims)
-        if node.op == "transpose" and (columns[0] or turned):
-            return str(inputs[0])
+        if node.op == "transpose":
+            return self._transposed(node, str(inputs[0]), taken[0], made, inner)
         if node.op in ("matmul", "gemm") and (turned or any(columns)):
             name = self._product(node, inputs, columns, turned, inner)
         else:
@@ -205,6 +205,14 @@ class _Lowering:
         if inner.dtype != stored.dtype:
             name = self._emit("cast", Attrs(spec("cast").complete({"to": stored.dtype.value})), (name,), stored)
         return name
+
+    def _transposed(self, node: Node, name: str, taken: State, made: State, result: TensorType) -> str:
+        """A transpose between stored orders: nothing at all where the elements lie as they are wanted."""
+        before, after = LAYOUTS[taken.layout].order(result.rank), LAYOUTS[made.layout].order(result.rank)
+        if before is None or after is None:
+            raise TypeError(f"{taken} and {made} are no orders of axes")
+        perm = tuple(before.index(node.attrs["perm"][axis]) for axis in after)
+        return name if perm == tuple(range(result.rank)) else self._turned(name, result, perm)
 
     def _floats(self, value: str) -> bool:
         found = self.graph.type(value)

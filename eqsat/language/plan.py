@@ -90,8 +90,9 @@ class Plan:
                     )
             made |= {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
         for name, value in self.graph.outputs.items():
-            if Held(value, State()) not in made and value not in self.graph.constants:
-                raise GraphError(f"no step makes output {name!r} row-major in its element type", where=self.graph.name)
+            state = self.boundary.get(name, PLAIN)
+            if Held(value, state) not in made and value not in self.graph.constants:
+                raise GraphError(f"no step makes output {name!r} in state {state}", where=self.graph.name)
 
     @property
     def conversions(self) -> tuple[Conversion, ...]:

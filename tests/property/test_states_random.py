@@ -1,0 +1,127 @@
+"""Random graphs planned with layouts, precisions and fused kernels: at least cost, and computing the same."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import ml_dtypes
+import numpy as np
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from eqsat.certify.stated import stated_difference
+from eqsat.costs.implementations import Choices
+from eqsat.costs.model import CostModel
+from eqsat.costs.precision import POLICIES
+from eqsat.egraph.encode import encode
+from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.extract import Problem, solve
+from eqsat.extract.assembly import assemble
+from eqsat.extract.program import Program, total, unfounded
+from eqsat.extract.tensors import tensor_problem
+from eqsat.language.constant import Constant
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.lower import lower
+from eqsat.language.spec import OPS
+from eqsat.language.state import LAYOUTS, State
+from eqsat.rewrites.loader import load_rules
+from eqsat.testing import graphs
+
+OPERATORS = ["add", "mul", "relu", "exp", "matmul", "gemm", "transpose", "conv", "max_pool", "softmax", "concat", "neg"]
+COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
+DEVICE = "nvidia-h200"
+
+
+def frozen(graph: Graph, rounds: int) -> tuple[Graph, Snapshot]:
+    encoding = encode(graph)
+    if rounds:
+        Saturator(encoding.egraph, load_rules(), Limits(nodes=400, rounds=rounds)).run()
+    return encoding.graph, snapshot(encoding)
+
+
+def least(program: Program, most: int = 20_000) -> float:
+    """The least cost over every closed acyclic choice; rejects a program with too many."""
+    best, seen = math.inf, 0
+
+    def extend(choice: dict[int, int], waiting: tuple[int, ...]) -> None:
+        nonlocal best, seen
+        open_ = [goal for goal in waiting if goal not in choice]
+        if not open_:
+            seen += 1
+            if seen > most:
+                reject()
+            if not unfounded(program, choice):
+                best = min(best, total(program, choice))
+            return
+        for option in program.by_goal[open_[0]]:
+            if sum(program.costs[o] for o in choice.values()) + program.costs[option] < best:
+                extend({**choice, open_[0]: option}, (*open_[1:], *program.needs[option]))
+
+    extend({}, tuple(program.roots))
+    return best
+
+
+@settings(COMMON, max_examples=60)
+@given(graphs(OPERATORS, max_nodes=3, dtypes=("float32",)), st.sampled_from(["exact", "mixed"]))
+def test_the_plan_of_a_small_graph_costs_least(graph, precision):
+    original, snap = frozen(graph, 0)
+    model = CostModel(DEVICE)
+    framed = tensor_problem(snap, model, choices=Choices(("row", "column", "nhwc"), POLICIES[precision]))
+    solution = solve(framed.problem, time_limit=60)
+    solution.check(framed.problem)
+    assert solution.status == "optimal"
+    assert math.isclose(solution.cost, least(framed.problem.program), rel_tol=1e-8, abs_tol=1e-18)
+    best = assemble(framed, solution, original)
+    # Bytes of derived weights count a little, so that ties go to the smaller.
+    assert math.isclose(math.fsum(c.seconds for c in best.costs), solution.cost, rel_tol=1e-6, abs_tol=1e-11)
+
+
+@settings(COMMON, max_examples=120)
+@given(
+    graphs(OPERATORS, min_nodes=2, max_nodes=6, dtypes=("float32",)),
+    st.sampled_from(["exact", "mixed", "bfloat16"]),
+    st.integers(0, 2**16),
+    st.booleans(),
+)
+def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
+    """Prices are random, so that every state and kernel is chosen somewhere."""
+    original, snap = frozen(coarse(graph), 2)
+    names = [*original.inputs, *original.outputs]
+    boundary = {}
+    if bound:
+        type = original.type(original.inputs[0]) if original.inputs else None
+        if type is not None and LAYOUTS["column"].fits(type) and names.count(original.inputs[0]) == 1:
+            boundary[original.inputs[0]] = State("column")
+    model = CostModel(DEVICE)
+    choices = Choices(("row", "column", "nhwc", "packed"), POLICIES[precision])
+    framed = tensor_problem(snap, model, choices=choices, boundary=boundary)
+    priced = repriced(framed.problem, Random(seed))
+    solution = solve(priced, time_limit=20)
+    solution.check(priced)
+    best = assemble(framed, solution, original)
+    made = lower(best.plan)
+    for node in made.nodes:
+        if node.op in OPS and all(v is None or made.type(v).shape is not None for v in node.inputs):
+            types = OPS[node.op].result_types([None if v is None else made.type(v) for v in node.inputs], node.attrs)
+            assert [t.dtype for t in types] == [made.type(v).dtype for v in node.outputs if v][: len(types)]
+    # In float64 throughout, with weights that are the same in any precision, only a wrong graph makes a difference.
+    with np.errstate(all="ignore"):
+        assert stated_difference(best.graph, made, boundary, {}, 0, Floats(wide=True)) < 1e-6
+
+
+def coarse(graph: Graph) -> Graph:
+    """The graph with constants that bfloat16 and float16 hold exactly."""
+    constants = {}
+    for name, constant in graph.constants.items():
+        rounded = constant.array.astype(ml_dtypes.bfloat16).astype(np.float32)
+        constants[name] = Constant.of(np.clip(rounded, -8, 8) if constant.type.dtype.is_float else constant.array)
+    return replace(graph, constants=constants)
+
+
+def repriced(problem: Problem, rng: Random) -> Problem:
+    """The problem with its costs drawn anew, many of them nothing."""
+    nodes = [replace(n, cost=max(rng.uniform(-0.2, 1), 0.0)) for n in problem.nodes]
+    conversions = [replace(c, cost=max(rng.uniform(-0.2, 1), 0.0)) for c in problem.conversions]
+    return Problem(nodes, problem.roots, conversions, problem.states)
