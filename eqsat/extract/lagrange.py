@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,15 @@ class Prices:
         self.press = max(2 * self.press, 0.1 * self.first_press) if pressed else EASE * self.press
 
 
+def greedy_choice(program: Program, weights: list[float], *, shared: bool = True) -> Choice:
+    """A closed greedy choice under other costs; they count a shared goal once if `shared`, else once a user."""
+    if shared:
+        choice = cheapest_dags(dataclasses.replace(program, costs=weights))
+    else:
+        choice = cheapest_trees(program, weights)[0]
+    return closure(program, choice, program.roots)
+
+
 def priced_choices(
     program: Program,
     prices: Prices,
@@ -92,17 +102,7 @@ def priced_choices(
     """
     for _ in range(rounds):
         weights = prices.weights()
-        guide = Program(
-            program.goals,
-            program.roots,
-            program.provides,
-            program.needs,
-            weights,
-            program.groups,
-            program.natives,
-        )
-        found = [cheapest_trees(guide, weights)[0], cheapest_dags(guide)]
-        used = [closure(program, choice, program.roots) for choice in found]
+        used = [greedy_choice(program, weights), greedy_choice(program, weights, shared=False)]
         pressed = [take(choice) for choice in used]
         broken = [[d.broken(choice) for d in prices.demands] for choice in used]
         best = min(range(2), key=lambda i: (sum(broken[i]), bool(pressed[i]), i))

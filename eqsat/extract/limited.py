@@ -292,21 +292,22 @@ class LimitedSearch:
             return rows
         peak, bound, order = self.schedule(choice)
         if exceeds(peak, self.most):
-            part = self._offence(choice, order, self.most) if exceeds(bound, self.most) else None
-            return [self._forbid(master, choice, part, proved=exceeds(bound, self.most))]
+            parts = self._offences(choice, order, self.most) if exceeds(bound, self.most) else []
+            if not parts:
+                return [self._forbid(master, choice, None, proved=exceeds(bound, self.most))]
+            return [self._forbid(master, choice, part, proved=True) for part in parts]
         if master.peak is None or peak <= theta + CLOSE * peak:
             return []
         rows = []
         for level in (bound * (1 - CLOSE / 10), (bound + theta) / 2):
-            part = self._offence(choice, order, level) if level > theta else None
-            if part is not None:
-                rows.append(master.lift_peak(self._groups(choice, part), level))
+            parts = self._offences(choice, order, level) if level > theta else []
+            rows += [master.lift_peak(self._groups(choice, part), level) for part in parts]
         if not rows or bound < peak * (1 - CLOSE):
             rows.append(self._forbid(master, choice, None, proved=False))
         return rows
 
-    def _offence(self, choice: Choice, order: Sequence[int], most: float) -> Part | None:
-        return None if self.live is None else self.live.offence(choice, order, most, self.clock.stop)
+    def _offences(self, choice: Choice, order: Sequence[int], most: float) -> list[Part]:
+        return [] if self.live is None else self.live.offences(choice, order, most, self.clock.stop)
 
     def _groups(self, choice: Choice, part: Part | None) -> list[list[int]]:
         if part is None or self.live is None:

@@ -13,6 +13,9 @@ from eqsat.extract.schedule import MOST_MOVES, Dataflow, Schedule, always_exceed
 PROOF_MOVES = 5_000
 """Moves looked at to prove that a part of a choice needs too much; few, as many parts are tried."""
 
+MOST_PARTS = 100
+"""Parts found in one choice."""
+
 Part = dict[int, frozenset[int]]
 """Some goals of a choice, each with some of the goals that its option needs."""
 
@@ -87,6 +90,18 @@ class Liveness:
         bottleneck = _least_largest(program, self.working_sets())
         results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
         return max([results, *(bottleneck[root] for root in program.roots)])
+
+    def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
+        """Disjoint parts as `offence` finds them: models repeat themselves, and so does what is wrong with a choice."""
+        found: list[Part] = []
+        rest = list(order)
+        while len(found) < MOST_PARTS:
+            part = self.offence(choice, rest, most, stop)
+            if not part:
+                break
+            found.append(part)
+            rest = [goal for goal in rest if goal not in part]
+        return found
 
     def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
         """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
