@@ -98,7 +98,7 @@ class Network:
                 if self.values[option] > TOLERANCE:
                     inside = self.pick(option) in above
                 else:
-                    inside = any(2 * need in above for need in program.needs[option])
+                    inside = option in model.gone or any(2 * need in above for need in program.needs[option])
                 if not inside:
                     crossed.append(option)
         return (model.goal(goal), *crossed), (1.0,) + (-1.0,) * len(crossed), 0.0

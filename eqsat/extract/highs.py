@@ -69,7 +69,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a solve ended with; `values` is empty where no solution was found."""
+    """What a solve ended with; `values` is empty where none were found, the bound infinite where there are none."""
 
     finished: bool
     bound: float
@@ -87,7 +87,13 @@ class Solver:
         self._highs = highspy.Highs()
         self._stop = False
         restart = model.binary > RESTART_OPTIONS
-        options = {"output_flag": False, "threads": 1, "random_seed": seed % 2**31, "mip_allow_restart": restart}
+        options = {
+            "output_flag": False,
+            "threads": 1,
+            "random_seed": seed % 2**31,
+            "mip_allow_restart": restart,
+            "dual_simplex_cost_perturbation_multiplier": 0.0,
+        }
         for name, value in options.items():
             self._highs.setOptionValue(name, value)
         self._columns = len(model.upper)
@@ -102,10 +108,10 @@ class Solver:
         price[: len(costs)] = costs
         lower = np.zeros(columns)
         lower[[model.goal(root) for root in model.program.roots]] = 1.0
+        upper = np.array(model.upper)
+        upper[sorted(model.gone)] = 0.0
         empty = np.zeros(0, dtype=np.int32)
-        self._highs.addCols(
-            columns, price, lower, np.array(model.upper), 0, np.zeros(columns, dtype=np.int32), empty, np.zeros(0)
-        )
+        self._highs.addCols(columns, price, lower, upper, 0, np.zeros(columns, dtype=np.int32), empty, np.zeros(0))
         self.add(model.rows)
         self.add(model.equal, equal=True)
 
@@ -121,12 +127,20 @@ class Solver:
         value = np.fromiter((a for row in rows for a in row[1]), dtype=np.float64, count=sum(sizes))
         self._highs.addRows(len(rows), below, upper, sum(sizes), starts, index, value)
 
+    def exclude(self, columns: Sequence[int]) -> None:
+        """Fixes columns at 0."""
+        if columns:
+            zeros = np.zeros(len(columns))
+            self._highs.changeColsBounds(len(columns), np.array(columns, dtype=np.int32), zeros, zeros)
+
     def relax(self, clock: Clock) -> Outcome:
         """Solves the linear relaxation, warm from the last one."""
         self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
         self._run(clock, None)
-        finished = self._highs.getModelStatus() == self._highspy.HighsModelStatus.kOptimal
-        if not finished:
+        status = self._highs.getModelStatus()
+        if status == self._highspy.HighsModelStatus.kInfeasible:
+            return Outcome(True, float("inf"))
+        if status != self._highspy.HighsModelStatus.kOptimal:
             return Outcome(False, 0.0)
         solution = self._highs.getSolution()
         bound = float(self._highs.getInfo().objective_function_value)
@@ -161,6 +175,8 @@ class Solver:
         status = self._highs.getModelStatus()
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
+        if status == self._highspy.HighsModelStatus.kInfeasible:
+            return Outcome(True, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal
         return Outcome(finished, float(info.mip_dual_bound), values)
 

@@ -9,13 +9,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
+
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.landmarks import landmarks
-from eqsat.extract.model import Model, Row, Values
+from eqsat.extract.model import TOLERANCE, Model, Row, Values
 from eqsat.extract.neighbourhood import confine, windows
+from eqsat.extract.points import reduced_costs, repairs, scaling, selected
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, closure, pieces, total, unfounded
@@ -90,6 +93,14 @@ def _status(search: Search, clock: Clock) -> Status:
     if search.done():
         return "optimal"
     return "interrupted" if clock.interrupted else "time_limit"
+
+
+@dataclasses.dataclass(slots=True)
+class _Relaxed:
+    """What the relaxation of a program ended with: its bound, and its solution by column."""
+
+    ascent: Ascent
+    values: Values
 
 
 class Search:
@@ -226,7 +237,7 @@ class Search:
     def _integer(self, reduction: Presolved) -> None:
         """HiGHS with cycle cuts on a program that does not split."""
         small = reduction.program
-        scale = _scale(self.cost - reduction.paid)
+        scale = scaling(self.cost - reduction.paid)
         costs = [cost * scale for cost in small.costs]
         model = Model(small)
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
@@ -235,11 +246,11 @@ class Search:
         model.rows += model.require(landmarks(small, best_greedy(small)))
         solver = Solver(model, costs, seed=self.seed)
         relaxed = self._relaxation(reduction, model, solver, scale)
-        if relaxed is None:
+        if relaxed is None or self._shrunk(reduction, model, relaxed):
             return
         if self.deep and len(costs) > LARGE and self.bound() < self.cost * (1 - FAR):
-            self._neighbourhoods(reduction)
-        if self.done() or self.clock.stop() or self._shrunk(reduction, relaxed):
+            self._neighbourhoods(reduction, relaxed.values)
+        if self.done() or self.clock.stop() or self._shrunk(reduction, model, relaxed):
             return
         for attempt in itertools.count(1):
             cuts, finished = self._attempt(reduction, model, solver, scale)
@@ -253,34 +264,42 @@ class Search:
             else:
                 solver.add(cuts)
 
-    def _shrunk(self, reduction: Presolved, relaxed: Ascent) -> bool:
+    def _shrunk(self, reduction: Presolved, model: Model, relaxed: _Relaxed) -> bool:
         """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
-        out = ruled_out(reduction.program, relaxed, self.cost * (1 - SLACK) - reduction.paid)
+        out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
             return False
         self._solve(compose(reduction, presolve(reduction.program, out, stop=self.clock.stop)))
         return True
 
-    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Ascent | None:
+    def _out(self, reduction: Presolved, ascent: Ascent) -> list[int]:
+        return ruled_out(reduction.program, ascent, self.cost * (1 - SLACK) - reduction.paid)
+
+    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> _Relaxed | None:
         """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
-        best = Ascent(0.0, [0.0] * len(small.costs), [])
+        best = _Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
         last, stalled, slow = -1.0, 0, 0
         while not self.clock.stop():
             outcome = solver.relax(self.clock)
             if not outcome.finished:
                 return None if self.clock.stop() else best
-            best = Ascent(outcome.bound / scale, _reduced(model, outcome.reduced / scale), [])
-            self.lift(best.bound + reduction.paid)
+            if math.isinf(outcome.bound):
+                self.lift(self.cost)  # every choice that could be cheaper has been ruled out
+                return None
+            ascent = Ascent(outcome.bound / scale, reduced_costs(model, outcome.reduced / scale), [])
+            best = _Relaxed(ascent, outcome.values)
+            self.lift(ascent.bound + reduction.paid)
             self._improve(reduction, selected(small, outcome.values))
             self._report()
             if self.done():
                 return None
+            solver.exclude(model.discard(self._out(reduction, ascent)))
             spare = dual_ascent(small, outcome.reduced.clip(0.0)[: len(small.costs)].tolist(), rounds=30)
             cuts = model.cut_point(outcome.values) + model.cover(spare.supports, outcome.values)
             cuts += model.cut_idle(outcome.values)
-            gain, room = (outcome.bound - last) / scale, self.cost - reduction.paid - best.bound
+            gain, room = (outcome.bound - last) / scale, self.cost - reduction.paid - ascent.bound
             slow = slow + 1 if gain <= FAIR_GAIN * room else 0
             if slow < SLOW_ROUNDS:
                 cuts += flow_cuts(model, outcome.values, depth)
@@ -292,8 +311,11 @@ class Search:
             solver.add(cuts)
         return None
 
-    def _neighbourhoods(self, reduction: Presolved) -> None:
-        """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone."""
+    def _neighbourhoods(self, reduction: Presolved, values: Values) -> None:
+        """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone.
+
+        Windows in which the relaxation agrees with the choice are left as they are.
+        """
         enough = self.clock.left() / 2
         small = reduction.program
         improved = True
@@ -305,6 +327,8 @@ class Search:
             for free in windows(small, known):
                 if self.clock.stop() or self.clock.left() < enough or self.done():
                     return
+                if all(values[known[goal]] > 1 - TOLERANCE for goal in free if goal in known):
+                    continue
                 better = self._window(small, known, free, reduction.broken)
                 if better is not None:
                     known, improved = better, True
@@ -333,7 +357,7 @@ class Search:
             self._report()
 
         known = reduction.shrink(self.choice)
-        start = None if known is None else model.point(known)
+        start = None if known is None or model.gone.intersection(known.values()) else model.point(known)
         outcome = solver.solve(
             self.clock,
             relative_gap=self.relative_gap,
@@ -341,13 +365,13 @@ class Search:
             start=start,
             watch=watch,
         )
-        self.lift(outcome.bound / scale + reduction.paid)
+        self.lift(min(outcome.bound / scale + reduction.paid, self.cost))
         if not len(outcome.values):
-            return [], False
+            return [], math.isinf(outcome.bound)
         choice = selected(model.program, outcome.values)
         self._improve(reduction, choice)
         self._report()
-        return _repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
+        return repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
 
     def _improve(self, reduction: Presolved, choice: Choice) -> None:
         """Offers a choice if it is acyclic, and greedy choices that prefer its options."""
@@ -358,38 +382,3 @@ class Search:
         preferred = set(used.values())
         weights = [cost * (0.01 if o in preferred else 1.0) for o, cost in enumerate(small.costs)]
         self.offer(reduction.expand(best_greedy(small, weights)))
-
-
-def selected(program: Program, values: Values) -> Choice:
-    """For every goal the option of largest value."""
-    return {
-        goal: max(members, key=lambda option: (values[option], -option))
-        for goal, members in enumerate(program.by_goal)
-        if members
-    }
-
-
-def _reduced(model: Model, duals: Values) -> list[float]:
-    """What every option adds to the bound of the relaxation: its reduced cost and that of its goal.
-
-    The bound has those of the roots in it already, as roots are always there.
-    """
-    spare = duals.clip(0.0)
-    spare[[model.goal(root) for root in model.program.roots]] = 0.0
-    return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
-
-
-def _repairs(model: Model, choice: Choice) -> list[Row]:
-    """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
-    cuts = model.cut_choice(choice)
-    if not cuts:
-        return []
-    used = set(choice.values())
-    least = max(model.program.costs) / 100
-    costs = [0.0 if o in used else cost + least for o, cost in enumerate(model.program.costs)]
-    return cuts + model.cover(dual_ascent(model.program, costs, rounds=30).supports)
-
-
-def _scale(cost: float) -> float:
-    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
-    return 2.0 ** round(math.log2(1024.0 / cost)) if cost > 0 else 1.0

@@ -42,6 +42,7 @@ class Model:
     component: list[int] = field(default_factory=list)
     ordered: set[int] = field(default_factory=set)
     cuts: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
     _users: list[list[int]] = field(init=False)
     _roots: set[int] = field(init=False)
 
@@ -151,6 +152,12 @@ class Model:
             for support in supports
             if values is None or values[list(support)].sum() < 1 - 10 * TOLERANCE
         ]
+
+    def discard(self, options: Iterable[int]) -> list[int]:
+        """Takes options out that no better choice uses; returns those that were still in."""
+        found = sorted(set(options) - self.gone)
+        self.gone.update(found)
+        return found
 
     def require(self, goals: Iterable[int]) -> list[Row]:
         """Rows that ask for an option of every goal, and for one that needs it, of goals that every choice provides."""

@@ -19,6 +19,7 @@ from eqsat.extract.highs import Clock, Outcome, Solver
 from eqsat.extract.ilp import Search
 from eqsat.extract.landmarks import landmarks
 from eqsat.extract.model import Model
+from eqsat.extract.points import reduced_costs
 from eqsat.extract.presolve import presolve
 from eqsat.extract.program import Choice, Program, closure, total, unfounded
 
@@ -188,7 +189,7 @@ def test_the_relaxation_with_flow_cuts_bounds_every_choice_and_what_it_rules_out
     program = problem.program
     choices = enumerate_choices(program)
     model, outcome = relaxed(problem)
-    ascent = Ascent(outcome.bound / 1e6, ilp._reduced(model, outcome.reduced / 1e6), [])
+    ascent = Ascent(outcome.bound / 1e6, reduced_costs(model, outcome.reduced / 1e6), [])
     costs = [total(program, choice) for choice in choices]
     limit = sorted(costs)[len(costs) // 2]
     out = set(ruled_out(program, ascent, limit * (1 - 1e-9)))

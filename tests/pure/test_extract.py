@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from eqsat.errors import ExtractionError, UsageError
@@ -318,7 +319,7 @@ def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
     begin = best_greedy(problem.program)
     search = Search(problem.program, begin, Clock(math.inf), 0.0, 0, set())
     before, reduction = search.cost, presolve(problem.program)
-    search._neighbourhoods(reduction)
+    search._neighbourhoods(reduction, np.zeros(len(reduction.program.provides)))
     assert search.cost < before
     assert not unfounded(problem.program, search.best())
     exact = solve(problem, time_limit=60)
