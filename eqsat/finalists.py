@@ -36,13 +36,16 @@ class Candidate:
     """A graph that may be the result, with its cost, and its certificate once it was checked.
 
     `assembled` is what the graph was lowered from, None for the original. `size` counts the nodes of its model: as
-    given for the original, as it is written for the others.
+    given for the original, as it is written for the others; `within` says whether it keeps the limits, `amounts` what
+    it uses.
     """
 
     name: str
     graph: Graph
     cost: GraphCost
     size: int
+    within: bool = True
+    amounts: Mapping[str, float] = field(default_factory=dict)
     assembled: Assembled | None = None
     certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
 
@@ -155,10 +158,15 @@ def written_size(graph: Graph, opset: int | None) -> int:
 
 
 def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Candidate, str]:
-    """The candidate to return, and why: the original unless another is measured, or at least costed, to be better."""
+    """The candidate to return, and why: the original unless another is measured, or at least costed, to be better.
+
+    An original that breaks a limit is returned only where nothing else is left.
+    """
     original, others = candidates[0], candidates[1:]
     if not others:
-        return original, "no rule made a difference"
+        return original, "no rule made a difference" if original.within else "nothing within the limits was left"
+    if not original.within:
+        return min(others, key=lambda c: (c.cost.price, c.size)), "it costs least within the limits"
     if measured is None:
         best = min(others, key=lambda c: (c.cost.price, c.size))
         before, after = original.cost.price, best.cost.price

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from eqsat.costs.amounts import amount
 from eqsat.costs.device import Device
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostFunction, CostModel, Objective
@@ -38,6 +39,7 @@ def optimize(
     cost: CostFunction | None = None,
     layouts: str | Sequence[str] = "auto",
     precision: str | PrecisionPolicy = "exact",
+    limits: Mapping[str, float | str] | None = None,
     boundary: Mapping[str, State] | None = None,
     extractor: str = "ilp",
     alpha: float | None = None,
@@ -60,7 +62,8 @@ def optimize(
     `model` is a path, a ModelProto or a graph; it is never changed. `objective` weighs terms of the cost (time, flops,
     bytes, launches, weight_memory, peak_memory, error), `cost` is a function of one operator in its place. `layouts`
     are those that values may be held in, "auto" for all the device has kernels for; `precision` is "exact", which keeps
-    the model's element types, "tf32", "mixed", or a policy; `boundary` names the states of inputs and outputs that are
+    the model's element types, "tf32", "mixed", "bfloat16", or a policy; `limits` bound terms, such as
+    {"peak_memory": "8 GB", "launches": 40}; `boundary` names the states of inputs and outputs that are
     not row-major in their own type. `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`.
     `node_limit` bounds the e-nodes, `time_limit` the seconds of growing and choosing together. `rules` are the
     library's where left out; a file or a text of rules is checked and added to them, a sequence of Rule replaces them.
@@ -91,6 +94,7 @@ def optimize(
         extract_seconds=_EXTRACT * time_limit,
         choices=choices,
         boundary=_checked(boundary or {}),
+        bounds={term: amount(term, given) for term, given in (limits or {}).items()},
         finite_math=finite_math,
         seed=seed,
         opset=opset,

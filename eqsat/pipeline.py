@@ -18,10 +18,13 @@ from eqsat.costs.model import CostModel, GraphCost
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
-from eqsat.errors import BackendError, CertificateError, UncheckedError
-from eqsat.extract import Solution, solve
+from eqsat.errors import BackendError, CertificateError, ExtractionError, UncheckedError
+from eqsat.extract import Problem, Solution, solve
 from eqsat.extract.assembly import Assembled, assemble
-from eqsat.extract.backtracking import solve_backtracking
+from eqsat.extract.limits import PEAK, exceeds
+from eqsat.extract.program import closure, unfounded
+from eqsat.extract.resources import limited
+from eqsat.extract.solution import decode
 from eqsat.extract.tensors import TensorProblem, tensor_problem
 from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
 from eqsat.given import Given
@@ -51,6 +54,7 @@ class Settings:
     extract_seconds: float
     choices: Choices
     boundary: Mapping[str, State]
+    bounds: Mapping[str, float]
     finite_math: bool
     seed: int
     opset: int | None
@@ -89,10 +93,13 @@ class Pipeline:
         with self.phase("extract"):
             available = available_on(settings.device, settings.opset or opset_of(original))
             framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
+            framed = limited(framed, costs, settings.bounds)
             solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
         with self.phase("measure"):
             measured = self._measure(candidates, given.source) if measure else None
-            best, because = kept(candidates, measured)
+            # What is asked for besides time is not what was timed.
+            judged = measured if costs.cost is not None or set(costs.objective) == {"time"} else None
+            best, because = kept(candidates, judged)
         with self.phase("certify"):
             while best.assembled is not None:
                 refused = self._certify(original, best, grown)
@@ -100,11 +107,12 @@ class Pipeline:
                     break
                 self.warnings.append(f"{best.name} was left out: {refused}")
                 candidates = [c for c in candidates if c is not best]
-                best, because = kept(candidates, measured)
+                best, because = kept(candidates, judged)
         explained = explain(encoding, best)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings)
+        report.limits = dict(settings.bounds)
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
         return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan)
@@ -124,7 +132,11 @@ class Pipeline:
     ) -> tuple[Solution, list[Baseline], list[Candidate]]:
         """The solution, what the baselines found, and the finalists: the original, then each choice once."""
         settings, original = self.settings, given.graph
-        candidates = [Candidate("original", original, costs.graph(original), given.nodes)]
+        as_given, cost = _as_given(framed), costs.graph(original)
+        if as_given is not None and framed.problem.memory is not None:
+            cost = replace(cost, price=as_given.cost)
+        candidates = [Candidate("original", original, cost, given.nodes, within=_keeps(framed.problem, as_given))]
+        candidates[0].amounts = {} if as_given is None else as_given.amounts
 
         def follow(best: float, bound: float) -> None:
             self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
@@ -132,14 +144,8 @@ class Pipeline:
         def found(extractor: str, **more: Any) -> Solution:
             return solve(framed.problem, extractor=extractor, should_stop=settings.should_stop, **more)
 
-        solutions = {"greedy": found("greedy")}
         start = framed.original()
-        solutions["backtracking"] = solve_backtracking(
-            framed.problem,
-            start=start,
-            time_limit=min(_BASELINE_SECONDS, _BASELINE_SHARE * settings.extract_seconds),
-            should_stop=settings.should_stop,
-        )
+        solutions = self._baselines(framed, start)
         if settings.extractor == "backtracking":
             solutions["backtracking"] = found(
                 "backtracking",
@@ -148,7 +154,7 @@ class Pipeline:
                 alpha=settings.alpha,
                 progress=follow,
             )
-        elif settings.extractor != "greedy":
+        elif settings.extractor != "greedy" or "greedy" not in solutions:
             solutions[settings.extractor] = found(
                 settings.extractor, time_limit=settings.extract_seconds, seed=settings.seed, progress=follow
             )
@@ -158,16 +164,38 @@ class Pipeline:
         known: dict[Any, Any] = {}
         # Where reading folded nothing away, a choice of the very same nodes is the original itself.
         seen = [original.nodes] if given.nodes == len(original.nodes) else []
-        for name in dict.fromkeys((settings.extractor, "greedy")):
+        for name in dict.fromkeys((settings.extractor, *(n for n in solutions if n == "greedy"))):
             assembled = assemble(framed, solutions[name], original, known)
             graph = lower(assembled.plan)
             if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
                 continue
             if assembled.plan.is_plain:
                 seen.append(assembled.decoded.graph.nodes)
-            cost = costs.graph(graph) if assembled.plan.is_plain else _plan_cost(assembled, solutions[name])
-            candidates.append(Candidate(name, graph, cost, written_size(graph, settings.opset), assembled))
+            cost = costs.graph(graph) if assembled.plan.is_plain else _plan_cost(assembled)
+            if not assembled.plan.is_plain or framed.problem.memory is not None:
+                cost = replace(cost, price=solutions[name].cost)
+            size = written_size(graph, settings.opset)
+            amounts = solutions[name].amounts
+            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=amounts))
         return solutions[settings.extractor], baselines, candidates
+
+    def _baselines(self, framed: TensorProblem, start: list[int]) -> dict[str, Solution]:
+        """What greedy and a short backtracking search find; nothing of one that finds no choice within the limits."""
+        settings = self.settings
+        short = min(_BASELINE_SECONDS, _BASELINE_SHARE * settings.extract_seconds)
+        ways: dict[str, dict[str, Any]] = {
+            "greedy": {},
+            "backtracking": {"start": start, "time_limit": short},
+        }
+        found: dict[str, Solution] = {}
+        for name, more in ways.items():
+            try:
+                found[name] = solve(framed.problem, extractor=name, should_stop=settings.should_stop, **more)
+            except ExtractionError as error:
+                if not framed.problem.is_limited:
+                    raise
+                self.warnings.append(f"{name}: {error.what}")
+        return found
 
     def _certify(self, original: Graph, candidate: Candidate, grown: Saturation) -> str | None:
         """Why a candidate cannot be the result, or None; CertificateError where it is wrong."""
@@ -230,6 +258,28 @@ class Pipeline:
         return measured
 
 
+def _as_given(framed: TensorProblem) -> Solution | None:
+    """The original graph, run as it says, as a solution; None where that is no choice of the problem."""
+    problem = framed.problem
+    choice = {problem.program.provides[node]: node for node in framed.original()}
+    goals = set(problem.program.roots).union(*(problem.program.needs[node] for node in choice.values()))
+    if not choice.keys() >= goals or unfounded(
+        problem.program, closure(problem.program, choice, problem.program.roots)
+    ):
+        return None
+    return decode(problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
+
+
+def _keeps(problem: Problem, solution: Solution | None) -> bool:
+    """Whether a solution is within the limits."""
+    if solution is None:
+        return not problem.is_limited
+    bounds = {limit.name: limit.most for limit in problem.limits}
+    if problem.memory is not None:
+        bounds[PEAK] = problem.memory.most
+    return not any(exceeds(solution.amounts[name], most) for name, most in bounds.items())
+
+
 def _is_lowered(assembled: Assembled) -> bool:
     """Whether anything is held, or computed, in a lower precision."""
     steps = assembled.plan.steps
@@ -241,8 +291,8 @@ def _is_lowered(assembled: Assembled) -> bool:
     )
 
 
-def _plan_cost(assembled: Assembled, solution: Solution) -> GraphCost:
-    """The cost of a plan, step by step: conversions count for the node whose value they convert."""
+def _plan_cost(assembled: Assembled) -> GraphCost:
+    """The seconds of a plan, step by step: conversions count for the node whose value they convert."""
     producers = {v: node for node in assembled.graph.nodes for v in node.outputs if v}
     total = Cost()
     nodes = []
@@ -251,7 +301,7 @@ def _plan_cost(assembled: Assembled, solution: Solution) -> GraphCost:
         value = step.value if isinstance(step, Conversion) else step.nodes[-1]
         if value in producers:
             nodes.append((producers[value], cost))
-    return GraphCost(total, solution.cost, tuple(nodes))
+    return GraphCost(total, total.seconds, tuple(nodes))
 
 
 def _nan_warnings(encoding: Encoding) -> Iterator[str]:

@@ -68,7 +68,8 @@ class Report:
     has at least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run
     of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
     the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
-    not. `steps` lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether
+    not. `amounts` are what the result uses of terms that were limited or priced, in their units, and `limits` the most
+    it may. `steps` lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether
     they are estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
     """
 
@@ -102,6 +103,8 @@ class Report:
     operators_after: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     changes: Sequence[Mapping[str, Any]] = ()
+    amounts: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
     baselines: Sequence[Mapping[str, Any]] = ()
 
@@ -234,17 +237,35 @@ def _spent(steps: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     return duration(total), percent(known / total) if total else ""
 
 
+def _used(report: Report, term: str) -> str:
+    """What the result uses of a term, and how much it may."""
+    show = {"time": duration, "error": _number, "launches": _number}.get(term)
+    if show is None:
+        unit = "FLOP" if term == "flops" else "B"
+        return _used_of(report, term, lambda value: quantity(value, unit))
+    return _used_of(report, term, show)
+
+
+def _used_of(report: Report, term: str, show: Callable[[float], str]) -> str:
+    most = report.limits.get(term)
+    return f"{term} {show(report.amounts[term])}" + (f" of at most {show(most)}" if most is not None else "")
+
+
 def _compared(report: Report) -> str:
     """What other ways to choose came to, next to the bound."""
     unit = duration if set(report.objective) <= {"time"} and report.objective else _number
     found = [f"{b['name']} {unit(b['cost'])}" for b in report.baselines]
-    return f"chosen {unit(report.cost_after)}, bound {unit(report.lower_bound)}" + "".join(f"; {text}" for text in found)
+    return f"chosen {unit(report.cost_after)}, bound {unit(report.lower_bound)}" + "".join(
+        f"; {text}" for text in found
+    )
 
 
 def _notes(report: Report) -> list[Text]:
     names = [f"{o['name']} ({o['reason']})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
+    if report.amounts:
+        notes.append(Text("uses " + ", ".join(_used(report, term) for term in report.amounts)))
     if report.baselines:
         notes.append(Text(_compared(report)))
     if report.kept != "original":

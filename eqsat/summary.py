@@ -110,6 +110,7 @@ def report_of(
         operators_before=_operators(original),
         operators_after=_operators(kept.graph),
         changes=[c.as_dict() for c in outcome.explained.changes],
+        amounts=dict(kept.amounts),
         steps=list(_steps(kept)),
         baselines=[asdict(b) for b in outcome.baselines],
         warnings=list(warnings),

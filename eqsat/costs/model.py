@@ -264,8 +264,31 @@ class CostModel:
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else _error(op, way)
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
-        seconds = self._fit.seconds(work) if entry is None else entry.seconds
+        seconds = self._estimate(op, attrs, operands, results, const, way, work) if entry is None else entry.seconds
         return Cost(seconds, work.flops, work.bytes, 1, error=error, estimated=entry is None)
+
+    def _estimate(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        operands: Types,
+        results: Types,
+        const: Sequence[bool],
+        way: Implementation | None,
+        work: Work,
+    ) -> float:
+        """The fitted roofline; where the plain way was measured, its time scaled as the roofline says.
+
+        Otherwise a way would be cheaper or dearer than the plain one by the error of an estimate.
+        """
+        seconds = self._fit.seconds(work)
+        if way is None or way.is_plain or not self._measured:
+            return seconds
+        key = self._key(op, attrs, operands, const, None)
+        entry = self._measured.get(key.text) if key.is_measurable else None
+        if entry is None:
+            return seconds
+        return entry.seconds * self.device.roofline(work) / self.device.roofline(self._work(op, key, results, None))
 
     def _key(
         self, op: str, attrs: Mapping[str, Any], operands: Types, const: Sequence[bool], way: Implementation | None

@@ -28,13 +28,15 @@ class Decoded:
     names: Mapping[int, str]
 
 
-def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> Decoded:
+def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph, *, splits: bool = True) -> Decoded:
     """The graph of a choice: for each class that is needed the position of its e-node in the snapshot.
 
     A class that held values of the original graph keeps a name of theirs; the rest are called after their operator.
-    Slices that together are a whole tensor come out as one split. The original's name, inputs and origin stay.
+    With `splits`, slices that together are a whole tensor come out as one split. The original's name, inputs and origin
+    stay.
     """
-    return _Decoder(snapshot, chosen, original).decode()
+    decoded = _Decoder(snapshot, chosen, original).decode()
+    return replace(decoded, graph=_raise_splits(decoded.graph)) if splits else decoded
 
 
 class _Decoder:
@@ -63,7 +65,7 @@ class _Decoder:
             types=self.types,
             origin=self.original.origin,
         )
-        return Decoded(_raise_splits(graph), self.shared, self.names)
+        return Decoded(graph, self.shared, self.names)
 
     def _order(self) -> Iterator[int]:
         """The needed classes, operands first; ExtractionError where the choice is cyclic or has a hole."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.cost import Cost
 from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.extract.pricing import Split
 from eqsat.extract.problem import Goal
 from eqsat.extract.solution import Solution
 from eqsat.extract.tensors import TensorProblem, Way
@@ -67,6 +69,9 @@ class _Assembly:
         self.index = {leader: i for i, leader in enumerate(framed.leaders)}
         self.state = {state: i for i, state in enumerate(framed.states)}
         self.made: list[_Made] = []
+        self.splits: dict[int, Split] = {}
+        self.unread: dict[int, Cost] = {}
+        self.pieces: dict[int, dict[int, int]] = {}
 
     def assembled(self, original: Graph, known: dict[object, object] | None) -> Assembled:
         converted = {self._target(c): c for c in self.solution.conversions}
@@ -81,11 +86,31 @@ class _Assembly:
             for (name, _), goal in zip(self.framed.snapshot.roots.items(), self._roots(), strict=True)
         }
         snapshot = replace(self.framed.snapshot, nodes=tuple(self.nodes), classes=self.classes, roots=roots)
-        decoded = decode(snapshot, self.choice, original)
+        decoded = decode(snapshot, self.choice, original, splits=False)
+        decoded = replace(decoded, graph=self._with_splits(decoded))
         graph = fold_derived(decoded.graph, known)
         steps, costs = self._steps(decoded, graph)
+        if self.solution.schedule:
+            graph = _ordered(graph, steps)
         plan = Plan(graph, tuple(steps), self.framed.boundary)
         return Assembled(decoded, plan, tuple(costs), snapshot, self.choice)
+
+    def _with_splits(self, decoded: Decoded) -> Graph:
+        """The graph with the splits that were chosen, also where nobody reads some of the results."""
+        graph = decoded.graph
+        nodes, types = list(graph.nodes), dict(graph.types)
+        for number, pieces in self.pieces.items():
+            split = self.splits[number]
+            names = {position: decoded.names[instance] for position, instance in pieces.items()}
+            places = [i for i, n in enumerate(nodes) if n.op == "slice" and n.outputs[0] in names.values()]
+            outputs = []
+            for index, position in enumerate(split.positions):
+                name = names.get(position) or _unused(f"{nodes[places[0]].inputs[0]}_part_{index}", types)
+                types[name] = self.framed.snapshot.nodes[position].types[0]
+                outputs.append(name)
+            made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs)
+            nodes = [made if i == places[0] else n for i, n in enumerate(nodes) if i not in places[1:]]
+        return replace(graph, nodes=tuple(nodes), types=types)
 
     def _roots(self) -> list[Goal]:
         """The goal of each output, in their order."""
@@ -103,7 +128,10 @@ class _Assembly:
         return self.framed.problem.nodes[self.solution.chosen[goal]].operands
 
     def _order(self, converted: dict[Goal, int]) -> Iterator[Goal]:
-        """The goals of the solution, operands first."""
+        """The goals of the solution, operands first: as scheduled, where the solution says so."""
+        if self.solution.schedule:
+            yield from self.solution.schedule
+            return
         done: set[Goal] = set()
         stack = [(goal, False) for goal in reversed(list(dict.fromkeys(self._roots())))]
         while stack:
@@ -126,6 +154,12 @@ class _Assembly:
 
     def _run(self, goal: Goal, way: Way) -> None:
         """The instances of a kernel's e-nodes, made from those that hold its operands."""
+        if way.split is not None:
+            self.splits[goal[0]] = way.split
+            self.held[goal] = self.held[self.index[way.split.source], 0]
+            self.unread[goal[0]] = way.cost
+            return
+        whole = next((c for c, _ in self.framed.problem.nodes[self.solution.chosen[goal]].operands), -1)
         recipe = self.framed.snapshot.recipes.get(self.framed.leaders[goal[0]])
         constant = not self.framed.problem.nodes[self.solution.chosen[goal]].operands and recipe == way.positions[0]
         members: list[int] = []
@@ -140,14 +174,21 @@ class _Assembly:
                     operands.append(leader)
                 elif link is not None:
                     operands.append(members[link])
+                elif whole in self.splits:
+                    operands.append(self.held[whole, 0])
+                    outside[operands[-1], state] = None
                 else:
                     operands.append(self.held[self.index[leader], self.state[state]])
                     outside[operands[-1], state] = None
             members.append(self._instance(position, node, tuple(operands)))
+        cost = way.cost
+        if whole in self.splits:
+            self.pieces.setdefault(whole, {})[way.positions[0]] = members[-1]
+            cost = self.unread.pop(whole, Cost())
         self.held[goal] = members[-1]
         state = self.framed.states[goal[1]]
         reads = () if constant else tuple(outside)
-        self.made.append(_Made(way, way.cost, tuple(members), reads, (members[-1], state)))
+        self.made.append(_Made(way, cost, tuple(members), reads, (members[-1], state)))
 
     def _instance(self, position: int, node: SnapshotNode, operands: tuple[int, ...]) -> int:
         """The class of an e-node over instances of its operands: its own where that is free, else one of its own."""
@@ -178,7 +219,7 @@ class _Assembly:
                     stack.append(operand)
 
     def _steps(self, decoded: Decoded, graph: Graph) -> tuple[list[Step], list[Cost]]:
-        """The steps by the names that values have; pieces that came out as one split are one kernel."""
+        """The steps by the names that values have; the pieces of a split are one kernel."""
         listing = _Listing(graph)
         unread: dict[int, Cost] = {}
         for made in self.made:
@@ -210,6 +251,16 @@ class _Assembly:
         return Kernel(names, tuple(operands), (Held(value, made.result[1]),), arithmetic)
 
 
+def _ordered(graph: Graph, steps: Sequence[Step]) -> Graph:
+    """The graph with its nodes in the order of the steps that run them."""
+    place: dict[str, int] = {}
+    for step in steps:
+        if isinstance(step, Kernel):
+            for value in (*step.nodes, *_values(step)):
+                place.setdefault(value, len(place))
+    return replace(graph, nodes=tuple(sorted(graph.nodes, key=lambda n: min(place[v] for v in n.outputs if v))))
+
+
 class _Listing:
     """Steps as they are added, each node of the graph in one of them at least."""
 
@@ -238,6 +289,11 @@ class _Listing:
         covered = {v for step in self.steps if isinstance(step, Kernel) for v in (*step.nodes, *_values(step))}
         first = [_plain_kernel(n) for n in self.graph.nodes if covered.isdisjoint(v for v in n.outputs if v)]
         return [*first, *self.steps], [*([Cost()] * len(first)), *self.costs]
+
+
+def _unused(base: str, taken: Mapping[str, object]) -> str:
+    names = itertools.chain((base,), (f"{base}_{i}" for i in itertools.count()))
+    return next(name for name in names if name not in taken)
 
 
 def _values(kernel: Kernel) -> tuple[str, ...]:

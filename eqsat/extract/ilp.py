@@ -12,13 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.core import solve_cores
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.landmarks import landmarks
-from eqsat.extract.model import TOLERANCE, Model, Row, Values
-from eqsat.extract.neighbourhood import confine, windows
-from eqsat.extract.points import reduced_costs, repairs, scaling, selected
+from eqsat.extract.model import Model, Row
+from eqsat.extract.neighbourhood import solve_windows
+from eqsat.extract.points import Relaxed, reduced_costs, repairs, scaling, selected
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, closure, pieces, total, unfounded
@@ -38,12 +39,6 @@ CLEARLY = 0.2
 
 FAR = 0.02
 """Relative gap from which neighbourhoods are searched; below, the relaxation has led to a good choice already."""
-
-WINDOW_GAP = 1e-3
-"""Relative gap within which a neighbourhood counts as solved."""
-
-WINDOW_NODES = 30
-"""Most branch-and-bound nodes for one neighbourhood: a limit that, unlike time, gives the same result every time."""
 
 STALLED_ROUNDS = 5
 """Rounds of cuts that hardly move the bound of the relaxation, before the integer solve."""
@@ -95,14 +90,6 @@ def _status(search: Search, clock: Clock) -> Status:
     return "interrupted" if clock.interrupted else "time_limit"
 
 
-@dataclasses.dataclass(slots=True)
-class _Relaxed:
-    """What the relaxation of a program ended with: its bound, and its solution by column."""
-
-    ascent: Ascent
-    values: Values
-
-
 class Search:
     """The search for one program: its best choice and bound, at any moment, and the searches of its parts."""
 
@@ -114,7 +101,9 @@ class Search:
         relative_gap: float,
         seed: int,
         broken: set[int],
+        *,
         deep: bool = True,
+        nodes: int | None = None,
     ) -> None:
         self.program = program
         self.clock = clock
@@ -122,13 +111,15 @@ class Search:
         self.seed = seed
         self.broken = broken
         self.deep = deep
+        self.nodes = nodes
         self.choice = choice
         self.cost = total(program, choice)
+        self.cutoff = math.inf
         self.floor = 0.0
         self.reduction: Presolved | None = None
         self.parts: list[Search] = []
         self._ascent: tuple[Program, Ascent] | None = None
-        self._report: Callable[[], None] = lambda: None
+        self.report: Callable[[], None] = lambda: None
 
     def watch(self, progress: Progress | None) -> None:
         """Calls `progress` whenever the cost or the bound has improved."""
@@ -144,7 +135,7 @@ class Search:
                 last = now
                 progress(*now)
 
-        self._report = report
+        self.report = report
         report()
 
     def best(self) -> Choice:
@@ -163,10 +154,20 @@ class Search:
             self.floor = max(self.floor, min(below, self.cost))
         return min(self.floor, self.cost)
 
+    def aim(self) -> float:
+        """What a choice has to cost less than to be of interest."""
+        return min(self.cost, self.cutoff)
+
+    def child(self, program: Program, choice: Choice, broken: set[int], clock: Clock, gap: float = 0.0) -> Search:
+        """A search for a part of this program, with neither cores nor windows of its own."""
+        search = Search(program, choice, clock, max(self.relative_gap, gap), self.seed, broken, deep=False)
+        search.report = self.report
+        return search
+
     def done(self) -> bool:
-        """Whether the best choice is proved optimal, within the gap asked for."""
+        """Whether no choice of interest is cheaper than the best, within the gap asked for."""
         self.best()
-        return self.bound() >= self.cost * (1 - max(self.relative_gap, SLACK))
+        return self.bound() >= self.aim() * (1 - max(self.relative_gap, SLACK))
 
     def offer(self, choice: Choice) -> None:
         """Takes a choice if it is better than the best so far."""
@@ -186,7 +187,7 @@ class Search:
     def _solve(self, reduction: Presolved) -> None:
         """Reduces further, and solves what is left, in parts if it is not connected."""
         reduction = self._reduce(reduction)
-        self._report()
+        self.report()
         if self.done() or self.clock.stop():
             return
         small = reduction.program
@@ -198,12 +199,12 @@ class Search:
         for roots in apart:
             part = dataclasses.replace(small, roots=roots)
             start = closure(part, known, roots)
-            search = Search(part, start, self.clock, self.relative_gap, self.seed, reduction.broken, self.deep)
-            search._report = self._report
+            search = self.child(part, start, reduction.broken, self.clock)
+            search.deep, search.nodes = self.deep, self.nodes
             self.parts.append(search)
         for search in self.parts:
             search.run()
-            self._report()
+            self.report()
 
     def _reduce(self, reduction: Presolved) -> Presolved:
         """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
@@ -211,19 +212,19 @@ class Search:
             self.reduction = reduction
             small = reduction.program
             if any(not small.by_goal[root] for root in small.roots):
-                self.lift(self.cost)  # every choice that could be cheaper has been ruled out
+                self.lift(self.aim())  # every choice that could be cheaper has been ruled out
                 return reduction
             self.offer(reduction.expand(best_greedy(small)))
             if not small.roots:
-                self.lift(self.cost)
+                self.lift(self.aim())
                 return reduction
             ascent = self._ascend(small)
-            self.lift(min(reduction.paid + ascent.bound, self.cost))
+            self.lift(min(reduction.paid + ascent.bound, self.aim()))
             weights = [r + 0.01 * c for r, c in zip(ascent.reduced, small.costs, strict=True)]
             self.offer(reduction.expand(best_greedy(small, weights)))
             if self.done() or self.clock.stop():
                 return reduction
-            out = ruled_out(small, ascent, self.cost * (1 - SLACK) - reduction.paid)
+            out = ruled_out(small, ascent, self.aim() * (1 - SLACK) - reduction.paid)
             if len(out) * 50 < len(small.provides):
                 return reduction
             reduction = compose(reduction, presolve(small, out, stop=self.clock.stop))
@@ -248,14 +249,16 @@ class Search:
         relaxed = self._relaxation(reduction, model, solver, scale)
         if relaxed is None or self._shrunk(reduction, model, relaxed):
             return
-        if self.deep and len(costs) > LARGE and self.bound() < self.cost * (1 - FAR):
-            self._neighbourhoods(reduction, relaxed.values)
+        if self.deep and len(costs) > LARGE:
+            solve_cores(self, reduction, model, relaxed)
+            if self.bound() < self.cost * (1 - FAR):
+                solve_windows(self, reduction, relaxed.values)
         if self.done() or self.clock.stop() or self._shrunk(reduction, model, relaxed):
             return
         for attempt in itertools.count(1):
             cuts, finished = self._attempt(reduction, model, solver, scale)
             if finished and not cuts:
-                self.lift(self.cost * (1 - self.relative_gap))
+                self.lift(self.aim() * (1 - self.relative_gap))
             if not finished or not cuts or self.done() or self.clock.stop():
                 return
             model.rows += cuts
@@ -264,7 +267,7 @@ class Search:
             else:
                 solver.add(cuts)
 
-    def _shrunk(self, reduction: Presolved, model: Model, relaxed: _Relaxed) -> bool:
+    def _shrunk(self, reduction: Presolved, model: Model, relaxed: Relaxed) -> bool:
         """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
@@ -273,33 +276,33 @@ class Search:
         return True
 
     def _out(self, reduction: Presolved, ascent: Ascent) -> list[int]:
-        return ruled_out(reduction.program, ascent, self.cost * (1 - SLACK) - reduction.paid)
+        return ruled_out(reduction.program, ascent, self.aim() * (1 - SLACK) - reduction.paid)
 
-    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> _Relaxed | None:
+    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Relaxed | None:
         """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
-        best = _Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
+        best = Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
         last, stalled, slow = -1.0, 0, 0
         while not self.clock.stop():
             outcome = solver.relax(self.clock)
             if not outcome.finished:
                 return None if self.clock.stop() else best
             if math.isinf(outcome.bound):
-                self.lift(self.cost)  # every choice that could be cheaper has been ruled out
+                self.lift(self.aim())  # every choice that could be cheaper has been ruled out
                 return None
             ascent = Ascent(outcome.bound / scale, reduced_costs(model, outcome.reduced / scale), [])
-            best = _Relaxed(ascent, outcome.values)
+            best = Relaxed(ascent, outcome.values)
             self.lift(ascent.bound + reduction.paid)
             self._improve(reduction, selected(small, outcome.values))
-            self._report()
+            self.report()
             if self.done():
                 return None
             solver.exclude(model.discard(self._out(reduction, ascent)))
             spare = dual_ascent(small, outcome.reduced.clip(0.0)[: len(small.costs)].tolist(), rounds=30)
             cuts = model.cut_point(outcome.values) + model.cover(spare.supports, outcome.values)
             cuts += model.cut_idle(outcome.values)
-            gain, room = (outcome.bound - last) / scale, self.cost - reduction.paid - ascent.bound
+            gain, room = (outcome.bound - last) / scale, self.aim() - reduction.paid - ascent.bound
             slow = slow + 1 if gain <= FAIR_GAIN * room else 0
             if slow < SLOW_ROUNDS:
                 cuts += flow_cuts(model, outcome.values, depth)
@@ -311,66 +314,28 @@ class Search:
             solver.add(cuts)
         return None
 
-    def _neighbourhoods(self, reduction: Presolved, values: Values) -> None:
-        """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone.
-
-        Windows in which the relaxation agrees with the choice are left as they are.
-        """
-        enough = self.clock.left() / 2
-        small = reduction.program
-        improved = True
-        while improved and not self.clock.stop():
-            improved = False
-            known = reduction.shrink(self.choice)
-            if known is None or unfounded(small, known):
-                return
-            for free in windows(small, known):
-                if self.clock.stop() or self.clock.left() < enough or self.done():
-                    return
-                if all(values[known[goal]] > 1 - TOLERANCE for goal in free if goal in known):
-                    continue
-                better = self._window(small, known, free, reduction.broken)
-                if better is not None:
-                    known, improved = better, True
-                    self.offer(reduction.expand(known))
-                    self._report()
-
-    def _window(self, small: Program, known: Choice, free: set[int], broken: set[int]) -> Choice | None:
-        """A better choice that differs from `known` in the goals `free` only."""
-        near, kept = confine(small, known, free)
-        number = {option: index for index, option in enumerate(kept)}
-        start = {goal: number[option] for goal, option in known.items()}
-        gap = max(self.relative_gap, WINDOW_GAP)
-        search = Search(near, start, self.clock, gap, self.seed, broken, deep=False)
-        before = search.cost
-        search.run()
-        best = search.best()
-        if search.cost >= before * (1 - SLACK):
-            return None
-        return {goal: kept[option] for goal, option in best.items()}
-
     def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
         def watch(bound: float) -> None:
             self.lift(bound / scale + reduction.paid)
-            self._report()
+            self.report()
 
         known = reduction.shrink(self.choice)
         start = None if known is None or model.gone.intersection(known.values()) else model.point(known)
         outcome = solver.solve(
             self.clock,
             relative_gap=self.relative_gap,
-            nodes=None if self.deep else WINDOW_NODES,
+            nodes=self.nodes,
             start=start,
             watch=watch,
         )
-        self.lift(min(outcome.bound / scale + reduction.paid, self.cost))
+        self.lift(min(outcome.bound / scale + reduction.paid, self.aim()))
         if not len(outcome.values):
             return [], math.isinf(outcome.bound)
         choice = selected(model.program, outcome.values)
         self._improve(reduction, choice)
-        self._report()
+        self.report()
         return repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
 
     def _improve(self, reduction: Presolved, choice: Choice) -> None:

@@ -5,11 +5,67 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from eqsat.extract.program import Choice, Program
+from eqsat.extract.model import TOLERANCE, Values
+from eqsat.extract.presolve import Presolved
+from eqsat.extract.program import Choice, Program, unfounded
+
+if TYPE_CHECKING:
+    from eqsat.extract.ilp import Search
 
 WINDOW_OPTIONS = 600
 """Options that a window leaves open, besides those of the current choice."""
+
+WINDOW_GAP = 1e-3
+"""Relative gap within which a neighbourhood counts as solved."""
+
+WINDOW_NODES = 30
+"""Most branch-and-bound nodes for one neighbourhood: a limit that, unlike time, gives the same result every time."""
+
+BETTER = 1e-9
+"""Relative: what a window has to gain."""
+
+
+def solve_windows(search: Search, reduction: Presolved, values: Values) -> None:
+    """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone.
+
+    Windows in which the relaxation, with the solution `values`, agrees with the choice are left as they are.
+    """
+    enough = search.clock.left() / 2
+    small = reduction.program
+    improved = True
+    while improved and not search.clock.stop():
+        improved = False
+        known = reduction.shrink(search.choice)
+        if known is None or unfounded(small, known):
+            return
+        for free in windows(small, known):
+            if search.clock.stop() or search.clock.left() < enough or search.done():
+                return
+            if all(values[known[goal]] > 1 - TOLERANCE for goal in free if goal in known):
+                continue
+            better = _window(search, small, known, free, reduction.broken)
+            if better is not None:
+                known, improved = better, True
+                search.offer(reduction.expand(known))
+                search.report()
+
+
+def _window(search: Search, small: Program, known: Choice, free: set[int], broken: set[int]) -> Choice | None:
+    """A better choice that differs from `known` in the goals `free` only."""
+    near, kept = confine(small, known, free)
+    number = {option: index for index, option in enumerate(kept)}
+    start = {goal: number[option] for goal, option in known.items()}
+    child = search.child(near, start, broken, search.clock, WINDOW_GAP)
+    child.nodes = WINDOW_NODES
+    child.report = lambda: None
+    before = child.cost
+    child.run()
+    best = child.best()
+    if child.cost >= before * (1 - BETTER):
+        return None
+    return {goal: kept[option] for goal, option in best.items()}
 
 
 def ordered(program: Program, choice: Choice) -> list[int]:
@@ -62,10 +118,14 @@ def _release(program: Program, choice: Choice, classes: dict[int, list[int]], st
 def confine(program: Program, choice: Choice, free: set[int]) -> tuple[Program, list[int]]:
     """The program with only the chosen options outside `free`, and the options it is made of."""
     kept = [option for option, goal in enumerate(program.provides) if goal in free or choice.get(goal) == option]
-    small = dataclasses.replace(
+    return restrict(program, kept), kept
+
+
+def restrict(program: Program, kept: list[int]) -> Program:
+    """The program with the options `kept` only."""
+    return dataclasses.replace(
         program,
         provides=[program.provides[option] for option in kept],
         needs=[program.needs[option] for option in kept],
         costs=[program.costs[option] for option in kept],
     )
-    return small, kept

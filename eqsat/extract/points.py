@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from eqsat.extract.bounds import dual_ascent
+from eqsat.extract.bounds import Ascent, dual_ascent
 from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.program import Choice, Program
+
+
+@dataclass(slots=True)
+class Relaxed:
+    """What the relaxation of a program ended with: its bound, and its solution by column."""
+
+    ascent: Ascent
+    values: Values
 
 
 def selected(program: Program, values: Values) -> Choice:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from eqsat.costs.cost import Cost
@@ -25,26 +25,35 @@ Priced = tuple[float, Cost]
 """What the objective makes of a cost, and the cost."""
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Slices of the class `source`, as positions in the order of their elements, that are the results of one split."""
+
+    source: int
+    attrs: Attrs
+    positions: tuple[int, ...]
+    price: float
+    cost: Cost
+
+
 class Pricing:
     """Prices under a cost model; `derived` are the constant classes that are computed at compile time.
 
-    Slices that together are a whole tensor are priced as the split they come out as, so the bound of a solution holds
-    for the graph it becomes. A constant too large to derive is computed when the program runs.
+    `splits` are slices that together are a whole tensor, and so can be made at once. A constant too large to derive is
+    computed when the program runs.
     """
 
     def __init__(self, snapshot: Snapshot, model: CostModel) -> None:
         self.snapshot, self.model = snapshot, model
         self._ways: dict[Any, tuple[Implementation, ...]] = {}
         self.derived = self._derived()
-        self._pieces = self._shared_slices()
+        self.splits = tuple(self._splits())
 
     def operator(self, position: int, way: Implementation | None = None) -> Priced:
         """An e-node run as a kernel of its own; `way` is None for the plain one."""
         node = self.snapshot.nodes[position]
         if node.op in (INPUT, CONST, ABSENT, PROJECTION):
             return 0.0, Cost()
-        if position in self._pieces and (way is None or way.is_plain):
-            return self._pieces[position]
         op = OPAQUE_NODE if node.op == OPAQUE else node.op
         operands, results, const = self.types(node), self.results(node), self.constants(node)
         cost = self.model.node(op, node.attrs, operands, results, const, way)
@@ -100,52 +109,23 @@ class Pricing:
                     prices[leader] = _BYTE * size
         return prices
 
-    def _shared_slices(self) -> dict[int, Priced]:
-        """Slices that tile an axis, each with its part of the price of the split."""
+    def _splits(self) -> Iterator[Split]:
         groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         for position, node in enumerate(self.snapshot.nodes):
             if node.op == "slice" and len(node.attrs["axes"]) == 1 and node.attrs["steps"] == (1,):
                 start, end = node.attrs["starts"][0], node.attrs["ends"][0]
                 if isinstance(start, int) and isinstance(end, int):
                     groups.setdefault((node.operands[0], node.attrs["axes"][0]), {})[start] = (end, position)
-        prices: dict[int, Priced] = {}
         for (source, axis), cuts in groups.items():
             type = self.type(source)
             chain = _chain(cuts, type.dims[axis]) if type is not None and type.shape is not None else []
             if len(chain) < 2 or type is None or source in self.derived:
                 continue
             attrs = spec("split").complete({"axis": axis, "sizes": tuple(b - a for a, b, _ in chain)})
-            prices |= self._shares(type, attrs, [position for _, _, position in chain])
-        return prices
-
-    def _shares(self, type: TensorType, attrs: Attrs, positions: list[int]) -> dict[int, Priced]:
-        results = spec("split").result_types([type], attrs)
-        whole = self.model.price("split", attrs, [type], results, [False])
-        cost = self.model.node("split", attrs, [type], results, [False])
-        shares: dict[int, Priced] = {}
-        for place, (position, result) in enumerate(zip(positions, results, strict=True)):
-            own = self.snapshot.nodes[position].attrs
-            alone = self.model.price("slice", own, [type], [result], [False])
-            part = _part(cost, len(positions), place)
-            if alone < whole / len(positions):
-                part = self.model.node("slice", own, [type], [result], [False])
-            shares[position] = min(whole / len(positions), alone), part
-        return shares
-
-
-def _part(cost: Cost, count: int, place: int) -> Cost:
-    """One of `count` parts that add up to a cost; what does not divide goes to the first."""
-
-    def share(whole: int) -> int:
-        return whole // count + (whole % count if place == 0 else 0)
-
-    return replace(
-        cost,
-        seconds=cost.seconds / count,
-        flops=share(cost.flops),
-        bytes=share(cost.bytes),
-        launches=share(cost.launches),
-    )
+            results = spec("split").result_types([type], attrs)
+            price = self.model.price("split", attrs, [type], results, [False])
+            cost = self.model.node("split", attrs, [type], results, [False])
+            yield Split(source, attrs, tuple(position for _, _, position in chain), price, cost)
 
 
 def _chain(cuts: Mapping[int, tuple[int, int]], dim: object) -> list[tuple[int, int, int]]:

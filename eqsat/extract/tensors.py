@@ -14,7 +14,7 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.fused import chains
-from eqsat.extract.pricing import Pricing
+from eqsat.extract.pricing import Pricing, Split
 from eqsat.extract.problem import Conversion, Node, Problem
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Implementation
@@ -35,19 +35,21 @@ _TIE = 1e-9
 class Way:
     """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
 
-    `links` says for each which earlier one makes each of its operands, None for one that is read from memory.
+    `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
+    `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
     """
 
     positions: tuple[int, ...]
     cost: Cost
     implementations: tuple[Implementation, ...] = ()
     links: tuple[tuple[int | None, ...], ...] = ()
+    split: Split | None = None
 
 
 @dataclass(frozen=True)
 class TensorProblem:
-    """A problem with the way back: `leaders` are the classes by number, `states` the states; `ways` says what each node
-    of the problem runs, `conversions` what each conversion costs."""
+    """A problem with the way back: `leaders` are the classes by number, which those of splits follow, `states` the
+    states; `ways` says what each node of the problem runs, `conversions` what each conversion costs."""
 
     problem: Problem
     snapshot: Snapshot
@@ -61,9 +63,11 @@ class TensorProblem:
         """The nodes of the problem that stand for the original graph, run as it says."""
         found = []
         for index, way in enumerate(self.ways):
-            plain = len(way.positions) == 1 and all(i.is_plain for i in way.implementations)
-            node = self.snapshot.nodes[way.positions[0]]
-            if plain and self.problem.nodes[index].state == 0 and (node.original is not None or node.op in _SOURCES):
+            plain = way.split is not None or len(way.positions) == 1
+            nodes = [self.snapshot.nodes[position] for position in way.positions]
+            given = all(node.original is not None or node.op in _SOURCES for node in nodes)
+            given = given or not self.problem.nodes[index].operands  # known before the program runs
+            if plain and given and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state:
                 found.append(index)
         return found
 
@@ -111,7 +115,9 @@ class _Framing:
                 for position in self.snapshot.classes[leader].nodes:
                     self._offer(leader, position)
         self._drop_idle_layouts()
-        for chain in chains(self.snapshot, self.pricing, self._single_ways()):
+        singles = self._single_ways()
+        self._offer_splits()
+        for chain in chains(self.snapshot, self.pricing, singles):
             way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
             self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
@@ -153,6 +159,17 @@ class _Framing:
             price, cost = self.pricing.operator(position, way)
             operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
             self._add(leader, Way((position,), cost, (way,)), operands, way.result, price)
+
+    def _offer_splits(self) -> None:
+        """Adds the operators that make several slices at once, and each slice as a result of one."""
+        for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
+            self.nodes.append(Node(number, ((self.index[split.source], 0),), split.price, 0, "split"))
+            self.ways.append(Way(split.positions, split.cost, split=split))
+            for position in split.positions:
+                eclass = self.index[self.snapshot.nodes[position].eclass]
+                if self._runs_here(self.snapshot.nodes[position]):
+                    self.nodes.append(Node(eclass, ((number, 0),), 0.0, 0, "slice"))
+                    self.ways.append(Way((position,), Cost()))
 
     def _only_plain(self) -> bool:
         return self.choices.layouts == ("row",) and self.choices.policy.is_exact
@@ -242,6 +259,8 @@ class _Framing:
         for eclass, state in roots:
             used.setdefault(eclass, set()).add(state)
         for eclass in sorted(used):
+            if eclass >= len(self.leaders):
+                continue  # of a split, which is never converted whole
             leader = self.leaders[eclass]
             type = self.pricing.type(leader)
             if leader in self.pricing.derived or type is None or type.shape is None or len(used[eclass]) < 2:

@@ -125,7 +125,7 @@ class _Lowering:
         if order is not None:
             array = np.transpose(array, order)
         kept = held.state.typed(given.type)
-        constant = Constant.of(np.ascontiguousarray(array).astype(kept.dtype.numpy), kept.dtype)
+        constant = Constant.of(np.array(array.astype(kept.dtype.numpy), order="C"), kept.dtype)
         name = self._fresh(f"{held.value}_{held.state}")
         self.constants[name] = constant
         self.types[name] = constant.type
@@ -201,7 +201,7 @@ class _Lowering:
         else:
             if turned:
                 inputs = [self._aligned(v, n, s, stored) for v, n, s in zip(node.inputs, inputs, taken, strict=True)]
-            name = self._emit(node.op, node.attrs, tuple(inputs), inner)
+            name = self._emit(node.op, _turned_attrs(node, made, inner.rank), tuple(inputs), inner)
         if inner.dtype != stored.dtype:
             name = self._emit("cast", Attrs(spec("cast").complete({"to": stored.dtype.value})), (name,), stored)
         return name
@@ -270,6 +270,25 @@ class _Lowering:
         type = self._stored(name)
         perm = _swap(type.rank)
         return self._turned(name, type.with_shape(tuple(type.dims[a] for a in perm)), perm)
+
+
+def _turned_attrs(node: Node, made: State, rank: int) -> Attrs:
+    """The attributes of an operator that names axes, for operands stored in another order."""
+    order = LAYOUTS[made.layout].order(rank)
+    if order is None or made.layout == "row":
+        return node.attrs
+    if node.op == "concat":
+        return Attrs({**node.attrs, "axis": order.index(node.attrs["axis"])})
+    if node.op == "slice":
+        names = ("axes", "starts", "ends", "steps")
+        parts = sorted(
+            (order.index(axis), *rest) for axis, *rest in zip(*(node.attrs[name] for name in names), strict=True)
+        )
+        return Attrs({**node.attrs, **dict(zip(names, zip(*parts, strict=True), strict=True))})
+    if node.op == "pad":
+        pads = node.attrs["pads"]
+        return Attrs({**node.attrs, "pads": tuple(pads[side * rank + axis] for side in (0, 1) for axis in order)})
+    return node.attrs
 
 
 def _swap(rank: int) -> tuple[int, ...]:

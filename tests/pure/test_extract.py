@@ -20,6 +20,7 @@ from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.ilp import Search
 from eqsat.extract.model import Model
+from eqsat.extract.neighbourhood import solve_windows
 from eqsat.extract.presolve import presolve
 from eqsat.extract.program import unfounded
 
@@ -319,7 +320,7 @@ def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
     begin = best_greedy(problem.program)
     search = Search(problem.program, begin, Clock(math.inf), 0.0, 0, set())
     before, reduction = search.cost, presolve(problem.program)
-    search._neighbourhoods(reduction, np.zeros(len(reduction.program.provides)))
+    solve_windows(search, reduction, np.zeros(len(reduction.program.provides)))
     assert search.cost < before
     assert not unfounded(problem.program, search.best())
     exact = solve(problem, time_limit=60)

@@ -26,8 +26,9 @@ from eqsat.language import functions as F
 from eqsat.language.builder import Builder
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
-from eqsat.language.plan import Kernel
+from eqsat.language.plan import Implementation, Kernel
 from eqsat.language.state import PLAIN, State
+from eqsat.language.types import TensorType
 from eqsat.rewrites.loader import load_rules
 
 
@@ -311,6 +312,14 @@ def test_a_measured_fused_kernel_is_chosen_where_nothing_estimates_any():
     best = chosen(tensor_problem(grown(graph), model), graph)
     assert [len(k.nodes) for k in best.plan.kernels] == [2]
     assert sum(c.seconds for c in best.costs) == 5.0
+
+
+def test_a_way_that_was_not_measured_is_estimated_from_the_plain_one_that_was():
+    type = TensorType.of("float32", (4, 4))
+    model = CostModel(toy(), table({"matmul {} float32[4, 4] float32[4, 4]": 3.0}))
+    column = Implementation((State("column"), PLAIN), PLAIN)
+    found = model.node("matmul", {}, [type, type], [type], [False, False], column)
+    assert (found.seconds, found.estimated) == (3.0, True)
 
 
 def test_a_reduction_is_fused_after_elements_but_not_a_view_nor_after_a_product():
