@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
+    from eqsat.costs.precision import PrecisionPolicy
+    from eqsat.frontier import pareto
     from eqsat.language.builder import Builder as Graph
     from eqsat.language.builder import Tensor
     from eqsat.language.spec import op
+    from eqsat.language.state import State
     from eqsat.optimize import optimize
     from eqsat.report import Progress, Report
     from eqsat.result import Result
@@ -32,7 +35,10 @@ _PUBLIC = {
     "Graph": ("eqsat.language.builder", "Builder"),
     "Tensor": ("eqsat.language.builder", "Tensor"),
     "op": ("eqsat.language.spec", "op"),
+    "PrecisionPolicy": ("eqsat.costs.precision", "PrecisionPolicy"),
+    "State": ("eqsat.language.state", "State"),
     "optimize": ("eqsat.optimize", "optimize"),
+    "pareto": ("eqsat.frontier", "pareto"),
     "Progress": ("eqsat.report", "Progress"),
     "Report": ("eqsat.report", "Report"),
     "Result": ("eqsat.result", "Result"),
@@ -41,7 +47,19 @@ _PUBLIC = {
 #: Every other public name is an operator on tensors, such as softmax.
 _OPERATORS = "eqsat.language.functions"
 
-__all__ = ["EqsatError", "Graph", "Progress", "Report", "Result", "Tensor", "op", "optimize"]
+__all__ = [
+    "EqsatError",
+    "Graph",
+    "PrecisionPolicy",
+    "Progress",
+    "Report",
+    "Result",
+    "State",
+    "Tensor",
+    "op",
+    "optimize",
+    "pareto",
+]
 
 
 class _Package(ModuleType):

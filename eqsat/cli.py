@@ -16,6 +16,7 @@ from eqsat.commands.costs import costs
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
 from eqsat.commands.optimize import optimize
+from eqsat.commands.pareto import pareto
 from eqsat.commands.rules import rules
 from eqsat.errors import EqsatError
 
@@ -37,7 +38,7 @@ def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
 
 
-for _command in (optimize, inspect, costs, rules, extract):
+for _command in (optimize, pareto, inspect, costs, rules, extract):
     commands.add_command(_command)
 
 

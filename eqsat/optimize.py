@@ -105,7 +105,7 @@ def optimize(
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     with pipeline.phase("read"):
-        loaded = _rules(rules)
+        loaded = rules_of(rules)
         given = read(model, outputs)
         check_sizes(given.graph, sizes or {})
     return pipeline.run(given, loaded, costs, measure)
@@ -163,7 +163,7 @@ def _check_arguments(
             raise UsageError(f"opset = {opset}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")
 
 
-def _rules(given: RulesArgument) -> tuple[Rule, ...]:
+def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
     """The library, the library with files or texts of rules besides, or exactly the rules given."""
     if given is None:
         return load_rules()

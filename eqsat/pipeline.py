@@ -85,15 +85,9 @@ class Pipeline:
     def run(self, given: Given, rules: tuple[Rule, ...], costs: CostModel, measure: bool) -> Result:
         """The result for a model that was read."""
         original, settings = given.graph, self.settings
-        with self.phase("saturate"):
-            encoding = encode(original, finite_math=settings.finite_math)
-            self.warnings += [*given.warnings, *_nan_warnings(encoding)]
-            grown = self._saturate(encoding, rules)
-            frozen = snapshot(encoding)
+        encoding, grown, frozen = self.grow(given, rules)
         with self.phase("extract"):
-            available = available_on(settings.device, settings.opset or opset_of(original))
-            framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
-            framed = limited(framed, costs, settings.bounds)
+            framed = self.frame(original, frozen, costs)
             solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
         with self.phase("measure"):
             measured = self._measure(candidates, given.source) if measure else None
@@ -116,6 +110,21 @@ class Pipeline:
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
         return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan)
+
+    def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
+        """The e-graph of a model, how it grew, and its e-nodes."""
+        with self.phase("saturate"):
+            encoding = encode(given.graph, finite_math=self.settings.finite_math)
+            self.warnings += [*given.warnings, *_nan_warnings(encoding)]
+            grown = self._saturate(encoding, rules)
+            return encoding, grown, snapshot(encoding)
+
+    def frame(self, original: Graph, frozen: Snapshot, costs: CostModel, counted: Sequence[str] = ()) -> TensorProblem:
+        """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
+        settings = self.settings
+        available = available_on(settings.device, settings.opset or opset_of(original))
+        framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
+        return limited(framed, costs, settings.bounds, counted)
 
     def _say(self, progress: Progress) -> None:
         if self.settings.progress is not None:

@@ -93,6 +93,18 @@ def weight(text: str) -> tuple[str, float]:
         raise ValueError(f"{text!r} is no weight; expected TERM or TERM=NUMBER, such as time=1") from None
 
 
+def limit(text: str) -> tuple[str, str]:
+    """A term and the most of it that a result may use.
+
+    >>> limit("peak_memory=8 GB")
+    ('peak_memory', '8 GB')
+    """
+    term, separator, most = text.partition("=")
+    if not (separator and term.strip() and most.strip()):
+        raise ValueError(f"{text!r} is no limit; expected TERM=AMOUNT, such as peak_memory=8GB")
+    return term.strip(), most.strip()
+
+
 def names(text: str) -> list[str]:
     """Names separated by commas.
 
@@ -124,4 +136,5 @@ class Parsed(click.ParamType[Any]):
 DURATION = Parsed(duration, "duration")
 SIZE = Parsed(size, "name=number")
 WEIGHT = Parsed(weight, "term[=weight]")
+LIMIT = Parsed(limit, "term=amount")
 NAMES = Parsed(names, "name,…")

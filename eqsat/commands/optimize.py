@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eqsat.commands.arguments import DURATION, NAMES, SIZE, WEIGHT, debug_option, import_option
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, WEIGHT, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, write_text
 from eqsat.errors import UsageError
@@ -22,7 +22,11 @@ _FILE = click.Path(path_type=Path)
 @click.option("-o", "--output", "target", metavar="OUT.onnx", type=_FILE, required=True, help="Where to write.")
 @click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose costs to minimise.")
 @click.option("--objective", type=WEIGHT, multiple=True, help="Term to minimise, with its weight; may be repeated.")
-@click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp or greedy.")
+@click.option("--limit", "limits", type=LIMIT, multiple=True, help="Most of a term, as launches=40; may be repeated.")
+@click.option("--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in.")
+@click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16.")
+@click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking.")
+@click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out.")
 @click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes.")
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For growing and choosing.")
 @click.option("--outputs", type=NAMES, help="Keep only these outputs.")
@@ -41,7 +45,11 @@ def optimize(
     target: Path,
     device: str,
     objective: tuple[tuple[str, float], ...],
+    limits: tuple[tuple[str, str], ...],
+    layouts: list[str],
+    precision: str,
     extractor: str,
+    alpha: float | None,
     node_limit: int,
     time_limit: float,
     outputs: list[str] | None,
@@ -68,7 +76,11 @@ def optimize(
             model,
             device=device,
             objective=dict(objective) or None,
+            limits=dict(limits),
+            layouts="auto" if layouts == ["auto"] else layouts,
+            precision=precision,
             extractor=extractor,
+            alpha=alpha,
             node_limit=node_limit,
             time_limit=time_limit,
             rules=rules or None,

@@ -153,11 +153,11 @@ class Solver:
         relative_gap: float,
         nodes: int | None = None,
         start: dict[int, float] | None = None,
-        watch: Callable[[float], None] | None = None,
+        watch: Callable[[float], bool] | None = None,
     ) -> Outcome:
         """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
-        `watch` is called with the bound while it runs.
+        `watch` is called with the bound while it runs, and says whether that is enough.
         """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
@@ -180,7 +180,7 @@ class Solver:
         finished = status == self._highspy.HighsModelStatus.kOptimal
         return Outcome(finished, float(info.mip_dual_bound), values)
 
-    def _run(self, clock: Clock, watch: Callable[[float], None] | None) -> None:
+    def _run(self, clock: Clock, watch: Callable[[float], bool] | None) -> None:
         """HiGHS in a thread of its own, which leaves this one free to be interrupted."""
         self._stop, self._bound = False, -float("inf")
         failure: list[BaseException] = []
@@ -197,8 +197,8 @@ class Solver:
             try:
                 thread.join(POLL)
                 self._stop = self._stop or clock.stop()
-                if watch is not None and thread.is_alive():
-                    watch(self._bound)
+                if watch is not None and thread.is_alive() and watch(self._bound):
+                    self._stop = True
             except KeyboardInterrupt:
                 clock.interrupted = self._stop = True
         if failure:

@@ -317,9 +317,10 @@ class Search:
     def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
-        def watch(bound: float) -> None:
+        def watch(bound: float) -> bool:
             self.lift(bound / scale + reduction.paid)
             self.report()
+            return self.done()
 
         known = reduction.shrink(self.choice)
         start = None if known is None or model.gone.intersection(known.values()) else model.point(known)

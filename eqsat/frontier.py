@@ -1,0 +1,126 @@
+"""What a model can be at most in one respect for what it costs in another: the Pareto front of two terms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.costs.amounts import UNITS, amount
+from eqsat.costs.cost import PEAK_MEMORY
+from eqsat.costs.model import CostModel
+from eqsat.costs.precision import PrecisionPolicy
+from eqsat.costs.table import CostTable
+from eqsat.egraph.saturate import Limits
+from eqsat.errors import UsageError
+from eqsat.extract.assembly import assemble
+from eqsat.extract.pareto import Front, front, plot, table
+from eqsat.extract.tensors import TensorProblem
+from eqsat.given import ModelArgument, check_sizes, read
+from eqsat.language.graph import Graph
+from eqsat.language.lower import lower
+from eqsat.optimize import RulesArgument, choices_for, rules_of
+from eqsat.pipeline import Pipeline, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: The share of the time limit that saturation may take.
+_SATURATE = 0.25
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The graphs of one e-graph of which none is better in one term and no worse in the other, and their amounts."""
+
+    front: Front
+    framed: TensorProblem
+    original: Graph
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """For every graph what it uses of each term, in the term's unit, and whether that is proved to be least."""
+        x, y = self.front.terms
+        return [{x: p.x, y: p.y, "proved": p.is_exact} for p in self.front.points]
+
+    def graphs(self) -> Iterator[Graph]:
+        """The graphs, in the order of the points; like every graph that is not certified, to be checked before use."""
+        known: dict[object, object] = {}
+        for point in self.front.points:
+            yield lower(assemble(self.framed, point.solution, self.original, known).plan)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """The front as a staircase, written to a file if one is named; MissingExtraError without matplotlib."""
+        return plot(self.front, path)
+
+    def __rich__(self) -> Any:
+        return table(self.front)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100, color_system=None, force_terminal=False, legacy_windows=False)
+        with console.capture() as text:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in text.get().splitlines())
+
+
+def pareto(
+    model: ModelArgument,
+    x: str = "time",
+    y: str = PEAK_MEMORY,
+    *,
+    device: str = "onnxruntime-cpu",
+    layouts: str | Sequence[str] = "auto",
+    precision: str | PrecisionPolicy = "exact",
+    limits: Mapping[str, float | str] | None = None,
+    node_limit: int = 20_000,
+    time_limit: float = 60.0,
+    rules: RulesArgument = None,
+    finite_math: bool = False,
+    outputs: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    table: CostTable | str | Path | None = None,
+    threads: int = 1,
+    should_stop: Callable[[], bool] | None = None,
+) -> Frontier:
+    """The Pareto front of two terms of the cost over all graphs that rules prove equal to a model.
+
+    `x` and `y` are of time, flops, bytes, launches, weight_memory, peak_memory and error; the other arguments are those
+    of `optimize`. When `time_limit` (seconds) is up, the points found so far are returned, and the table says so.
+    """
+    for term in (x, y):
+        if term not in UNITS:
+            raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
+    if not time_limit > 0:
+        raise UsageError(f"time_limit = {time_limit}", expected="a time_limit above 0")
+    store = table if isinstance(table, CostTable) else CostTable(table)
+    costs = CostModel(device, store, {"time": 1.0}, sizes, threads=threads)
+    choices, warnings = choices_for(costs.device, layouts, precision)
+    settings = Settings(
+        device=device,
+        extractor="ilp",
+        alpha=None,
+        limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
+        extract_seconds=(1 - _SATURATE) * time_limit,
+        choices=choices,
+        boundary={},
+        bounds={term: amount(term, given) for term, given in (limits or {}).items()},
+        finite_math=finite_math,
+        seed=seed,
+        opset=None,
+        threads=threads,
+        sizes=sizes or {},
+        progress=None,
+        should_stop=should_stop,
+    )
+    pipeline = Pipeline(settings, warnings=list(warnings))
+    loaded, given = rules_of(rules), read(model, outputs)
+    check_sizes(given.graph, sizes or {})
+    _, _, frozen = pipeline.grow(given, loaded)
+    framed = pipeline.frame(given.graph, frozen, costs, (x, y))
+    found = front(framed.problem, x, y, time_limit=settings.extract_seconds, seed=seed, should_stop=should_stop)
+    return Frontier(found, framed, given.graph)
