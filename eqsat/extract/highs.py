@@ -139,7 +139,7 @@ class Solver:
         self._run(clock, None)
         status = self._highs.getModelStatus()
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(True, float("inf"))
+            return Outcome(False, float("inf"))
         if status != self._highspy.HighsModelStatus.kOptimal:
             return Outcome(False, 0.0)
         solution = self._highs.getSolution()
@@ -153,7 +153,7 @@ class Solver:
         relative_gap: float,
         nodes: int | None = None,
         start: dict[int, float] | None = None,
-        watch: Callable[[float], bool] | None = None,
+        watch: Callable[[float], bool | None] | None = None,
     ) -> Outcome:
         """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
@@ -176,11 +176,11 @@ class Solver:
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(True, float("inf"))
+            return Outcome(False, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal
         return Outcome(finished, float(info.mip_dual_bound), values)
 
-    def _run(self, clock: Clock, watch: Callable[[float], bool] | None) -> None:
+    def _run(self, clock: Clock, watch: Callable[[float], bool | None] | None) -> None:
         """HiGHS in a thread of its own, which leaves this one free to be interrupted."""
         self._stop, self._bound = False, -float("inf")
         failure: list[BaseException] = []

@@ -286,11 +286,11 @@ class Search:
         last, stalled, slow = -1.0, 0, 0
         while not self.clock.stop():
             outcome = solver.relax(self.clock)
-            if not outcome.finished:
-                return None if self.clock.stop() else best
-            if math.isinf(outcome.bound):
+            if outcome.bound == math.inf:
                 self.lift(self.aim())  # every choice that could be cheaper has been ruled out
                 return None
+            if not outcome.finished:
+                return None if self.clock.stop() else best
             ascent = Ascent(outcome.bound / scale, reduced_costs(model, outcome.reduced / scale), [])
             best = Relaxed(ascent, outcome.values)
             self.lift(ascent.bound + reduction.paid)
@@ -333,7 +333,7 @@ class Search:
         )
         self.lift(min(outcome.bound / scale + reduction.paid, self.aim()))
         if not len(outcome.values):
-            return [], math.isinf(outcome.bound)
+            return [], outcome.bound == math.inf
         choice = selected(model.program, outcome.values)
         self._improve(reduction, choice)
         self.report()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from random import Random
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
-from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, ilp, solve
+from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, core, ilp, solve
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.dominance import Dominance
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.highs import Clock, Outcome, Solver
@@ -261,3 +263,40 @@ def test_rows_for_landmarks_and_idle_goals_hold_for_every_acyclic_choice(problem
         point = dict.fromkeys(choice.values(), 1.0) | {model.goal(goal): 1.0 for goal in choice}
         for columns, coefficients, upper in rows:
             assert sum(point.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
+
+
+@settings(COMMON, max_examples=250)
+@given(problems(classes=7, states=2, size=18))
+def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ilp, "LARGE", 0)
+        patch.setattr(ilp, "FAR", -1.0)
+        patch.setattr(core, "MOST_KEPT", 1.0)
+        patch.setattr(core, "FAR", 1.0)
+        search = Search(problem.program, best_greedy(problem.program), Clock(time.monotonic() + 60), 0.0, 0, set())
+        search._solve(presolve(problem.program, passes=0))
+    assert search.done()
+    assert math.isclose(total(problem.program, search.best()), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
+
+
+@settings(COMMON, max_examples=250)
+@given(problems(classes=7, states=2, size=18), st.floats(0.0, 1.5))
+def test_a_search_with_a_cutoff_finds_what_is_cheaper_or_proves_that_nothing_is(problem: Problem, part: float) -> None:
+    best = optimum(problem)
+    greedy = best_greedy(problem.program)
+    search = Search(problem.program, greedy, Clock(math.inf), 0.0, 0, set())
+    search.cutoff = part * search.cost
+    search.run()
+    assert search.done()
+    assert search.bound() <= best * (1 + 1e-9)
+    assert search.bound() >= min(best, search.cutoff) * (1 - 1e-8) - 1e-18
+
+
+@settings(COMMON, max_examples=250)
+@given(problems(classes=7, states=2, size=18))
+def test_dominated_options_leave_an_optimum_behind(problem: Problem) -> None:
+    program = problem.program
+    out = set(Dominance(program).dominated(range(program.goals), lambda: False))
+    choices = enumerate_choices(program)
+    rest = [total(program, choice) for choice in choices if out.isdisjoint(choice.values())]
+    assert math.isclose(min(rest), min(total(program, c) for c in choices), rel_tol=1e-9, abs_tol=1e-18)
