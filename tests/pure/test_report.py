@@ -53,6 +53,31 @@ CHANGED = Report(
         {"what": "60 × matmul -> split", "nodes": -57, "saved": 4.2e-3, "rules": ["matmul-concat-rows"]},
         {"what": "20 × concat -> input", "rules": ["slices-join", "slice-whole"]},
     ],
+    amounts={"launches": 5.0, "peak_memory": 8192.0},
+    limits={"launches": 6.0},
+    steps=[
+        {
+            "op": op,
+            "value": value,
+            "operands": operands,
+            "result": result,
+            "arithmetic": arithmetic,
+            "seconds": seconds,
+            "flops": 2048,
+            "bytes": 1024,
+            "estimated": estimated,
+        }
+        for op, value, operands, result, arithmetic, seconds, estimated in (
+            ("matmul + add", "h", ["row float16"], "row float16", "", 3e-3, False),
+            ("matmul", "g", ["row", "column"], "row", "tf32", 1.5e-3, True),
+            ("convert (cast)", "h", ["row float16"], "row", "", 2e-4, False),
+            ("convert (cast)", "x", ["row"], "row float16", "", 1.1e-4, False),
+        )
+    ],
+    baselines=[
+        {"name": "greedy", "cost": 5.2e-3, "seconds": 0.01, "status": "heuristic"},
+        {"name": "backtracking", "cost": 4.9e-3, "seconds": 1.0, "status": "time_limit"},
+    ],
 )
 UNCHANGED = replace(
     CHANGED,
@@ -67,12 +92,24 @@ UNCHANGED = replace(
     warnings=[],
     measured_before=None,
     measured_after=None,
+    amounts={},
+    steps=[],
+    baselines=[],
 )
 
 
 @pytest.mark.parametrize(("report", "file"), [(CHANGED, "report_changed.txt"), (UNCHANGED, "report_unchanged.txt")])
 def test_the_text_of_a_report(report, file):
     assert str(report) + "\n" == (GOLDEN / file).read_text(encoding="utf-8")
+
+
+def test_what_runs_is_shown_by_kind_the_dearest_first_and_the_rest_together():
+    kinds = [{**CHANGED.steps[1], "op": f"op{i}", "seconds": 1e-3 / (i + 1)} for i in range(15)]
+    text = str(replace(CHANGED, steps=kinds))
+    assert "op0 " in text
+    assert "op11" in text
+    assert "op12" not in text
+    assert "3 kinds more" in text
 
 
 def test_every_reason_to_stop_has_words():
