@@ -16,6 +16,7 @@ from eqsat.errors import UsageError
 from eqsat.report import count
 
 if TYPE_CHECKING:
+    from eqsat.costs.fusion import Key
     from eqsat.costs.key import OpKey
     from eqsat.language.graph import Graph
 
@@ -57,7 +58,7 @@ def measure(
             if should_stop():
                 break
 
-        def follow(done: int, total: int, key: OpKey) -> None:
+        def follow(done: int, total: int, key: Key) -> None:
             if should_stop():
                 raise KeyboardInterrupt
             bar.update(task, completed=done, total=total, description=key.op)

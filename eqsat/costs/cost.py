@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import MappingProxyType
+
+from eqsat.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +57,26 @@ TERMS: Mapping[str, str] = MappingProxyType(
 )
 #: The term that depends on the order in which a graph is computed.
 PEAK_MEMORY = "peak_memory"
+
+
+def check_objective(objective: Mapping[str, float]) -> None:
+    """UsageError for weights that are no objective."""
+    if not isinstance(objective, Mapping):
+        raise UsageError(
+            f"objective = {objective!r}",
+            expected="weights of terms, such as {'time': 1.0}",
+            remedy="pass a function of one operator as cost=",
+        )
+    known = (*TERMS, PEAK_MEMORY)
+    for term, weight in objective.items():
+        if term not in known:
+            raise UsageError(
+                f"objective has no term {term!r}",
+                expected="terms of " + ", ".join(known),
+                remedy="pass for example {'time': 1.0}, or a function of one operator as cost=",
+            )
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not (number and math.isfinite(weight) and weight >= 0):
+            raise UsageError(f"objective weighs {term} by {weight!r}", expected="finite weights of 0 or more")
+    if not any(objective.values()):
+        raise UsageError("objective weighs nothing", expected="at least one weight above 0")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS
@@ -51,6 +51,20 @@ class FusedKey:
         """The key as one line; equal keys have equal lines."""
         return FUSED.join(_linked(key.text, links) for key, links in zip(self.members, self.links, strict=True))
 
+    @property
+    def op(self) -> str:
+        """The operators, as a person names them.
+
+        >>> FusedKey.parse("matmul {} float32[2, 8] =float32[8, 4] ; relu {} %0:float32[2, 4]").op
+        'matmul + relu'
+        """
+        return " + ".join(key.op for key in self.members)
+
+    @staticmethod
+    def of(key: Key) -> FusedKey:
+        """The key of a kernel as a chain, which for one operator is that operator alone."""
+        return key if isinstance(key, FusedKey) else FusedKey((key,), ((None,) * len(key.operands),))
+
     @staticmethod
     def parse(text: str) -> FusedKey:
         """The key that a line stands for; CostError for a line that is none."""
@@ -64,6 +78,10 @@ class FusedKey:
         if len(members) < 2:
             raise CostError(f"no key of a fused kernel: {text!r}", expected="two operators or more, parted by ' ; '")
         return FusedKey(tuple(members), tuple(links))
+
+
+#: The key of a kernel, over one operator or several.
+Key: TypeAlias = OpKey | FusedKey
 
 
 _LINK = re.compile(r" %(\d+):")

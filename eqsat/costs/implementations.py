@@ -9,7 +9,7 @@ from typing import Any
 
 from eqsat.costs.precision import PRODUCTS, PrecisionPolicy, lowers
 from eqsat.language.plan import Implementation
-from eqsat.language.spec import OPS, OpSpec
+from eqsat.language.spec import OPS, OpSpec, spec
 from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
 from eqsat.language.types import TensorType
 
@@ -95,6 +95,23 @@ def is_view(op: str, attrs: Mapping[str, Any], operands: Types, implementation: 
 def converted_shape(type: TensorType, layout: str) -> TensorType:
     """The type with its dims in the order in which a layout stores them."""
     return type.with_shape(stored_shape(type.dims, layout))
+
+
+def converting(
+    type: TensorType, source: State, target: State
+) -> tuple[str, Mapping[str, Any], TensorType, TensorType, Implementation | None]:
+    """The operator that brings a value from one state to another: with attributes, operand, result, and its way."""
+    before = source.typed(type)
+    if source.precision != target.precision:
+        attrs = spec("cast").complete({"to": target.typed(type).dtype.value})
+        return "cast", attrs, before, target.typed(type), Implementation((State(source.layout),), State(source.layout))
+    stored, wanted = LAYOUTS[source.layout].order(type.rank), LAYOUTS[target.layout].order(type.rank)
+    kept = before if stored is None else converted_shape(before, source.layout)
+    axes = tuple(range(type.rank))
+    # Blocks are filled as a transpose fills its result: every element moves once.
+    perm = axes if stored is None or wanted is None else tuple(stored.index(axis) for axis in wanted)
+    attrs = spec("transpose").complete({"perm": perm})
+    return "transpose", attrs, kept, kept.with_shape(tuple(kept.dims[a] for a in perm)), None
 
 
 Variant = tuple[tuple[str, ...], str]

@@ -1,4 +1,4 @@
-"""Operators measured one at a time on ONNX Runtime."""
+"""Operators, and kernels of several, measured one at a time on ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.specimen import Specimen, result_types, specimen
+from eqsat.costs.fusion import FusedKey, Key
+from eqsat.costs.specimen import Specimen, chain_types, specimen
 from eqsat.costs.table import CostTable
 from eqsat.costs.work import work_of
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
@@ -38,7 +38,7 @@ _COPIED_BYTES = 96 << 20
 _ALONE_BYTES = 64 << 20
 _LARGEST_BYTES = 400 << 20
 
-Progress = Callable[[int, int, OpKey], None]
+Progress = Callable[[int, int, Key], None]
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Filled:
 
     measured: int
     known: int
-    failed: tuple[tuple[OpKey, str], ...] = field(default=())
+    failed: tuple[tuple[Key, str], ...] = field(default=())
     left: int = 0
 
 
 def fill(
-    keys: Iterable[OpKey],
+    keys: Iterable[Key],
     table: CostTable,
     progress: Progress | None = None,
     time_limit: float | None = None,
@@ -64,7 +64,7 @@ def fill(
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is
-    begun. An operator that ONNX Runtime refuses is listed with its reason and left to the estimate.
+    begun. What ONNX Runtime refuses, or has no words for, is listed with its reason and left to the estimate.
     """
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit}", expected="a number of seconds above 0")
@@ -73,7 +73,7 @@ def fill(
     wanted = list(dict.fromkeys(keys))
     todo = [k for k in wanted if k.text not in known]
     start = time.perf_counter()
-    failed: list[tuple[OpKey, str]] = []
+    failed: list[tuple[Key, str]] = []
     for done, key in enumerate(todo):
         if time_limit is not None and time.perf_counter() - start > time_limit:
             return Filled(done - len(failed), len(wanted) - len(todo), tuple(failed), len(todo) - done)
@@ -88,18 +88,18 @@ def fill(
     return Filled(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
 
 
-def measure(key: OpKey, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:
-    """The time of one operator on ONNX Runtime at the level "all", without what a session costs in any case.
+def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:
+    """The time of one kernel on ONNX Runtime at the level "all", without what a session costs in any case.
 
     Two graphs, of K and of 2K independent copies, run in turn; the time is (T(2K) - T(K)) / K, in each round. Inputs
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
     farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, what
-    a session costs is nothing. CPU time of the calling thread for one thread, else elapsed time. CostError where the
-    operator cannot be run alone.
+    a session costs is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
+    it is the time of all, fused as far as ONNX Runtime fuses them. CostError where the kernel cannot be run alone.
     """
-    results = result_types(key)
+    estimate = _estimate(key)
     constants = _constant_bytes(key)
-    lengths = [1] if constants > _ALONE_BYTES else [n * _copies(key, results, constants) for n in (1, 2)]
+    lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants) for n in (1, 2)]
     try:
         programs = {str(n): _Program(specimen(key, n, seed), threads) for n in lengths}
     except BackendError as error:
@@ -117,27 +117,34 @@ def measure(key: OpKey, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, 
     return Entry(float(middle), float(low), float(high), timings.rounds)
 
 
-def _constant_bytes(key: OpKey) -> int:
+def _constant_bytes(key: Key) -> int:
     """Bytes of the constants that each copy needs; CostError where they are too many."""
-    total = sum(
-        int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
-        for t, const in zip(key.operands, key.const_operands, strict=True)
+    members = FusedKey.of(key).members
+    held = {
+        (place, i): int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
+        for place, member in enumerate(members)
+        for i, (t, const) in enumerate(zip(member.operands, member.const_operands, strict=True))
         if t is not None and const
-    )
+    }
+    total = sum(held.values())
     if total > _LARGEST_BYTES:
         raise CostError(
             f"{total >> 20} MB of constants are too many to measure with",
             where=key.text,
             expected=f"at most {_LARGEST_BYTES >> 20} MB",
         )
-    return 0 if OPS[key.op].movement else total
+    return sum(size for (place, _), size in held.items() if not OPS[members[place].op].movement)
 
 
-def _copies(key: OpKey, results: tuple[TensorType, ...], constants: int) -> int:
-    """How many copies take about as long as a graph should, within the memory there is for their constants."""
+def _estimate(key: Key) -> float:
+    """About how long one copy takes: what its operators take by themselves."""
+    members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
-    work = work_of(key.op, key.attrs, key.operands, results, key.const_operands)
-    estimate = device.roofline(work)
+    return sum(device.roofline(work_of(m.op, m.attrs, m.operands, made, m.const_operands)) for m, made in members)
+
+
+def _copies(estimate: float, constants: int) -> int:
+    """How many copies take about as long as a graph should, within the memory there is for their constants."""
     wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
     if not constants:
         return wanted

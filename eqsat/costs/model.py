@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.cost import PEAK_MEMORY, TERMS, Cost
+from eqsat.costs.cost import TERMS, Cost, check_objective
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fit import Fit
 from eqsat.costs.fusion import FusedKey, Member
-from eqsat.costs.implementations import Types, converted_shape, is_view
+from eqsat.costs.implementations import Types, converting, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.table import CostTable
 from eqsat.costs.work import Work, work_of
-from eqsat.errors import CostError, EqsatError, UsageError
+from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.plan import Implementation
-from eqsat.language.spec import OPS, spec
-from eqsat.language.state import LAYOUTS, PLAIN, State
+from eqsat.language.spec import OPS
+from eqsat.language.state import PLAIN, State
 from eqsat.language.types import TensorType
 
 #: What a named dim is costed at where `sizes` does not say.
@@ -162,19 +162,15 @@ class CostModel:
 
         A cast where the precision differs, else a copy in another order of the elements.
         """
-        before = source.typed(type)
-        error = 0.0 if target.precision in ("", source.precision) else ROUNDOFF[target.precision]
-        if source.precision != target.precision:
-            attrs = spec("cast").complete({"to": target.typed(type).dtype.value})
-            way = Implementation((State(source.layout),), State(source.layout))
-            return replace(self.node("cast", attrs, [before], [target.typed(type)], [False], way), error=error)
-        stored, wanted = LAYOUTS[source.layout].order(type.rank), LAYOUTS[target.layout].order(type.rank)
-        kept = before if stored is None else converted_shape(before, source.layout)
-        axes = tuple(range(type.rank))
-        # Blocks are filled as a transpose fills its result: every element moves once.
-        perm = axes if stored is None or wanted is None else tuple(stored.index(axis) for axis in wanted)
-        attrs = spec("transpose").complete({"perm": perm})
-        return self.node("transpose", attrs, [kept], [kept.with_shape(tuple(kept.dims[a] for a in perm))], [False])
+        op, attrs, before, after, way = converting(type, source, target)
+        lowered = target.precision not in ("", source.precision)
+        cost = self.node(op, attrs, [before], [after], [False], way)
+        return replace(cost, error=ROUNDOFF[target.precision]) if lowered else cost
+
+    def conversion_key(self, type: TensorType, source: State, target: State) -> OpKey:
+        """The key a conversion is measured under."""
+        op, attrs, before, _, way = converting(type, source, target)
+        return self.key(op, attrs, [before], [False], way)
 
     def conversion_price(self, type: TensorType, cost: Cost) -> float:
         """What a user's cost function makes of a conversion, which it is shown as an operator named "convert"."""
@@ -199,8 +195,8 @@ class CostModel:
         return self._fused[question]
 
     def _fused_cost(self, members: Sequence[Member]) -> Cost | None:
-        keys = [self._key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members]
-        works = [self._work(m.op, k, m.results, m.implementation) for m, k in zip(members, keys, strict=True)]
+        key = self.fused_key(members)
+        works = [self._work(m.op, k, m.results, m.implementation) for m, k in zip(members, key.members, strict=True)]
         inside = 0
         for member in members:
             for type, link in zip(member.operands, member.links, strict=True):
@@ -214,15 +210,35 @@ class CostModel:
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
         error = sum(_error(m.op, m.implementation) for m in members)
-        entry = None
-        if self._measured:
-            entry = self._measured.get(FusedKey(tuple(keys), tuple(m.links for m in members)).text)
+        entry = self._measured.get(key.text) if self._measured else None
         if entry is not None:
             return Cost(entry.seconds, flops, moved, 1, error=error)
         if not self.device.fuses:
             return None
         seconds = self.device.fused(works, moved, weights)
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
+
+    def key(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        operands: Types,
+        const: Sequence[bool],
+        way: Implementation | None = None,
+    ) -> OpKey:
+        """The key an operator run in some way is measured under."""
+        if way is None or way.is_plain:
+            return OpKey.of(op, attrs, operands, const, self.sizes)
+        typed = [None if t is None else s.typed(t) for t, s in zip(operands, way.operands, strict=True)]
+        mixed = op in PRODUCTS and way.result.precision != way.operands[0].precision
+        key = OpKey.of(op, attrs, typed, const, self.sizes)
+        layouts = [*(s.layout for s in way.operands), way.result.layout]
+        return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
+
+    def fused_key(self, members: Sequence[Member]) -> FusedKey:
+        """The key operators run as one kernel are measured under."""
+        keys = (self.key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members)
+        return FusedKey(tuple(keys), tuple(m.links for m in members))
 
     def graph(self, graph: Graph) -> GraphCost:
         """The cost of a whole graph, node by node, and of the constants that are there when it runs."""
@@ -260,7 +276,7 @@ class CostModel:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         if way is not None and is_view(op, attrs, operands, way):
             return Cost()
-        key = self._key(op, attrs, operands, const, way)
+        key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else _error(op, way)
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
@@ -284,22 +300,11 @@ class CostModel:
         seconds = self._fit.seconds(work)
         if way is None or way.is_plain or not self._measured:
             return seconds
-        key = self._key(op, attrs, operands, const, None)
+        key = self.key(op, attrs, operands, const, None)
         entry = self._measured.get(key.text) if key.is_measurable else None
         if entry is None:
             return seconds
         return entry.seconds * self.device.roofline(work) / self.device.roofline(self._work(op, key, results, None))
-
-    def _key(
-        self, op: str, attrs: Mapping[str, Any], operands: Types, const: Sequence[bool], way: Implementation | None
-    ) -> OpKey:
-        if way is None or way.is_plain:
-            return OpKey.of(op, attrs, operands, const, self.sizes)
-        typed = [None if t is None else s.typed(t) for t, s in zip(operands, way.operands, strict=True)]
-        mixed = op in PRODUCTS and way.result.precision != way.operands[0].precision
-        key = OpKey.of(op, attrs, typed, const, self.sizes)
-        layouts = [*(s.layout for s in way.operands), way.result.layout]
-        return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
 
     def _work(self, op: str, key: OpKey, results: Types, way: Implementation | None) -> Work:
         made = PLAIN if way is None else way.result
@@ -381,26 +386,3 @@ def keys_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> tuple[OpKey
 def _tensor(graph: Graph, value: str | None) -> TensorType | None:
     found = None if value is None else graph.type(value)
     return found if isinstance(found, TensorType) else None
-
-
-def check_objective(objective: Objective) -> None:
-    """UsageError for weights that are no objective."""
-    if not isinstance(objective, Mapping):
-        raise UsageError(
-            f"objective = {objective!r}",
-            expected="weights of terms, such as {'time': 1.0}",
-            remedy="pass a function of one operator as cost=",
-        )
-    known = (*TERMS, PEAK_MEMORY)
-    for term, weight in objective.items():
-        if term not in known:
-            raise UsageError(
-                f"objective has no term {term!r}",
-                expected="terms of " + ", ".join(known),
-                remedy="pass for example {'time': 1.0}, or a function of one operator as cost=",
-            )
-        number = isinstance(weight, Real) and not isinstance(weight, bool)
-        if not (number and math.isfinite(weight) and weight >= 0):
-            raise UsageError(f"objective weighs {term} by {weight!r}", expected="finite weights of 0 or more")
-    if not any(objective.values()):
-        raise UsageError("objective weighs nothing", expected="at least one weight above 0")

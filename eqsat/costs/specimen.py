@@ -1,4 +1,4 @@
-"""Graphs of copies of one operator, with data to run them on, for measuring it."""
+"""Graphs of copies of one kernel, with data to run them on, for measuring it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.costs.fusion import FusedKey, Key
+from eqsat.costs.implementations import Choices, implementations, is_view
 from eqsat.costs.key import OpKey
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.lower import WRITTEN, lower
+from eqsat.language.plan import Held, Implementation, Kernel, Plan
 from eqsat.language.spec import OPS, spec
+from eqsat.language.state import State, stored_shape
 from eqsat.language.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,9 +34,9 @@ _INDEXED: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True)
 class Specimen:
-    """A graph of independent copies of an operator, the inputs it runs on, and the types of its outputs.
+    """A graph of independent copies of a kernel, the inputs it runs on, and the types of its outputs.
 
-    `tail` is True where each copy ends in a pooling, which is no part of the operator.
+    `tail` is True where each copy ends in a pooling, which is no part of the kernel.
     """
 
     graph: Graph
@@ -75,28 +80,26 @@ class Data:
         return (self._rng.random(count, np.float32) * np.float32(0.1) + np.float32(0.9)).astype(dtype.numpy)
 
 
-def specimen(key: OpKey, copies: int, seed: int = 0) -> Specimen:
-    """`copies` independent applications of an operator, each to data and constants of its own; all results are outputs.
+def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
+    """`copies` independent applications of a kernel, each to data and constants of its own; all results are outputs.
 
-    Equal applications would be merged by the backend, results that nobody reads removed. A convolution by constant
-    filters reads one input in all copies and ends in a pooling that keeps one element a channel: between convolutions
-    ONNX Runtime keeps a blocked layout, and so the conversions into it and out of it are no part of the measured time.
+    Equal applications would be merged by the backend, results that nobody reads removed. A kernel that begins with a
+    convolution by constant filters reads one input in all copies and ends in a pooling that keeps one element a
+    channel: between convolutions ONNX Runtime keeps a blocked layout, and so the conversions into it and out of it are
+    no part of the measured time. What comes or is left column-major is stored so, and a product of such is written as
+    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for what it has no words for.
     """
-    data = Data(seed)
-    results = result_types(key)
-    tail = key.op == "conv" and len(key.const_operands) > 1 and key.const_operands[1]
-    draft = _Draft(key, results, data)
+    chain = FusedKey.of(key)
+    results = chain_types(key)
+    for member, made in zip(chain.members, results, strict=True):
+        _check_way(member, made)
+    draft = _Draft(chain, results, Data(seed))
     for copy in range(copies):
-        draft.add(copy, tail)
-    graph = Graph(
-        f"{copies} x {key.op}",
-        tuple(draft.inputs),
-        {v: v for v in draft.outputs},
-        tuple(draft.nodes),
-        draft.constants,
-        draft.types,
-    )
-    return Specimen(graph, draft.inputs, {v: draft.types[v] for v in draft.outputs}, tail)
+        draft.add(copy)
+    graph = draft.graph(f"{copies} x {chain.op}")
+    types = {name: graph.type(value) for name, value in graph.outputs.items()}
+    outputs = {name: type for name, type in types.items() if isinstance(type, TensorType)}
+    return Specimen(graph, draft.inputs, outputs, draft.tail)
 
 
 def result_types(key: OpKey) -> tuple[TensorType, ...]:
@@ -113,44 +116,119 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
     return results
 
 
+def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
+    """What each operator of a kernel makes; CostError where one is not what the next reads."""
+    chain = FusedKey.of(key)
+    results = tuple(result_types(member) for member in chain.members)
+    for member, links in zip(chain.members, chain.links, strict=True):
+        for index, link in enumerate(links):
+            if link is None:
+                continue
+            made, read = chain.members[link], member.operands[index]
+            if results[link] != (read,) or _layout(made, -1) != _layout(member, index):
+                raise CostError(
+                    f"{made.op} does not make the operand {index} of {member.op}",
+                    where=chain.text,
+                    expected="operators of one result, in the type and the layout in which it is read",
+                )
+    return results
+
+
+def _layout(key: OpKey, index: int) -> str:
+    return key.layouts[index] if key.layouts else "row"
+
+
+def _check_way(key: OpKey, results: tuple[TensorType, ...]) -> None:
+    """CostError for a way to run an operator that ONNX has no words for, or that nothing runs in."""
+    foreign = sorted(set(key.layouts) - WRITTEN)
+    fault = f"the layout {foreign[0]!r}" if foreign else ""
+    fault = f"the arithmetic {key.arithmetic!r}" if key.arithmetic else fault
+    fault = f"results in {key.result} of operands in another type" if key.result else fault
+    if fault:
+        raise CostError(
+            f"ONNX has no words for {fault}",
+            where=key.text,
+            expected="matrices by rows or columns, in the type of the operands",
+            remedy="leave it to the estimate",
+        )
+    if not key.layouts:
+        return
+    way = Implementation(tuple(State(name) for name in key.layouts[:-1]), State(key.layouts[-1]))
+    choices = Choices(tuple(sorted(WRITTEN)))
+    known = implementations(key.op, key.attrs, key.operands, results, key.const_operands, choices)
+    if way not in known or is_view(key.op, key.attrs, key.operands, way):
+        raise CostError(f"{key.op} has no kernel for these layouts", where=key.text, expected="a way it can be run")
+
+
 class _Draft:
     """A graph being built copy by copy."""
 
-    def __init__(self, key: OpKey, results: tuple[TensorType, ...], data: Data) -> None:
-        self.key, self.results, self.data = key, results, data
+    def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data) -> None:
+        self.chain, self.results, self.data = chain, results, data
         self.inputs: dict[str, Array] = {}
         self.constants: dict[str, Constant] = {}
         self.types: dict[str, TensorType] = {}
         self.nodes: list[Node] = []
+        self.kernels: list[Kernel] = []
+        self.states: dict[str, State] = {}
         self.outputs: list[str] = []
+        first = chain.members[0]
+        filtered = first.op == "conv" and len(first.const_operands) > 1 and first.const_operands[1]
+        self.tail = filtered and results[0] == results[-1]
 
-    def add(self, copy: int, tail: bool) -> None:
+    def add(self, copy: int) -> None:
         """One more application."""
-        operands = tuple(self._operand(copy, i, tail) for i in range(len(self.key.operands)))
-        made = tuple(f"y{copy}_{i}" for i in range(len(self.results)))
-        self.types.update(zip(made, self.results, strict=True))
-        self.nodes.append(Node(self.key.op, operands, made, self.key.attrs))
-        self.outputs += [self._pooled(made[0])] if tail else made
+        read: dict[str, Held] = {}
+        made: list[tuple[str, ...]] = []
+        for place, (member, links) in enumerate(zip(self.chain.members, self.chain.links, strict=True)):
+            operands: list[str | None] = []
+            for index, link in enumerate(links):
+                name = self._operand(copy, place, index) if link is None else made[link][0]
+                operands.append(name)
+                if name is not None and link is None:
+                    read[name] = Held(name, State(_layout(member, index)))
+            last = place == len(self.chain.members) - 1
+            made.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
+            self.types.update(zip(made[-1], self.results[place], strict=True))
+            self.nodes.append(Node(member.op, tuple(operands), made[-1], member.attrs))
+        state = State(_layout(self.chain.members[-1], -1))
+        nodes = tuple(outputs[0] for outputs in made)
+        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in made[-1])))
+        self.states |= dict.fromkeys(made[-1], state)
+        self.outputs += [self._pooled(made[-1][0], whole=True)] if self.tail else made[-1]
 
-    def _operand(self, copy: int, index: int, tail: bool) -> str | None:
-        type = self.key.operands[index]
+    def graph(self, name: str) -> Graph:
+        """The graph of all copies, in the words of ONNX."""
+        outputs = {v: v for v in self.outputs}
+        graph = Graph(name, tuple(self.inputs), outputs, tuple(self.nodes), self.constants, self.types)
+        boundary = {value: state for value, state in self.states.items() if not state.is_plain}
+        if not any(member.layouts for member in self.chain.members):
+            return graph
+        return lower(Plan(graph, tuple(self.kernels), boundary))
+
+    def _operand(self, copy: int, place: int, index: int) -> str | None:
+        member = self.chain.members[place]
+        type = member.operands[index]
         if type is None:
             return None
-        const = self.key.const_operands[index]
+        const = member.const_operands[index]
         # What is only indexed need not differ between copies: the indices do.
-        shared = (tail and not const) or (const and OPS[self.key.op].movement)
-        name = f"{'w' if const else 'x'}{index}" + ("" if shared else f"_{copy}")
+        image = self.tail and not const and (place == 0 or type == self.results[0][0])
+        shared = image or (const and OPS[member.op].movement)
+        number = index + sum(len(earlier.operands) for earlier in self.chain.members[:place])
+        name = f"{'w' if const else 'x'}{number}" + ("" if shared else f"_{copy}")
         if name not in self.types:
             self.types[name] = type
-            array = self._array(index, type)
             if const:
-                self.constants[name] = Constant.of(array, type.dtype)
+                self.constants[name] = Constant.of(self._array(member, index, type), type.dtype)
             else:
-                self.inputs[name] = array
-        return name
+                self.states[name] = State(_layout(member, index))
+                stored = type.with_shape(stored_shape(type.dims, _layout(member, index)))
+                self.inputs[name] = self._array(member, index, stored)
+        # An image that a convolution did not make is brought into the blocked layout once for all copies.
+        return self._pooled(name, whole=False) if image and place else name
 
-    def _array(self, index: int, type: TensorType) -> Array:
-        key = self.key
+    def _array(self, key: OpKey, index: int, type: TensorType) -> Array:
         if key.op in _INDEXED and index == _INDEXED[key.op][0]:
             indexed = key.operands[_INDEXED[key.op][1]]
             dims = indexed.static if indexed is not None else ()
@@ -161,14 +239,15 @@ class _Draft:
             return np.full(type.static, 2, type.dtype.numpy)
         return self.data.tensor(type)
 
-    def _pooled(self, value: str) -> str:
-        """One element of each channel, by a pooling whose stride is the whole plane."""
-        (made,) = self.results
-        spatial = made.static[2:]
-        attrs = {"kernel": (1,) * len(spatial), "strides": spatial}
-        pool = spec("max_pool")
-        full = pool.complete({k: v for k, v in attrs.items() if k in pool.attrs})
+    def _pooled(self, value: str, *, whole: bool) -> str:
+        """A pooling of single elements: of one a channel, by a stride of the whole plane, or of all there are."""
         name = f"{value}_p"
-        self.types[name] = pool.result_types((made,), full)[0]
-        self.nodes.append(Node("max_pool", (value,), (name,), Attrs(full)))
+        if name not in self.types:
+            (made,) = self.results[0]
+            spatial = made.static[2:]
+            attrs = {"kernel": (1,) * len(spatial), "strides": spatial if whole else (1,) * len(spatial)}
+            pool = spec("max_pool")
+            full = pool.complete({k: v for k, v in attrs.items() if k in pool.attrs})
+            self.types[name] = pool.result_types((made,), full)[0]
+            self.nodes.append(Node("max_pool", (value,), (name,), Attrs(full)))
         return name

@@ -15,7 +15,7 @@ import platformdirs
 from eqsat.costs import storage
 from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
+from eqsat.costs.fusion import Key
 from eqsat.costs.shipped import shipped_entries
 from eqsat.errors import CostError
 
@@ -70,7 +70,7 @@ class CostTable:
         table.path, table._connection = str(path), held
         return table
 
-    def get(self, environment: Environment, key: OpKey) -> Entry | None:
+    def get(self, environment: Environment, key: Key) -> Entry | None:
         """The entry of a key, or None."""
         query = "SELECT seconds, p10, p90, samples, plan FROM entries WHERE environment = ? AND key = ?"
         rows = self._execute(query, (environment.text, key.text))
@@ -78,7 +78,7 @@ class CostTable:
             return self._entry(key.text, rows[0])
         return shipped_entries(environment).get(key.text) if self.shipped else None
 
-    def put(self, environment: Environment, key: OpKey, entry: Entry) -> None:
+    def put(self, environment: Environment, key: Key, entry: Entry) -> None:
         """Writes one entry, in place of an older one; other processes see it when this returns."""
         self._execute(_PUT, _row(Record(environment, key.text, entry)))
 

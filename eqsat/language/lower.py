@@ -16,7 +16,7 @@ from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
 from eqsat.language.types import DType, TensorType
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
-_WRITTEN = frozenset({"row", "column"})
+WRITTEN = frozenset({"row", "column"})
 
 
 def lower(plan: Plan) -> Graph:
@@ -30,7 +30,7 @@ def lower(plan: Plan) -> Graph:
 
 
 def _written(state: State) -> State:
-    return state if state.layout in _WRITTEN else State("row", state.precision)
+    return state if state.layout in WRITTEN else State("row", state.precision)
 
 
 class _Lowering:

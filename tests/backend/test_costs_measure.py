@@ -5,8 +5,11 @@ import pytest
 
 from eqsat.costs.calibrate import calibrate
 from eqsat.costs.device import read_device, write_device
+from eqsat.costs.entry import Record
 from eqsat.costs.environment import Environment
+from eqsat.costs.fusion import FUSED, FusedKey, Key
 from eqsat.costs.key import OpKey
+from eqsat.costs.lines import read_records, write_records
 from eqsat.costs.measure import Filled, fill, measure
 from eqsat.costs.model import CostModel
 from eqsat.costs.specimen import specimen
@@ -45,9 +48,8 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda k: k.text[:60])
-def test_every_copy_reaches_onnx_runtime_and_none_is_merged_or_folded(key, tmp_path):
-    """The optimised model still has one node for each copy."""
+def optimised(key: Key, copies: int, file) -> list[str]:
+    """The nodes that ONNX Runtime makes of a graph of copies."""
     import onnx
     import onnxruntime as ort
 
@@ -55,11 +57,17 @@ def test_every_copy_reaches_onnx_runtime_and_none_is_merged_or_folded(key, tmp_p
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    options.optimized_model_filepath = str(file)
     options.log_severity_level = 4
-    built = specimen(key, 5)
+    built = specimen(key, copies)
     ort.InferenceSession(to_model(built.graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
-    kept = [n.op_type for n in onnx.load(tmp_path / "optimised.onnx").graph.node]
+    return [n.op_type for n in onnx.load(file).graph.node]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda k: k.text[:60])
+def test_every_copy_reaches_onnx_runtime_and_none_is_merged_or_folded(key, tmp_path):
+    """The optimised model still has one node for each copy."""
+    kept = optimised(key, 5, tmp_path / "optimised.onnx")
     expected = {"matmul": ("MatMul", "FusedMatMul", "Gemm")}.get(key.op, (spec(key.op).onnx, "FusedConv", "Gemm"))
     assert sum(op in expected for op in kept) == 5, kept
 
@@ -69,6 +77,109 @@ def test_an_operator_is_measured_within_its_quantiles(key):
     entry = measure(key, seconds=1e-3)
     assert 0 <= entry.p10 <= entry.seconds <= entry.p90 < 1
     assert entry.samples >= 5
+
+
+def parsed(text: str) -> Key:
+    found = FusedKey.parse(text) if FUSED in text else OpKey.parse(text)
+    assert found.text == text
+    return found
+
+
+CONV = 'conv {"activation":"none","dilations":[],"group":1,"pads":[1,1,1,1],"strides":[]}'
+GEMM = 'gemm {"alpha":1.0,"beta":1.0,"trans_a":false,"trans_b":false}'
+IMAGE = "float32[1, 32, 8, 8]"
+#: Keys of layouts and of chains, and the nodes that ONNX Runtime makes of each copy.
+WAYS: dict[str, list[str]] = {
+    "matmul {} float32[4, 16] float32[16, 8]@column": ["FusedMatMul"],
+    "matmul {} float32[4, 16]@column float32[16, 8] -> @column": ["FusedMatMul"],
+    "matmul {} float32[4, 16]@column float32[16, 8]@column -> @column": ["MatMul"],
+    "matmul {} float32[2, 4, 16]@column float32[2, 16, 8]": ["FusedMatMul"],
+    "matmul {} float32[4, 16] =float32[16, 8]@column": ["MatMul"],
+    f"{GEMM} float32[4, 16]@column =float32[16, 8] =float32[8] -> @column": ["Gemm"],
+    "add {} float32[4, 8]@column =float32[8] -> @column": ["Add"],
+    "matmul {} float32[4, 16] =float32[16, 8] ; add {} %0:float32[4, 8] =float32[8]": ["Gemm"],
+    f"{GEMM} float32[4, 16] =float32[16, 8] =float32[8] ; relu {{}} %0:float32[4, 8]": ["FusedGemm"],
+    f"{CONV} float32[1, 16, 8, 8] =float32[32, 16, 3, 3] ; relu {{}} %0:{IMAGE}": ["Conv", "MaxPool", "ReorderOutput"],
+    f"{CONV} float32[1, 16, 8, 8] =float32[32, 16, 3, 3] ; add {{}} %0:{IMAGE} {IMAGE} ; relu {{}} %1:{IMAGE}": [
+        "Conv",
+        "MaxPool",
+        "ReorderOutput",
+    ],
+}
+
+
+@pytest.mark.parametrize("text", WAYS)
+def test_onnx_runtime_merges_what_a_layout_or_a_fused_kernel_says_it_does(text, tmp_path):
+    """Every further copy adds these nodes and no other: no transpose, no conversion into the blocked layout."""
+    counts = [sorted(optimised(parsed(text), copies, tmp_path / "optimised.onnx")) for copies in (2, 5)]
+    added = list(counts[1])
+    for node in counts[0]:
+        added.remove(node)
+    assert added == sorted(3 * WAYS[text])
+
+
+@pytest.mark.parametrize("text", WAYS)
+def test_a_layout_or_a_fused_kernel_is_measured_and_its_line_read_again(text):
+    key = parsed(text)
+    table = CostTable(":memory:", shipped=False)
+    assert fill([key], table, seconds=1e-3) == Filled(measured=1, known=0)
+    assert list(table.entries(Environment.current())) == [text]
+    lines = write_records(table.records())
+    (record,) = read_records(lines, "table.jsonl")
+    assert record == Record(Environment.current(), text, table.get(Environment.current(), key))
+    assert write_records([record]) == lines
+    assert fill([key], table, seconds=1e-3) == Filled(measured=0, known=1)
+
+
+def test_column_major_operands_are_fed_as_they_are_stored_and_results_left_so():
+    built = specimen(parsed("matmul {} float32[4, 16]@column =float32[16, 8]@column -> @column"), 2)
+    outputs = SessionBackend().compile(built.graph, threads=1).run(built.inputs)
+    for copy in range(2):
+        a = built.inputs[f"x0_{copy}"]
+        w = next(c.array for name, c in built.graph.constants.items() if name.startswith(f"w1_{copy}"))
+        assert (a.shape, w.shape, built.outputs[f"y{copy}_0"].static) == ((16, 4), (8, 16), (8, 4))
+        np.testing.assert_allclose(outputs[f"y{copy}_0"], (a.T @ w.T).T, rtol=1e-5)
+
+
+def test_a_chain_computes_what_its_operators_do():
+    built = specimen(parsed("matmul {} float32[4, 16] =float32[16, 8] ; sub {} %0:float32[4, 8] float32[4, 8]"), 2)
+    outputs = SessionBackend().compile(built.graph, threads=1).run(built.inputs)
+    for copy in range(2):
+        w = built.graph.constants[f"w1_{copy}"].array
+        expected = built.inputs[f"x0_{copy}"] @ w - built.inputs[f"x3_{copy}"]
+        np.testing.assert_allclose(outputs[f"y{copy}_0"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("relu {} float32[1, 4, 8, 8]@nhwc -> @nhwc", "ONNX has no words for the layout 'nhwc'"),
+        ("matmul {} float32[4, 16] =float32[16, 8]@packed", "ONNX has no words for the layout 'packed'"),
+        ("matmul {} float32[4, 16] =float32[16, 8] by tf32", "ONNX has no words for the arithmetic 'tf32'"),
+        (
+            "matmul {} float16[4, 16] =float16[16, 8] -> float32",
+            "ONNX has no words for results in float32 of operands in another type",
+        ),
+        (
+            "matmul {} float32[4, 16] =float32[16, 8] by tf32 ; relu {} %0:float32[4, 8]",
+            "ONNX has no words for the arithmetic 'tf32'",
+        ),
+        ("relu {} float32[4, 8]@column", "relu has no kernel for these layouts"),
+        ('transpose {"perm":[1,0]} float32[4, 8]@column', "transpose has no kernel for these layouts"),
+        (
+            "matmul {} float32[4, 16] =float32[16, 8] ; relu {} %0:float32[8, 4]",
+            "matmul does not make the operand 0 of relu",
+        ),
+        (
+            "relu {} float32[4, 8]@column -> @column ; exp {} %0:float32[4, 8]",
+            "relu does not make the operand 0 of exp",
+        ),
+    ],
+)
+def test_ways_that_onnx_has_no_words_for_are_listed_and_left_to_the_estimate(text, message):
+    table = CostTable(":memory:", shipped=False)
+    assert fill([parsed(text)], table, seconds=1e-3) == Filled(0, 0, ((parsed(text), message),))
+    assert not table.entries(Environment.current())
 
 
 def test_copies_compute_the_operator_on_data_of_their_own():
