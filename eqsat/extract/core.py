@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eqsat.extract.bounds import ruled_out
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock
-from eqsat.extract.model import Model
+from eqsat.extract.model import TOLERANCE, Model
 from eqsat.extract.neighbourhood import restrict
 from eqsat.extract.points import Relaxed
 from eqsat.extract.presolve import Presolved
@@ -65,10 +65,28 @@ def _solve_core(search: Search, reduction: Presolved, model: Model, relaxed: Rel
     if not all(can[root] for root in near.roots):
         search.lift(reach)
         return True
+    child = _solve(search, reduction, kept, reach)
+    search.lift(min(reach, child.bound() + reduction.paid))
+    return True
+
+
+def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> None:
+    """Looks for choices among the options of the relaxation and of the best choice; proves nothing."""
+    small = reduction.program
+    known = set((reduction.shrink(search.choice) or {}).values())
+    kept = [o for o in range(len(small.provides)) if relaxed.values[o] > TOLERANCE or o in known]
+    can = derivable(restrict(small, kept))
+    if all(can[root] for root in small.roots):
+        _solve(search, reduction, kept, search.aim())
+        search.report()
+
+
+def _solve(search: Search, reduction: Presolved, kept: list[int], reach: float) -> Search:
+    """Searches the program of the options `kept` for choices below `reach`, and offers what it finds."""
+    near = restrict(reduction.program, kept)
     clock = Clock(time.monotonic() + search.clock.left() * MOST_TIME, search.clock.stop)
     child = search.child(near, best_greedy(near), reduction.broken, clock)
     child.cutoff, child.nodes = reach - reduction.paid, CORE_NODES
     child.run()
     search.offer(reduction.expand({goal: kept[option] for goal, option in child.best().items()}))
-    search.lift(min(reach, child.bound() + reduction.paid))
-    return True
+    return child

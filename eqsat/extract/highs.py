@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -21,6 +22,9 @@ RESTART_OPTIONS = 1000
 
 POLL = 0.05
 """Seconds between looks at the stop request while HiGHS runs."""
+
+GRACE = 0.3
+"""Seconds that HiGHS is given to stop."""
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class Solver:
         self._build(model, costs)
         for callback in (self._highs.cbMipInterrupt, self._highs.cbSimplexInterrupt):
             callback.subscribe(self._on_interrupt)
+        self._highs.cbMipImprovingSolution.subscribe(self._on_solution)
 
     def _build(self, model: Model, costs: Sequence[float]) -> None:
         columns = len(model.upper)
@@ -136,7 +141,8 @@ class Solver:
     def relax(self, clock: Clock) -> Outcome:
         """Solves the linear relaxation, warm from the last one."""
         self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
-        self._run(clock, None)
+        if not self._run(clock, None, None):
+            return Outcome(False, 0.0)
         status = self._highs.getModelStatus()
         if status == self._highspy.HighsModelStatus.kInfeasible:
             return Outcome(False, float("inf"))
@@ -154,10 +160,11 @@ class Solver:
         nodes: int | None = None,
         start: dict[int, float] | None = None,
         watch: Callable[[float], bool | None] | None = None,
+        see: Callable[[Values], None] | None = None,
     ) -> Outcome:
         """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
-        `watch` is called with the bound while it runs, and says whether that is enough.
+        `watch` is called with the bound while it runs, and says whether that is enough; `see` with better solutions.
         """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
@@ -170,7 +177,8 @@ class Solver:
         if start is not None:
             columns = np.array(sorted(start), dtype=np.int32)
             self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
-        self._run(clock, watch)
+        if not self._run(clock, watch, see):
+            return Outcome(False, self._bound, self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
@@ -180,10 +188,19 @@ class Solver:
         finished = status == self._highspy.HighsModelStatus.kOptimal
         return Outcome(finished, float(info.mip_dual_bound), values)
 
-    def _run(self, clock: Clock, watch: Callable[[float], bool | None] | None) -> None:
-        """HiGHS in a thread of its own, which leaves this one free to be interrupted."""
-        self._stop, self._bound = False, -float("inf")
-        failure: list[BaseException] = []
+    def _run(
+        self,
+        clock: Clock,
+        watch: Callable[[float], bool | None] | None,
+        see: Callable[[Values], None] | None,
+    ) -> bool:
+        """HiGHS in a thread of its own, which leaves this one free to be interrupted.
+
+        False if HiGHS did not hear in time that it should stop, which some of its phases take seconds for: then it is
+        left to end by itself, and must not be used any more.
+        """
+        self._stop, self._bound, self._found = False, -float("inf"), np.zeros(0)
+        seen, failure, patience = self._found, list[BaseException](), math.inf
 
         def work() -> None:
             try:
@@ -191,18 +208,26 @@ class Solver:
             except Exception as error:  # noqa: BLE001 - handed to the calling thread below
                 failure.append(error)
 
-        thread = threading.Thread(target=work, name="highs", daemon=True)
+        thread = threading.Thread(target=work, name="highs")
         thread.start()
-        while thread.is_alive():
+        while thread.is_alive() and time.monotonic() < patience:
             try:
                 thread.join(POLL)
-                self._stop = self._stop or clock.stop()
+                if clock.stop():
+                    self._stop, patience = True, min(patience, time.monotonic() + GRACE)
                 if watch is not None and thread.is_alive() and watch(self._bound):
                     self._stop = True
+                if see is not None and self._found is not seen and not self._stop:
+                    seen = self._found
+                    see(seen)
             except KeyboardInterrupt:
                 clock.interrupted = self._stop = True
         if failure:
             raise ExtractionError(f"HiGHS failed: {failure[0]}") from failure[0]
+        return not thread.is_alive()
+
+    def _on_solution(self, event: Any) -> None:
+        self._found = np.array(event.data_out.mip_solution)
 
     def _on_interrupt(self, event: Any) -> None:
         bound = getattr(event.data_out, "mip_dual_bound", None)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
-from eqsat.extract.core import solve_cores
+from eqsat.extract.core import solve_cores, solve_support
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
 from eqsat.extract.highs import Clock, Solver
 from eqsat.extract.landmarks import landmarks
-from eqsat.extract.model import Model, Row
+from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.neighbourhood import solve_windows
 from eqsat.extract.points import Relaxed, reduced_costs, repairs, scaling, selected
 from eqsat.extract.presolve import Presolved, compose, presolve
@@ -252,6 +252,7 @@ class Search:
         if self.deep and len(costs) > LARGE:
             solve_cores(self, reduction, model, relaxed)
             if self.bound() < self.cost * (1 - FAR):
+                solve_support(self, reduction, relaxed)
                 solve_windows(self, reduction, relaxed.values)
         if self.done() or self.clock.stop() or self._shrunk(reduction, model, relaxed):
             return
@@ -322,6 +323,10 @@ class Search:
             self.report()
             return self.done()
 
+        def see(values: Values) -> None:
+            self._improve(reduction, selected(model.program, values))
+            self.report()
+
         known = reduction.shrink(self.choice)
         start = None if known is None or model.gone.intersection(known.values()) else model.point(known)
         outcome = solver.solve(
@@ -330,6 +335,7 @@ class Search:
             nodes=self.nodes,
             start=start,
             watch=watch,
+            see=see,
         )
         self.lift(min(outcome.bound / scale + reduction.paid, self.aim()))
         if not len(outcome.values):

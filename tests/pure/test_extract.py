@@ -8,7 +8,9 @@ import math
 import random
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -338,3 +340,17 @@ def test_flow_cuts_count_a_source_once_where_two_ways_lead_to_it() -> None:
     halves = solver.relax(Clock(math.inf)).values
     solver.add(flow_cuts(model, halves, [10.0] * 4))
     assert solver.relax(Clock(math.inf)).bound == pytest.approx(10.0)
+
+
+def test_a_solver_that_does_not_hear_the_clock_is_left_behind() -> None:
+    program = layered(2).program
+    solver, heard = Solver(Model(program), program.costs, seed=0), threading.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            solver,
+            "_highs",
+            SimpleNamespace(run=heard.wait, setOptionValue=lambda *option: None, getRunTime=lambda: 0.0),
+        )
+        outcome = solver.relax(Clock(time.monotonic()))
+        heard.set()
+    assert not outcome.finished
