@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import numpy as np
 
 from eqsat.certify import assignments, certify
 from eqsat.certify.stated import stated_difference
-from eqsat.costs.cost import Cost
+from eqsat.costs.cost import TERMS, Cost
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel, GraphCost
 from eqsat.egraph.encode import Encoding, encode
@@ -22,7 +23,7 @@ from eqsat.errors import BackendError, CertificateError, ExtractionError, Unchec
 from eqsat.extract import Problem, Solution, solve
 from eqsat.extract.assembly import Assembled, assemble
 from eqsat.extract.limits import PEAK, exceeds
-from eqsat.extract.program import closure, unfounded
+from eqsat.extract.program import cheapest_trees
 from eqsat.extract.resources import limited
 from eqsat.extract.solution import decode
 from eqsat.extract.tensors import TensorProblem, tensor_problem
@@ -99,6 +100,9 @@ class Pipeline:
                 refused = self._certify(original, best, grown)
                 if refused is None:
                     break
+                if best is candidates[0]:
+                    self.warnings.append(f"the original in the states asked for is not checked: {refused}")
+                    break
                 self.warnings.append(f"{best.name} was left out: {refused}")
                 candidates = [c for c in candidates if c is not best]
                 best, because = kept(candidates, judged)
@@ -141,11 +145,7 @@ class Pipeline:
     ) -> tuple[Solution, list[Baseline], list[Candidate]]:
         """The solution, what the baselines found, and the finalists: the original, then each choice once."""
         settings, original = self.settings, given.graph
-        as_given, cost = _as_given(framed), costs.graph(original)
-        if as_given is not None and framed.problem.memory is not None:
-            cost = replace(cost, price=as_given.cost)
-        candidates = [Candidate("original", original, cost, given.nodes, within=_keeps(framed.problem, as_given))]
-        candidates[0].amounts = {} if as_given is None else as_given.amounts
+        candidates = [self._as_given(given, framed, costs)]
 
         def follow(best: float, bound: float) -> None:
             self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
@@ -187,6 +187,25 @@ class Pipeline:
             amounts = solutions[name].amounts
             candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=amounts))
         return solutions[settings.extractor], baselines, candidates
+
+    def _as_given(self, given: Given, framed: TensorProblem, costs: CostModel) -> Candidate:
+        """The original as it is, or between the states that its inputs and outputs are wanted in."""
+        settings, original, problem = self.settings, given.graph, framed.problem
+        solution = _as_given(framed)
+        if any(not state.is_plain for state in settings.boundary.values()):
+            assembled = assemble(framed, solution, original)
+            graph, cost = lower(assembled.plan), replace(_plan_cost(assembled), price=solution.cost)
+            found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
+            found.amounts = solution.amounts
+        else:
+            cost = costs.graph(original)
+            found = Candidate("original", original, cost, given.nodes)
+            found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
+            if problem.memory is not None:
+                found.amounts[PEAK] = solution.amounts[PEAK]
+                found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
+        found.within = _keeps(problem, found.amounts)
+        return found
 
     def _baselines(self, framed: TensorProblem, start: list[int]) -> dict[str, Solution]:
         """What greedy and a short backtracking search find; nothing of one that finds no choice within the limits."""
@@ -246,7 +265,10 @@ class Pipeline:
         if settings.device != "onnxruntime-cpu":
             self.warnings.append(f"not measured: {settings.device} is not this machine")
             return None
-        if len(candidates) == 1 or settings.boundary:
+        if len(candidates) == 1:
+            return None
+        if any(not state.is_plain for state in settings.boundary.values()):
+            self.warnings.append("not measured: inputs or outputs are held in states of their own")
             return None
         loose = {c.name for c in candidates if c.assembled is not None and _is_lowered(c.assembled)}
         try:
@@ -267,32 +289,27 @@ class Pipeline:
         return measured
 
 
-def _as_given(framed: TensorProblem) -> Solution | None:
-    """The original graph, run as it says, as a solution; None where that is no choice of the problem."""
-    problem = framed.problem
-    choice = {problem.program.provides[node]: node for node in framed.original()}
-    goals = set(problem.program.roots).union(*(problem.program.needs[node] for node in choice.values()))
-    if not choice.keys() >= goals or unfounded(
-        problem.program, closure(problem.program, choice, problem.program.roots)
-    ):
-        return None
-    return decode(problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
+def _as_given(framed: TensorProblem) -> Solution:
+    """The original graph, run as it says, as a solution; of nodes that are proved equal the cheaper one counts."""
+    program = framed.problem.program
+    others = set(range(program.natives)).difference(framed.original())
+    costs = [math.inf if option in others else cost for option, cost in enumerate(program.costs)]
+    choice = cheapest_trees(program, costs)[0]
+    return decode(framed.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
 
 
-def _keeps(problem: Problem, solution: Solution | None) -> bool:
-    """Whether a solution is within the limits."""
-    if solution is None:
-        return not problem.is_limited
+def _keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
+    """Whether amounts are within the limits."""
     bounds = {limit.name: limit.most for limit in problem.limits}
     if problem.memory is not None:
         bounds[PEAK] = problem.memory.most
-    return not any(exceeds(solution.amounts[name], most) for name, most in bounds.items())
+    return not any(exceeds(amounts[name], most) for name, most in bounds.items())
 
 
 def _is_lowered(assembled: Assembled) -> bool:
     """Whether anything is held, or computed, in a lower precision."""
-    steps = assembled.plan.steps
-    return any(
+    steps, boundary = assembled.plan.steps, assembled.plan.boundary
+    return any(state.precision for state in boundary.values()) or any(
         step.target.precision or step.source.precision
         if isinstance(step, Conversion)
         else step.arithmetic or any(held.state.precision for held in (*step.operands, *step.results))

@@ -15,6 +15,8 @@ from eqsat.language.types import DType, TensorType
 #: What rounding to an element type, or forming products in an arithmetic, may change, relative to the value: half the
 #: distance between neighbours (IEEE 754 for float16; 7 stored bits in bfloat16, 10 in TF32).
 ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-11})
+#: The element types that values of float32 may be held in instead.
+NARROW = ("float16", "bfloat16")
 
 #: Operators that stay in float32: sums of many terms, exponentials and logarithms, and what divides by small numbers
 #: (the list of PAI's automatic mixed precision, with the operators that have come since).
@@ -45,8 +47,8 @@ class PrecisionPolicy:
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in ROUNDOFF or name == "tf32":
-                raise UsageError(f"no precision {name!r}", expected="float16 or bfloat16")
+            if name not in NARROW:
+                raise UsageError(f"no precision {name!r}", expected=" or ".join(NARROW))
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")

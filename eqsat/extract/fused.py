@@ -12,7 +12,7 @@ from eqsat.extract.pricing import Pricing
 from eqsat.language.plan import Implementation
 from eqsat.language.state import State
 
-#: Chains that end in one class in one state, of each length: those that cost least.
+#: Chains of one kind that end in one class in one state, of each length: those that cost least.
 _MOST_CHAINS = 6
 
 
@@ -27,6 +27,17 @@ class Chain:
     operands: tuple[tuple[int, State], ...]
     cost: Cost
     price: float
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool]:
+        """Whether anything in it is not row-major, held in a lower precision, multiplied in one."""
+        ways = self.implementations
+        states = [state for way in ways for state in (*way.operands, way.result)]
+        return (
+            any(state.layout != "row" for state in states),
+            any(state.precision for state in states),
+            any(way.arithmetic for way in ways),
+        )
 
 
 def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[Chain]:
@@ -49,11 +60,22 @@ def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Imp
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        for found in longer.values():
-            found.sort(key=lambda chain: (chain.price, chain.positions))
-            del found[_MOST_CHAINS:]
-            yield from found
-        tails = longer
+        tails = {end: _cheapest(found) for end, found in longer.items()}
+        for kept in tails.values():
+            yield from kept
+
+
+def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
+    """The few chains of each kind that cost least, one for the same operands.
+
+    Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
+    """
+    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], Chain]] = {}
+    for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
+        found = kinds.setdefault(chain.kind, {})
+        if len(found) < _MOST_CHAINS:
+            found.setdefault(frozenset(chain.operands), chain)
+    return [chain for found in kinds.values() for chain in found.values()]
 
 
 def _by_state(singles: Sequence[Chain]) -> dict[tuple[int, State], list[Chain]]:
@@ -97,15 +119,16 @@ def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> C
         return None
     positions, ways = (*tail.positions, position), (*tail.implementations, way)
     every = (*tail.links, tuple(links))
-    cost = pricing.model.fused([_member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
+    cost = pricing.model.fused([member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
     if cost is None:
         return None
     return Chain(node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost))
 
 
-def _member(
+def member(
     snapshot: Snapshot, pricing: Pricing, position: int, way: Implementation, links: tuple[int | None, ...]
 ) -> Member:
+    """An e-node as a part of a kernel."""
     node = snapshot.nodes[position]
     return Member(
         node.op,

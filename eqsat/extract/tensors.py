@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from eqsat.costs.cost import Cost
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
+from eqsat.costs.precision import NARROW, lowers
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
@@ -66,8 +67,10 @@ class TensorProblem:
             plain = way.split is not None or len(way.positions) == 1
             nodes = [self.snapshot.nodes[position] for position in way.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
-            given = given or not self.problem.nodes[index].operands  # known before the program runs
-            if plain and given and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state:
+            # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
+            there = not self.problem.nodes[index].operands
+            plain = plain and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state
+            if there or (plain and given):
                 found.append(index)
         return found
 
@@ -278,14 +281,38 @@ class _Framing:
         yield from (names[name] for name, state in self.boundary.items() if state.layout != "row")
 
     def _check_boundary(self) -> None:
-        names = {n.attrs["name"] for n in self.snapshot.nodes if n.op == INPUT} | set(self.snapshot.roots)
+        inputs = {n.attrs["name"]: n.eclass for n in self.snapshot.nodes if n.op == INPUT}
         for name, state in self.boundary.items():
-            if name not in names:
+            found = [names[name] for names in (inputs, self.snapshot.roots) if name in names]
+            if not found:
                 raise UsageError(
-                    f"no input or output {name!r} to hold in a state", expected="names of inputs or outputs"
+                    f"no input or output {name!r} to hold in a state",
+                    expected="one of " + ", ".join(dict.fromkeys((*inputs, *self.snapshot.roots))),
                 )
-            if LAYOUTS[state.layout].constants:
-                raise UsageError(f"{name!r} as {state}", expected="a layout for values that are computed")
+            for leader in found:
+                _check_held(name, state, self.pricing.type(leader))
+
+
+def _check_held(name: str, state: State, type: TensorType | None) -> None:
+    """UsageError for a state that an input or output of this type cannot be held in."""
+    if state.is_plain:
+        return
+    layout = LAYOUTS[state.layout]
+    given = f"{name!r}, {'of no known shape' if type is None or type.shape is None else type}, as {state}"
+    if layout.constants or layout.order(4) is None:
+        orders = (known.name for known in LAYOUTS.values() if known.order(4) is not None)
+        raise UsageError(
+            given, expected="an order of axes, which any caller can hold a tensor in: " + ", ".join(orders)
+        )
+    if type is None or type.shape is None or not layout.fits(type):
+        least, most = layout.ranks
+        raise UsageError(given, expected=f"a tensor of {least} to {most} axes in the layout {layout.name}")
+    if state.precision and (state.precision not in NARROW or not lowers(type)):
+        raise UsageError(
+            given,
+            expected=f"a tensor of float32 held in {' or '.join(NARROW)}",
+            remedy="leave out the precision for the type that the model states",
+        )
 
 
 def _steps(used: Sequence[State]) -> list[tuple[State, State]]:

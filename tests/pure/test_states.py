@@ -347,7 +347,7 @@ def test_a_policy_that_makes_no_sense_is_refused(make, message):
 def test_an_unknown_input_cannot_be_held_in_a_state():
     with pytest.raises(UsageError, match="no input or output 'z' to hold in a state"):
         tensor_problem(grown(product()), CostModel(toy()), boundary={"z": State("column")})
-    with pytest.raises(UsageError, match="'c' as packed"):
+    with pytest.raises(UsageError, match=r"'c', float32\[4, 4\], as packed"):
         tensor_problem(grown(product()), CostModel(toy()), boundary={"c": State("packed")})
 
 

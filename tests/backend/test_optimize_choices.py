@@ -1,0 +1,138 @@
+"""`optimize` with layouts, precisions, limits and states of inputs and outputs, as a user combines them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat import State
+from eqsat.certify.compare import relative_difference
+from eqsat.errors import UsageError
+from eqsat.language.state import LAYOUTS
+
+FAST: dict[str, Any] = {"measure": False, "time_limit": 10.0, "node_limit": 1500}
+RNG = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (RNG.standard_normal(shape) * 0.2).astype(np.float32)
+
+
+def perceptron() -> eqsat.Graph:
+    g = eqsat.Graph("perceptron")
+    x = g.input("x", (4, 32))
+    for width in (48, 32):
+        x = eqsat.relu(x @ g.constant(weights(x.shape[-1], width)) + g.constant(weights(width)))
+    g.output("y", x)
+    return g
+
+
+def attention() -> eqsat.Graph:
+    g = eqsat.Graph("attention")
+    x = g.input("x", (2, 8, 32))
+    q, k, v = (x @ g.constant(weights(32, 32)) for _ in range(3))
+    g.output("y", eqsat.softmax(q @ k.transpose(0, 2, 1) / 6.0, axis=-1) @ v)
+    return g
+
+
+def images() -> eqsat.Graph:
+    g = eqsat.Graph("images")
+    x = g.input("x", (1, 16, 6, 6))
+    g.output("y", eqsat.relu(eqsat.conv(x, g.constant(weights(16, 16, 1, 1)))) + x)
+    return g
+
+
+def passed_on() -> eqsat.Graph:
+    """Outputs that are an input, a constant, and one value twice."""
+    g = eqsat.Graph("passed_on")
+    x, w = g.input("x", (4, 4)), g.input("w", (4, 4))
+    h = x @ w
+    for name, value in (("y", x), ("k", g.constant(weights(3, 3))), ("a", h), ("b", h)):
+        g.output(name, value)
+    return g
+
+
+def stored(array: np.ndarray, state: State) -> np.ndarray:
+    array = array.astype(state.precision or array.dtype)
+    return np.transpose(array, LAYOUTS[state.layout].order(array.ndim))
+
+
+BOUNDARIES: list[tuple[Any, dict[str, State]]] = [
+    (perceptron, {"x": State("column")}),
+    (perceptron, {"y": State("column", "float16")}),
+    (perceptron, {"x": State("row", "float16"), "y": State("row", "float16")}),
+    (images, {"x": State("nhwc"), "y": State("nhwc")}),
+    (images, {"y": State("nhwc", "float16")}),
+    (passed_on, {"x": State("column")}),
+    (passed_on, {"x": State("column"), "y": State("row", "float16")}),
+    (passed_on, {"k": State("row", "float16")}),
+    (passed_on, {"k": State("column"), "a": State("column"), "b": State("row", "float16")}),
+]
+
+
+@pytest.mark.parametrize("device", ["onnxruntime-cpu", "nvidia-h200"])
+@pytest.mark.parametrize(("build", "boundary"), BOUNDARIES, ids=lambda v: getattr(v, "__name__", None) or "-".join(v))
+def test_inputs_and_outputs_are_held_as_the_caller_says(build: Any, boundary: dict[str, State], device: str) -> None:
+    graph = build().build()
+    feeds = {
+        name: RNG.standard_normal(tuple(graph.type(name).shape)).astype(np.float32)  # type: ignore[union-attr, arg-type]
+        for name in graph.inputs
+    }
+    expected = eqsat.optimize(graph, rules=(), **FAST).run(**feeds)
+    result = eqsat.optimize(graph, boundary=boundary, device=device, **FAST)
+    found = result.run(**{name: stored(array, boundary.get(name, State())) for name, array in feeds.items()})
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        wanted = stored(array, boundary.get(name, State()))
+        assert (found[name].shape, found[name].dtype) == (wanted.shape, wanted.dtype)
+        assert relative_difference(wanted.astype(np.float64), found[name].astype(np.float64)) < 1e-2
+    report = result.report
+    assert not [w for w in report.warnings if "not checked" in w or "left out" in w]
+    assert report.lower_bound <= report.cost_after <= report.cost_before
+    assert sum(step["seconds"] for step in report.steps) == pytest.approx(report.cost_after, abs=1e-11)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_original_comes_back_in_the_states_asked_for(keep: bool) -> None:
+    boundary = {"x": State("column"), "y": State("row", "float16")}
+    choices: dict[str, Any] = {"rules": (), "layouts": "row"} if keep else {}
+    result = eqsat.optimize(perceptron(), boundary=boundary, **choices, **FAST)
+    assert (result.report.kept == "original") is keep
+    assert result.source is None
+    model = result.to_onnx()
+    dims = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    assert dims == [32, 4]
+    assert model.graph.output[0].type.tensor_type.elem_type == 10  # float16
+
+
+@pytest.mark.parametrize(
+    ("boundary", "message"),
+    [
+        ({"z": State("column")}, "no input or output 'z' to hold in a state\n  expected one of x, y"),
+        ({"x": State("nhwc")}, "'x', float32[4, 32], as nhwc\n  expected a tensor of 3 to 5 axes in the layout nhwc"),
+        ({"x": State("blocked")}, "'x', float32[4, 32], as blocked\n  expected an order of axes"),
+        ({"y": State("packed")}, "'y', float32[4, 32], as packed\n  expected an order of axes"),
+        ({"x": State("row", "tf32")}, "as row tf32\n  expected a tensor of float32 held in float16 or bfloat16"),
+        ({"x": State("row", "float32")}, "as row float32\n  expected a tensor of float32 held in float16"),
+    ],
+)
+def test_states_that_no_caller_can_hold_are_refused(boundary: dict[str, State], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        eqsat.optimize(perceptron(), boundary=boundary, **FAST)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("build", [attention, perceptron])
+def test_whoever_allows_more_gets_nothing_dearer(build: Any) -> None:
+    graph = build().build()
+
+    def cost(layouts: Any, precision: str) -> float:
+        report = eqsat.optimize(graph, device="nvidia-h200", layouts=layouts, precision=precision, **FAST).report
+        assert report.extraction == "optimal"
+        return report.cost_after
+
+    rows, exact = cost(("row",), "exact"), cost("auto", "exact")
+    assert exact <= rows * (1 + 1e-9)
+    for precision in ("tf32", "mixed", "bfloat16"):
+        assert cost("auto", precision) <= exact * (1 + 1e-9)
