@@ -78,10 +78,10 @@ def solve_backtracking(
     began = time.monotonic()
     program = problem.program
     clock = Clock(began + time_limit, should_stop)
-    search = Search(problem, alpha, start, seed, clock)
-    bound = tree_bound(program)
     status: Status = "heuristic"
     with clock.hearing_interrupts():
+        search = Search(problem, alpha, start, seed, clock)
+        bound = tree_bound(program)
         try:
             reported = math.inf
             for _ in search.visits():
