@@ -17,8 +17,7 @@ from eqsat.report import count
 
 if TYPE_CHECKING:
     from eqsat.costs.fusion import Key
-    from eqsat.costs.key import OpKey
-    from eqsat.language.graph import Graph
+    from eqsat.costs.implementations import Choices
 
 
 @click.command()
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 @click.option("--device", default="onnxruntime-cpu", show_default=True, help="What to measure on.")
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is measured at; may be repeated.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime.")
+@click.option("--fused", type=int, default=64, show_default=True, help="Fused kernels for each model, at most.")
+@click.option(
+    "--precision", default="exact", show_default=True, help="The policy whose element types are measured too."
+)
 @click.option("--time-limit", type=DURATION, help="Begin no operator after this time.")
 @debug_option
 def measure(
@@ -33,9 +36,14 @@ def measure(
     device: str,
     sizes: tuple[tuple[str, int], ...],
     threads: int,
+    fused: int,
+    precision: str,
     time_limit: float | None,
 ) -> None:
     """Measure the operators of models, and those that rules find in their place, one at a time.
+
+    Then products with the operators element by element that follow them, which the runtime may fuse, and operators in
+    other layouts, and in the element types of a policy, with the copies and casts between them.
 
     Without a model, those of the networks that come with the onnx package. What was measured before is not measured
     again, so a run that was stopped goes on where it was. The table is a file in the user's cache, or the one that
@@ -44,17 +52,21 @@ def measure(
     from eqsat.costs.device import Device
     from eqsat.costs.measure import DEVICE, fill
     from eqsat.costs.table import CostTable
+    from eqsat.optimize import choices_for
 
     if Device.of(device).name != DEVICE:
         raise UsageError(f"{device} is not measured here", expected=DEVICE, remedy="its costs are estimates")
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"--time-limit {time_limit}", expected="a time above 0")
+    if fused < 0:
+        raise UsageError(f"--fused {fused}", expected="a number of 0 or more")
+    choices, warnings = choices_for(Device.of(device), "auto", precision)
     with CostTable() as table, interruptible() as should_stop, _bar(Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None)
-        keys: dict[OpKey, None] = {}
+        keys: dict[Key, None] = {}
         for model in models or _light_models():
             bar.update(task, description=model.name)
-            keys |= dict.fromkeys(_keys(model, dict(sizes)))
+            keys |= dict.fromkeys(_keys(model, dict(sizes), choices, fused))
             if should_stop():
                 break
 
@@ -65,6 +77,8 @@ def measure(
 
         filled = fill(keys, table, follow, time_limit, threads=threads)
     out = console()
+    for warning in warnings:
+        out.print(f"warning: {warning}", style="yellow", soft_wrap=True)
     out.print(f"{count(filled.measured, 'operator')} measured, {filled.known} known before, {filled.left} left")
     for key, reason in filled.failed:
         out.print(f"not measured: {key.text}: {reason}", soft_wrap=True)
@@ -83,40 +97,20 @@ def _light_models() -> list[Path]:
     return sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 
 
-def _keys(model: Path, sizes: Mapping[str, int]) -> Iterator[OpKey]:
-    """The operators of a model, then those of every graph its e-graph holds."""
+def _keys(model: Path, sizes: Mapping[str, int], choices: Choices, fused: int) -> Iterator[Key]:
+    """The operators of a model, then those of every graph its e-graph holds, and the ways they can be run."""
+    from eqsat.costs.device import Device
+    from eqsat.costs.measure import DEVICE
     from eqsat.costs.model import keys_of
-    from eqsat.language.onnx.importer import load
-
-    graph = load(model)
-    yield from keys_of(graph, sizes)
-    yield from _alternatives(graph, sizes)
-
-
-def _alternatives(graph: Graph, sizes: Mapping[str, int]) -> list[OpKey]:
-    from eqsat.costs.key import OpKey
-    from eqsat.costs.model import Application, CostModel, Sizes, is_free
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
-    from eqsat.extract.tensors import tensor_problem
-    from eqsat.language.graph import OPAQUE
-    from eqsat.language.spec import OPS
+    from eqsat.extract.candidates import candidates
+    from eqsat.language.onnx.importer import load
     from eqsat.rewrites.loader import load_rules
 
-    found: list[OpKey] = []
-
-    def note(applied: Application) -> float:
-        """Hears of every operator that is priced; the price itself does not matter."""
-        declared = OPS.get(applied.op)
-        free = is_free(applied.op, applied.operands, applied.const_operands)
-        if declared is not None and applied.op != OPAQUE and not declared.view and not free:
-            key = OpKey.of(applied.op, applied.attrs, applied.operands, applied.const_operands, Sizes(sizes))
-            if key.is_measurable:
-                found.append(key)
-        return 0.0
-
+    graph = load(model)
+    yield from keys_of(graph, sizes)
     encoding = encode(graph)
     Saturator(encoding.egraph, load_rules(), Limits()).run()
-    tensor_problem(snapshot(encoding), CostModel(cost=note, sizes=sizes))
-    return found
+    yield from candidates(snapshot(encoding), Device.of(DEVICE), choices, sizes, fused)

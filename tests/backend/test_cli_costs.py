@@ -101,6 +101,36 @@ class TestMeasure:
         assert run("measure", "viewed.onnx")[0] == 0
         assert {key for _, key in table()} == {"relu {} float32[2, 2]", "relu {} float32[4]"}
 
+    def test_measures_fused_kernels_layouts_and_precisions(self, run):
+        g = eqsat.Graph("net")
+        x, w = g.input("x", (4, 16)), g.input("w", (8, 16))
+        g.output("y", eqsat.relu(x @ eqsat.transpose(w, (1, 0))))
+        eqsat.optimize(g, measure=False).save("net.onnx")
+        assert run("measure", "net.onnx", "--fused", "0")[0] == 0
+        plain = {key for _, key in table()}
+        assert "matmul {} float32[4, 16] float32[16, 8]@column" in plain
+        assert not any(" ; " in key for key in plain)
+        assert run("measure", "net.onnx")[0] == 0
+        fused = {key for _, key in table()} - plain
+        assert "matmul {} float32[4, 16] float32[16, 8] ; relu {} %0:float32[4, 8]" in fused
+        assert all(" ; " in key for key in fused)
+        _, out, _ = run("measure", "net.onnx", "--precision", "tf32")
+        assert "warning: onnxruntime-cpu has no speed of its own for tf32: left out" in out
+        code, out, _ = run("measure", "net.onnx", "--precision", "mixed", "--fused", "0")
+        assert code == 0
+        assert any("float16" in key for _, key in table())
+        assert "not measured: matmul {} float16[4, 16] float16[16, 8] -> float32: ONNX has no words for results" in out
+        run("export", "net.jsonl")
+        code, out, _ = run("import", "net.jsonl")
+        assert code == 0
+        assert "matmul {} float32[4, 16] float32[16, 8] ; relu" in run("show", "--contains", " ; ", "--json")[1]
+
+    def test_refuses_a_number_of_fused_kernels_below_0_and_an_unknown_policy(self, run, model):
+        code, _, err = run("measure", model, "--fused", "-1")
+        assert (code, "--fused -1" in err) == (2, True)
+        code, _, err = run("measure", model, "--precision", "half")
+        assert (code, "precision = 'half'" in err) == (2, True)
+
     def test_keeps_what_it_has_when_interrupted(self, run, model, monkeypatch):
         put = CostTable.put
 

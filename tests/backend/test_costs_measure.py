@@ -3,21 +3,31 @@
 import numpy as np
 import pytest
 
+import eqsat
 from eqsat.costs.calibrate import calibrate
-from eqsat.costs.device import read_device, write_device
-from eqsat.costs.entry import Record
+from eqsat.costs.device import Device, read_device, write_device
+from eqsat.costs.entry import Entry, Record
 from eqsat.costs.environment import Environment
+from eqsat.costs.fit import known_work
 from eqsat.costs.fusion import FUSED, FusedKey, Key
+from eqsat.costs.implementations import Choices
 from eqsat.costs.key import OpKey
 from eqsat.costs.lines import read_records, write_records
 from eqsat.costs.measure import Filled, fill, measure
 from eqsat.costs.model import CostModel
+from eqsat.costs.precision import POLICIES
 from eqsat.costs.specimen import specimen
 from eqsat.costs.table import CostTable
+from eqsat.egraph.encode import encode
+from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import CostError, UsageError
+from eqsat.extract.candidates import Candidates, candidates
+from eqsat.given import read
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
+from eqsat.rewrites.loader import load_rules
 from eqsat.runtime.session import SessionBackend
 
 
@@ -255,3 +265,82 @@ def test_a_calibrated_device_is_written_read_and_costed_with():
     key = KEYS[0]
     known = CostModel(device, table).node(key.op, key.attrs, key.operands, key.operands, key.const_operands)
     assert (known.seconds, known.estimated) == (entry.seconds, False)
+
+
+def activated():
+    """A convolution, its bias, and what follows it."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("activated")
+    w, b = (g.constant(rng.standard_normal(s).astype(np.float32)) for s in ((32, 16, 3, 3), (32,)))
+    g.output("y", eqsat.relu(eqsat.conv(g.input("x", (1, 16, 8, 8)), w, b, pads=(1, 1, 1, 1))))
+    return g
+
+
+def turned():
+    """A product with a matrix that comes the other way round, and is used that way too."""
+    g = eqsat.Graph("turned")
+    x, w = g.input("x", (4, 16)), g.input("w", ("n", 16))
+    g.output("y", x @ eqsat.transpose(w, (1, 0)))
+    return g
+
+
+def listed(graph, most_fused=64, precision="exact", **sizes) -> Candidates:
+    device = Device.of("onnxruntime-cpu")
+    encoding = encode(read(graph, None).graph)
+    Saturator(encoding.egraph, load_rules(), Limits()).run()
+    choices = Choices(device.layouts, POLICIES[precision])
+    return candidates(snapshot(encoding), device, choices, sizes, most_fused)
+
+
+def test_candidates_are_what_the_program_is_offered():
+    found = listed(activated())
+    fused = [key.op for key in found.fused]
+    assert fused[0] == "conv + relu"
+    assert fused.index("conv + add") < fused.index("conv + add + relu")
+    assert "relu {} float32[1, 32, 8, 8]" in {key.text for key in found.plain}
+    assert not found.stated
+    assert len({key.text for key in found}) == len(list(found))
+    assert [key.op for key in listed(activated(), most_fused=1).fused] == ["conv + relu"]
+    assert not listed(activated(), most_fused=0).fused
+
+
+def test_candidates_in_other_layouts_are_those_that_can_save_a_copy():
+    found = {key.text for key in listed(turned(), n=8).stated}
+    assert "matmul {} float32[4, 16] float32[16, 8]@column" in found
+    assert 'transpose {"perm":[1,0]} float32[16, 8]' in found
+    assert not any(text.startswith("transpose") and "column" in text for text in found)
+
+
+def test_candidates_of_a_policy_are_casts_and_operators_in_its_precisions():
+    found = {key.text for key in listed(turned(), precision="mixed", n=8).stated}
+    assert 'cast {"to":"float16"} float32[4, 16]' in found
+    assert "matmul {} float16[4, 16] float16[16, 8]@column -> float32" in found
+
+
+def test_every_candidate_is_measured_and_then_known():
+    found = [*listed(activated()), *listed(turned(), n=8)]
+    table = CostTable(":memory:", shipped=False)
+    assert fill(found, table, seconds=1e-3) == Filled(measured=len(found), known=0)
+    entries = table.entries(Environment.current())
+    assert set(entries) == {key.text for key in found}
+    # What is fused or held in another layout is known by its own entry, and no sample of any other operator.
+    assert all(known_work(key.text) is None for key in found if isinstance(key, FusedKey) or key.layouts)
+    report = eqsat.optimize(activated(), table=table, measure=False).report
+    assert report.estimated_share == 0
+
+
+def test_a_measured_fused_kernel_is_chosen_where_it_costs_least():
+    table = CostTable(":memory:", shipped=False)
+    (key, *_) = listed(activated()).fused
+    table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
+    (step,) = eqsat.optimize(activated(), table=table, measure=False).report.steps
+    assert (step["op"], step["seconds"], step["estimated"]) == ("conv + relu", 1e-9, False)
+
+
+def test_a_measured_column_major_product_is_chosen_where_it_costs_least():
+    table = CostTable(":memory:", shipped=False)
+    key = parsed("matmul {} float32[4, 16] float32[16, 8]@column")
+    table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
+    steps = eqsat.optimize(turned(), table=table, measure=False, sizes={"n": 8}).report.steps
+    (product,) = (step for step in steps if step["op"] == "matmul")
+    assert (product["operands"], product["seconds"], product["estimated"]) == (["row", "column"], 1e-9, False)

@@ -1,0 +1,128 @@
+"""What an integer program would be offered for an e-graph, as keys of kernels that can be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from eqsat.costs.device import Device
+from eqsat.costs.fusion import FusedKey, Key
+from eqsat.costs.implementations import Choices, is_view
+from eqsat.costs.key import OpKey
+from eqsat.costs.model import CostModel, is_free
+from eqsat.costs.precision import PRODUCTS
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.extract.fused import member
+from eqsat.extract.pricing import Pricing
+from eqsat.extract.tensors import TensorProblem, Way, tensor_problem
+from eqsat.language.graph import OPAQUE
+from eqsat.language.spec import OPS
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Operators as graphs state them, the same in other layouts and precisions with conversions, and fused kernels."""
+
+    plain: tuple[OpKey, ...]
+    stated: tuple[OpKey, ...]
+    fused: tuple[FusedKey, ...]
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from self.plain
+        yield from self.fused
+        yield from self.stated
+
+
+def candidates(
+    snapshot: Snapshot, device: Device, choices: Choices, sizes: Mapping[str, int] | None = None, most_fused: int = 64
+) -> Candidates:
+    """The kernels worth measuring for an e-graph on a device, each once, as keys on known shapes.
+
+    Layouts in which nothing can save a copy are left out, as they are from the program. Fused kernels are products
+    followed by operators element by element, at most `most_fused`: those of the original graph first, then the one
+    that makes each class at the least estimated cost, and among those the ones that save most.
+    """
+    # An estimate for every chain stands in for the times that are not known yet.
+    model = CostModel(replace(device, fuses=True), sizes=sizes)
+    return _Listing(tensor_problem(snapshot, model, choices=choices), model).listed(most_fused)
+
+
+class _Listing:
+    def __init__(self, framed: TensorProblem, model: CostModel) -> None:
+        self.framed, self.model = framed, model
+        self.nodes = framed.snapshot.nodes
+        self.pricing = Pricing(framed.snapshot, model)
+
+    def listed(self, most_fused: int) -> Candidates:
+        ways = [way for way in self.framed.ways if way.split is None and len(way.positions) == 1]
+        plain = [way for way in ways if all(one.is_plain for one in way.implementations)]
+        others = [way for way in ways if not all(one.is_plain for one in way.implementations)]
+        given = _distinct((*self._operators(plain), *self._splits()))
+        # A copy into another layout may be a transpose that a graph states.
+        stated = _distinct((*self._operators(others), *self._conversions()))
+        beside = tuple(key for key in stated if key not in given)
+        return Candidates(tuple(given), beside, self._fused(most_fused))
+
+    def _operators(self, ways: list[Way]) -> Iterator[OpKey]:
+        """The keys of single operators that run something."""
+        for way in ways:
+            node = self.nodes[way.positions[0]]
+            declared = OPS.get(node.op)
+            if declared is None or node.op == OPAQUE or declared.view:
+                continue
+            operands, const = self.pricing.types(node), self.pricing.constants(node)
+            how = way.implementations[0] if way.implementations else None
+            if is_free(node.op, operands, const) or (how is not None and is_view(node.op, node.attrs, operands, how)):
+                continue
+            yield self.model.key(node.op, node.attrs, operands, const, how)
+
+    def _splits(self) -> Iterator[OpKey]:
+        for split in (way.split for way in self.framed.ways if way.split is not None):
+            yield self.model.key("split", split.attrs, [self.pricing.type(split.source)], [False])
+
+    def _conversions(self) -> Iterator[OpKey]:
+        for conversion in self.framed.problem.conversions:
+            type = self.pricing.type(self.framed.leaders[conversion.eclass])
+            states = self.framed.states
+            if type is not None:
+                yield self.model.conversion_key(type, states[conversion.source], states[conversion.target])
+
+    def _fused(self, most: int) -> tuple[FusedKey, ...]:
+        """Chains that begin with a product, each after those that it goes on from: they are built up one by one."""
+        keys: dict[FusedKey, None] = {}
+        for way in self._ranked():
+            members = [
+                member(self.framed.snapshot, self.pricing, *one)
+                for one in zip(way.positions, way.implementations, way.links, strict=True)
+            ]
+            for length in range(2, len(members) + 1):
+                key = self.model.fused_key(members[:length])
+                if len(keys) < most and all(m.is_measurable for m in key.members):
+                    keys.setdefault(key)
+        return tuple(keys)
+
+    def _is_followed_product(self, way: Way) -> bool:
+        first, *rest = (self.nodes[position].op for position in way.positions)
+        return first in PRODUCTS and all(OPS[op].pointwise for op in rest)
+
+    def _ranked(self) -> list[Way]:
+        """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""
+        found = [way for way in self.framed.ways if len(way.positions) > 1 and self._is_followed_product(way)]
+        places: dict[int, int] = {}
+        ranks: list[tuple[bool, bool, int, float, int, Way]] = []
+        for way in sorted(found, key=lambda way: (way.cost.seconds, way.positions)):
+            given = all(self.nodes[position].original is not None for position in way.positions)
+            plain = all(one.is_plain for one in way.implementations)
+            made = self.nodes[way.positions[-1]].eclass
+            place = places[made] = places.get(made, -1) + 1
+            alone = sum(
+                self.pricing.operator(position, how)[1].seconds
+                for position, how in zip(way.positions, way.implementations, strict=True)
+            )
+            ranks.append((not given, not plain, place, way.cost.seconds - alone, len(ranks), way))
+        return [way for *_, way in sorted(ranks)]
+
+
+def _distinct(keys: tuple[OpKey, ...]) -> dict[OpKey, None]:
+    """The keys on known shapes, each once, in their order."""
+    return dict.fromkeys(key for key in keys if key.is_measurable)
