@@ -23,7 +23,7 @@ RESTART_OPTIONS = 1000
 POLL = 0.05
 """Seconds between looks at the stop request while HiGHS runs."""
 
-GRACE = 0.3
+GRACE = 0.1
 """Seconds that HiGHS is given to stop."""
 
 

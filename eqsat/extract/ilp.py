@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out, tree_bound
 from eqsat.extract.core import solve_cores, solve_support
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
@@ -71,6 +71,7 @@ def solve_ilp(
     with clock.hearing_interrupts():
         search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
         try:
+            search.lift(tree_bound(problem.program))
             search.watch(progress)
             search.run()
         except KeyboardInterrupt:
