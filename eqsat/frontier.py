@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.costs.amounts import UNITS, amount
+from eqsat.arguments import (
+    bounds_of,
+    check_budget,
+    check_calls,
+    check_flags,
+    check_names,
+    check_outputs,
+    sizes_of,
+    table_of,
+)
+from eqsat.costs.amounts import UNITS
 from eqsat.costs.cost import PEAK_MEMORY
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import PrecisionPolicy
@@ -93,12 +103,15 @@ def pareto(
     of `optimize`. When `time_limit` (seconds) is up, the points found so far are returned, and the table says so.
     """
     for term in (x, y):
-        if term not in UNITS:
+        if not isinstance(term, str) or term not in UNITS:
             raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
-    if not time_limit > 0:
-        raise UsageError(f"time_limit = {time_limit}", expected="a time_limit above 0")
-    store = table if isinstance(table, CostTable) else CostTable(table)
-    costs = CostModel(device, store, {"time": 1.0}, sizes, threads=threads)
+    check_names(device=device)
+    check_budget(node_limit, time_limit, threads, seed)
+    check_flags(finite_math=finite_math)
+    check_calls(should_stop=should_stop)
+    check_outputs(outputs)
+    bounds, sizes = bounds_of(limits), sizes_of(sizes)
+    costs = CostModel(device, table_of(table), {"time": 1.0}, sizes, threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     settings = Settings(
         device=device,
@@ -108,18 +121,18 @@ def pareto(
         extract_seconds=(1 - _SATURATE) * time_limit,
         choices=choices,
         boundary={},
-        bounds={term: amount(term, given) for term, given in (limits or {}).items()},
+        bounds=bounds,
         finite_math=finite_math,
         seed=seed,
         opset=None,
         threads=threads,
-        sizes=sizes or {},
+        sizes=sizes,
         progress=None,
         should_stop=should_stop,
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     loaded, given = rules_of(rules), read(model, outputs)
-    check_sizes(given.graph, sizes or {})
+    check_sizes(given.graph, sizes)
     _, _, frozen = pipeline.grow(given, loaded)
     framed = pipeline.frame(given.graph, frozen, costs, (x, y))
     found = front(framed.problem, x, y, time_limit=settings.extract_seconds, seed=seed, should_stop=should_stop)

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import TypeAlias
 
-from eqsat.costs.amounts import amount
+from eqsat.arguments import (
+    boundary_of,
+    bounds_of,
+    check_budget,
+    check_calls,
+    check_flags,
+    check_names,
+    check_opset,
+    check_outputs,
+    layouts_of,
+    sizes_of,
+    table_of,
+)
 from eqsat.costs.device import Device
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostFunction, CostModel, Objective
@@ -17,7 +30,7 @@ from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
 from eqsat.given import ModelArgument, check_sizes, read
-from eqsat.language.state import State, check_layouts
+from eqsat.language.state import State
 from eqsat.pipeline import Pipeline, Settings
 from eqsat.report import Progress
 from eqsat.result import Result
@@ -74,14 +87,19 @@ def optimize(
     Raises EqsatError: UsageError for an argument out of its domain, ImportModelError for a model that cannot be read,
     CertificateError for a result that differs from the original.
     """
-    _check_arguments(node_limit, time_limit, threads, seed, extractor, opset)
-    if alpha is not None and extractor != "backtracking":
+    check_names(device=device)
+    check_budget(node_limit, time_limit, threads, seed)
+    check_flags(finite_math=finite_math, measure=measure)
+    check_calls(cost=cost, progress=progress, should_stop=should_stop)
+    check_opset(opset)
+    check_outputs(outputs)
+    _check_extractor(extractor, alpha)
+    if cost is not None and objective is not None:
         raise UsageError(
-            f"alpha={alpha!r} with extractor={extractor!r}",
-            expected="alpha for the search that reads it",
-            remedy="leave it out, or pass extractor='backtracking'",
+            "cost and objective", expected="one of the two: a function stands in place of weights of terms"
         )
-    store = table if isinstance(table, CostTable) else CostTable(table)
+    bounds, states, sizes = bounds_of(limits), boundary_of(boundary), sizes_of(sizes)
+    store = table_of(table)
     costs = CostModel(device, store, objective, sizes, cost=cost, threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     if (mismatch := store.mismatch(costs.environment)) is not None:
@@ -93,13 +111,13 @@ def optimize(
         limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
         extract_seconds=_EXTRACT * time_limit,
         choices=choices,
-        boundary=_checked(boundary or {}),
-        bounds={term: amount(term, given) for term, given in (limits or {}).items()},
+        boundary=states,
+        bounds=bounds,
         finite_math=finite_math,
         seed=seed,
         opset=opset,
         threads=threads,
-        sizes=sizes or {},
+        sizes=sizes,
         progress=progress,
         should_stop=should_stop,
     )
@@ -107,7 +125,7 @@ def optimize(
     with pipeline.phase("read"):
         loaded = rules_of(rules)
         given = read(model, outputs)
-        check_sizes(given.graph, sizes or {})
+        check_sizes(given.graph, sizes)
     return pipeline.run(given, loaded, costs, measure)
 
 
@@ -115,16 +133,7 @@ def choices_for(
     device: Device, layouts: str | Sequence[str], precision: str | PrecisionPolicy
 ) -> tuple[Choices, list[str]]:
     """What may be chosen on a device besides the graph, and what a policy allows but the device has no speed for."""
-    if isinstance(layouts, str):
-        layouts = device.layouts if layouts == "auto" else (layouts,)
-    check_layouts(tuple(layouts))
-    missing = [name for name in layouts if name not in device.layouts]
-    if missing:
-        raise UsageError(
-            f"layout {missing[0]!r} on {device.name}",
-            expected="layouts it has kernels for: " + ", ".join(device.layouts),
-            remedy="layouts='auto' takes them all",
-        )
+    held = layouts_of(layouts, device.layouts, device.name)
     wanted = policy(precision)
     known = replace(
         wanted,
@@ -133,34 +142,23 @@ def choices_for(
     )
     left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in device.precisions]
     warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left else []
-    return Choices(tuple(dict.fromkeys(("row", *layouts))), known), warnings
+    return Choices(held, known), warnings
 
 
-def _checked(boundary: Mapping[str, State]) -> Mapping[str, State]:
-    """The states of inputs and outputs, where they are some."""
-    for name, state in boundary.items():
-        if not isinstance(state, State):
-            raise UsageError(f"boundary[{name!r}] = {state!r}", expected="a State, such as State('column', 'float16')")
-        check_layouts((state.layout,))
-    return dict(boundary)
-
-
-def _check_arguments(
-    node_limit: int, time_limit: float, threads: int, seed: int, extractor: str, opset: int | None
-) -> None:
-    """What can be refused before a model is read."""
-    for name, value in (("node_limit", node_limit), ("time_limit", time_limit), ("threads", threads)):
-        if not value > 0:
-            raise UsageError(f"{name} = {value}", expected=f"a {name} above 0")
-    if seed < 0:
-        raise UsageError(f"seed = {seed}", expected="a seed of 0 or more")
-    if extractor not in EXTRACTORS:
+def _check_extractor(extractor: str, alpha: float | None) -> None:
+    """UsageError for a way to choose that there is not, and for an alpha that it does not read."""
+    if not isinstance(extractor, str) or extractor not in EXTRACTORS:
         raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
-    if opset is not None:
-        from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
-
-        if not OLDEST_OPSET <= opset <= newest_opset():
-            raise UsageError(f"opset = {opset}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")
+    if alpha is None:
+        return
+    if extractor != "backtracking":
+        raise UsageError(
+            f"alpha={alpha!r} with extractor={extractor!r}",
+            expected="alpha for the search that reads it",
+            remedy="leave it out, or pass extractor='backtracking'",
+        )
+    if isinstance(alpha, bool) or not isinstance(alpha, Real):
+        raise UsageError(f"alpha={alpha!r}", expected="a factor above 0, such as 1.05")
 
 
 def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
@@ -169,6 +167,9 @@ def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
         return load_rules()
     if isinstance(given, str | Path):
         return load_rules([given])
+    wrong = [r for r in given if not isinstance(r, Rule | str | Path)] if isinstance(given, Sequence) else [given]
+    if wrong:
+        raise UsageError(f"rules = {given!r}", expected="a file or a text of rules, or a list of them or of rules")
     exact = tuple(r for r in given if isinstance(r, Rule))
     more = [r for r in given if not isinstance(r, Rule)]
     return (*exact, *load_rules(more)) if more else exact

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from numbers import Real
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
@@ -43,7 +44,7 @@ def amount(term: str, given: float | str) -> float:
         raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
     if isinstance(given, str):
         return _parsed(term, given)
-    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given) or given < 0:
+    if isinstance(given, bool) or not isinstance(given, Real) or math.isnan(given) or given < 0:
         raise UsageError(f"{term}={given!r}", expected=f"a number of 0 or more{_or_text(term)}")
     return float(given)
 

@@ -96,7 +96,7 @@ def policy(given: str | PrecisionPolicy) -> PrecisionPolicy:
     """
     if isinstance(given, PrecisionPolicy):
         return given
-    if given not in POLICIES:
+    if not isinstance(given, str) or given not in POLICIES:
         raise UsageError(
             f"precision = {given!r}",
             expected="one of " + ", ".join(POLICIES) + ", or a PrecisionPolicy",

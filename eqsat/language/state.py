@@ -110,5 +110,5 @@ def stored_shape(shape: Shape, layout: str) -> Shape:
 def check_layouts(layouts: tuple[str, ...]) -> None:
     """UsageError for a name that is no layout."""
     for name in layouts:
-        if name not in LAYOUTS:
+        if not isinstance(name, str) or name not in LAYOUTS:
             raise UsageError(f"no layout {name!r}", expected="some of " + ", ".join(LAYOUTS))

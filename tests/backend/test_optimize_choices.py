@@ -123,6 +123,58 @@ def test_states_that_no_caller_can_hold_are_refused(boundary: dict[str, State], 
     assert message in str(raised.value)
 
 
+#: Arguments of the wrong kind, and what the message says of them.
+MISTAKEN: list[tuple[dict[str, Any], str]] = [
+    ({"layouts": None}, "layouts = None\n  expected 'auto', or names of layouts"),
+    ({"layouts": [["row"]]}, "no layout ['row']"),
+    ({"precision": ["mixed"]}, "precision = ['mixed']"),
+    ({"limits": "launches=3"}, "limits = 'launches=3'\n  expected a mapping, such as {'peak_memory': '8 GB'"),
+    ({"boundary": [State()]}, "expected a mapping, such as {'x': State('column', 'float16')}"),
+    ({"sizes": 5}, "sizes = 5\n  expected a mapping"),
+    ({"extractor": ["ilp"]}, "no extractor ['ilp']"),
+    ({"extractor": "backtracking", "alpha": "1"}, "alpha='1'\n  expected a factor above 0"),
+    ({"time_limit": "30s"}, "time_limit = '30s'\n  expected a time_limit above 0, in seconds"),
+    ({"node_limit": 2.5}, "node_limit = 2.5\n  expected a node_limit above 0, a whole number"),
+    ({"threads": True}, "threads = True"),
+    ({"seed": 1.5}, "seed = 1.5"),
+    ({"opset": "17"}, "opset = '17'"),
+    ({"device": None}, "device = None\n  expected a name"),
+    ({"outputs": 5}, "outputs = 5\n  expected a list of one name or more"),
+    ({"table": 5}, "table = 5\n  expected a CostTable, or the path of one"),
+    ({"rules": [5]}, "rules = [5]"),
+    ({"finite_math": "yes"}, "finite_math = 'yes'\n  expected True or False"),
+    ({"should_stop": 5}, "should_stop = 5\n  expected a function, or None"),
+    ({"cost": 5}, "cost = 5\n  expected a function, or None"),
+    ({"cost": float, "objective": {"time": 1.0}}, "cost and objective\n  expected one of the two"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKEN, ids=lambda v: "-".join(v) if isinstance(v, dict) else "")
+def test_arguments_of_another_kind_are_refused_before_the_model_is_read(arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        eqsat.optimize("missing.onnx", **arguments)
+    assert message in str(raised.value)
+
+
+PARETO_MISTAKEN: list[tuple[dict[str, Any], str]] = [
+    ({"y": ["bytes"]}, "no term ['bytes']"),
+    ({"limits": 5}, "limits = 5"),
+    ({"node_limit": 0}, "node_limit = 0"),
+    ({"seed": -1}, "seed = -1"),
+    ({"threads": 0}, "threads = 0"),
+    ({"time_limit": float("nan")}, "time_limit = nan"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), PARETO_MISTAKEN, ids=lambda v: "-".join(v) if isinstance(v, dict) else ""
+)
+def test_arguments_of_a_front_are_checked_too(arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        eqsat.pareto("missing.onnx", **arguments)
+    assert message in str(raised.value)
+
+
 @pytest.mark.parametrize("build", [attention, perceptron])
 def test_whoever_allows_more_gets_nothing_dearer(build: Any) -> None:
     graph = build().build()

@@ -23,6 +23,7 @@ FLOORS = {
     "extract": 4,
     "certify": 5,
     "report": 5,
+    "arguments": 6,
     "finalists": 6,
     "given": 6,
     "result": 6,
