@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eqsat.costs.cost import Cost
 from eqsat.costs.device import Device
-from eqsat.costs.fusion import FusedKey, Key
+from eqsat.costs.fusion import FusedKey, Key, Member
 from eqsat.costs.implementations import Choices, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.model import CostModel, is_free
@@ -42,9 +43,16 @@ def candidates(
     followed by operators element by element, at most `most_fused`: those of the original graph first, then the one
     that makes each class at the least estimated cost, and among those the ones that save most.
     """
-    # An estimate for every chain stands in for the times that are not known yet.
-    model = CostModel(replace(device, fuses=True), sizes=sizes)
+    model = _Estimates(replace(device, fuses=True), sizes=sizes)
     return _Listing(tensor_problem(snapshot, model, choices=choices), model).listed(most_fused)
+
+
+class _Estimates(CostModel):
+    """Estimates of operators, and of every chain worth measuring, for the times that are not known yet."""
+
+    def fused(self, members: Sequence[Member]) -> Cost | None:
+        first, *rest = (m.op for m in members)
+        return super().fused(members) if first in PRODUCTS and all(OPS[op].pointwise for op in rest) else None
 
 
 class _Listing:
@@ -88,9 +96,11 @@ class _Listing:
                 yield self.model.conversion_key(type, states[conversion.source], states[conversion.target])
 
     def _fused(self, most: int) -> tuple[FusedKey, ...]:
-        """Chains that begin with a product, each after those that it goes on from: they are built up one by one."""
+        """Chains, each after those that it goes on from: they are built up one by one."""
         keys: dict[FusedKey, None] = {}
         for way in self._ranked():
+            if len(keys) >= most:
+                break
             members = [
                 member(self.framed.snapshot, self.pricing, *one)
                 for one in zip(way.positions, way.implementations, way.links, strict=True)
@@ -101,13 +111,9 @@ class _Listing:
                     keys.setdefault(key)
         return tuple(keys)
 
-    def _is_followed_product(self, way: Way) -> bool:
-        first, *rest = (self.nodes[position].op for position in way.positions)
-        return first in PRODUCTS and all(OPS[op].pointwise for op in rest)
-
     def _ranked(self) -> list[Way]:
         """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""
-        found = [way for way in self.framed.ways if len(way.positions) > 1 and self._is_followed_product(way)]
+        found = [way for way in self.framed.ways if way.split is None and len(way.positions) > 1]
         places: dict[int, int] = {}
         ranks: list[tuple[bool, bool, int, float, int, Way]] = []
         for way in sorted(found, key=lambda way: (way.cost.seconds, way.positions)):
