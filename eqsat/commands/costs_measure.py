@@ -45,9 +45,9 @@ def measure(
     Then products with the operators element by element that follow them, which the runtime may fuse, and operators in
     other layouts, and in the element types of a policy, with the copies and casts between them.
 
-    Without a model, those of the networks that come with the onnx package. What was measured before is not measured
-    again, so a run that was stopped goes on where it was. The table is a file in the user's cache, or the one that
-    EQSAT_COST_TABLE names.
+    Without a model, those of the networks that come with the onnx package. What was measured here before is not
+    measured again, so a run that was stopped goes on where it was. The table is a file in the user's cache, or the one
+    that EQSAT_COST_TABLE names.
     """
     from eqsat.costs.device import Device
     from eqsat.costs.measure import DEVICE, fill
@@ -75,7 +75,7 @@ def measure(
                 raise KeyboardInterrupt
             bar.update(task, completed=done, total=total, description=key.op)
 
-        filled = fill(keys, table, follow, time_limit, threads=threads)
+        filled = fill(keys, table, follow, time_limit, threads=threads, shipped=False)
     out = console()
     for warning in warnings:
         out.print(f"warning: {warning}", style="yellow", soft_wrap=True)

@@ -85,7 +85,11 @@ class CostTable:
     def entries(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment by the text of its key, those that are shipped included."""
         found = dict(shipped_entries(environment)) if self.shipped else {}
-        return found | self._own(environment.text)
+        return found | self.own(environment)
+
+    def own(self, environment: Environment) -> dict[str, Entry]:
+        """Every entry of an environment that was measured into this table, by the text of its key."""
+        return self._own(environment.text)
 
     def merge(self, records: Iterable[Record]) -> Merged:
         """Takes in the entries of other tables, all in one transaction.

@@ -125,6 +125,12 @@ class TestMeasure:
         assert code == 0
         assert "matmul {} float32[4, 16] float32[16, 8] ; relu" in run("show", "--contains", " ; ", "--json")[1]
 
+    def test_measures_here_what_comes_with_eqsat(self, run, model):
+        file(line("relu {} float32[4, 4]"), name="onnxruntime-cpu.jsonl")
+        assert "relu {} float32[4, 4]" in CostTable().entries(HERE)
+        assert "0 known before, 0 left" in run("measure", model)[1]
+        assert (HERE, "relu {} float32[4, 4]") in table()
+
     def test_refuses_a_number_of_fused_kernels_below_0_and_an_unknown_policy(self, run, model):
         code, _, err = run("measure", model, "--fused", "-1")
         assert (code, "--fused -1" in err) == (2, True)
