@@ -17,11 +17,11 @@ def check_budget(node_limit: int, time_limit: float, threads: int, seed: int) ->
     """UsageError for a limit that leaves nothing to do, and for what is no number."""
     for name, value in (("node_limit", node_limit), ("threads", threads)):
         if not _is(value, Integral) or value < 1:
-            raise UsageError(f"{name} = {value!r}", expected=f"a {name} above 0, a whole number")
+            raise UsageError(f"{name} = {value!r}", expected="a whole number above 0")
     if not _is(time_limit, Real) or not time_limit > 0:
-        raise UsageError(f"time_limit = {time_limit!r}", expected="a time_limit above 0, in seconds")
+        raise UsageError(f"time_limit = {time_limit!r}", expected="seconds, a number above 0")
     if not _is(seed, Integral) or seed < 0:
-        raise UsageError(f"seed = {seed!r}", expected="a seed of 0 or more, a whole number")
+        raise UsageError(f"seed = {seed!r}", expected="a whole number of 0 or more")
 
 
 def check_opset(opset: int | None) -> None:

@@ -12,10 +12,10 @@ from eqsat.certify.compare import relative_difference
 from eqsat.errors import UncheckedError
 from eqsat.language.dims import evaluate
 from eqsat.language.floats import FloatNamespace, Floats
-from eqsat.language.graph import Graph
+from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run
 from eqsat.language.state import LAYOUTS, PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.types import TensorType, ValueType
 
 
 class NarrowNamespace(FloatNamespace):
@@ -43,6 +43,29 @@ class Narrow(Floats):
         return NarrowNamespace()
 
 
+class _Boxes:
+    """Opaque nodes of a graph: what each of them makes is drawn once, and what each of them reads is kept."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], seed: int) -> None:
+        rng = np.random.default_rng([seed, 1])
+        self.made: dict[tuple[str, ...], list[Any]] = {}
+        for node in graph.nodes:
+            if node.op == OPAQUE:
+                self.made[node.outputs] = [_drawn(graph.type(v), sizes, rng) if v else None for v in node.outputs]
+
+    def run(self, graph: Graph, feeds: Mapping[str, Any], arithmetic: Floats) -> list[tuple[str, Any]]:
+        """The outputs of a graph by name, then what its opaque nodes read."""
+        read: dict[tuple[str, ...], list[Any]] = {}
+
+        def opaque(node: Node, operands: list[Any]) -> list[Any]:
+            read[node.outputs] = operands
+            return self.made[node.outputs]
+
+        outputs = run(graph, feeds, arithmetic, opaque=opaque)
+        taken = [("", array) for _, operands in sorted(read.items()) for array in operands if array is not None]
+        return [*outputs.items(), *taken]
+
+
 def stated_difference(
     graph: Graph,
     stated: Graph,
@@ -54,17 +77,20 @@ def stated_difference(
     """The largest relative difference of an output of `stated` from that of `graph`, on one draw of random inputs.
 
     Both run on the reference, in the element types they state unless another `arithmetic` is given; inputs and outputs
-    named in `boundary` are held so in `stated`. UncheckedError where the inputs or values are not such that they can be
-    run here.
+    named in `boundary` are held so in `stated`. Opaque nodes make the same random values in both, and what they read
+    counts as outputs do. UncheckedError where the inputs or values are not such that they can be run here.
     """
     feeds = _inputs(graph, sizes, seed)
-    arithmetic = arithmetic or Narrow()
-    one = run(graph, feeds, arithmetic)
+    arithmetic, boxes = arithmetic or Narrow(), _Boxes(graph, sizes, seed)
     held = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
-    other = run(stated, held, arithmetic)
+    ones, others = boxes.run(graph, feeds, arithmetic), boxes.run(stated, held, arithmetic)
+    if [name for name, _ in ones] != [name for name, _ in others]:
+        return float("inf")
     worst = 0.0
-    for name in graph.outputs:
-        reference, found = np.asarray(one[name]), _plain(np.asarray(other[name]), boundary.get(name, PLAIN))
+    for (name, one), (_, other) in zip(ones, others, strict=True):
+        if one is other:
+            continue
+        reference, found = np.asarray(one), _plain(np.asarray(other), boundary.get(name, PLAIN))
         if reference.dtype.kind not in "fV" and reference.dtype != found.dtype:
             return float("inf")
         wide = found.astype(np.float64) if reference.dtype.kind in "fV" else found
@@ -81,14 +107,21 @@ def _inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[str, Any]
             raise UncheckedError(f"{value!r} is too large to be run as a check", where=graph.name)
     feeds: dict[str, Any] = {}
     for name in graph.inputs:
-        declared = graph.type(name)
-        if not isinstance(declared, TensorType) or declared.shape is None:
+        feeds[name] = _drawn(graph.type(name), sizes, rng)
+        if feeds[name] is None:
+            declared = graph.type(name)
             raise UncheckedError(f"input {name!r} is {declared}, for which no data can be drawn", where=graph.name)
-        shape = declared.at(sizes).static
-        kind = declared.dtype
-        drawn = rng.standard_normal(shape) if kind.is_float else rng.integers(0, 2, shape)
-        feeds[name] = drawn.astype(kind.numpy)
     return feeds
+
+
+def _drawn(declared: ValueType, sizes: Mapping[str, int], rng: np.random.Generator) -> Any:
+    """Random data of a type; None where none can be drawn."""
+    if not isinstance(declared, TensorType) or declared.shape is None:
+        return None
+    shape = declared.at(sizes).static
+    kind = declared.dtype
+    drawn = rng.standard_normal(shape) if kind.is_float else rng.integers(0, 2, shape)
+    return drawn.astype(kind.numpy)
 
 
 def _held(array: Any, state: State) -> Any:

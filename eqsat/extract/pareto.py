@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import MissingExtraError, UsageError
@@ -26,6 +27,9 @@ COST = "cost"
 
 RESOLUTION = 1e-6
 """Relative: points that differ by less in both terms are one."""
+
+PLOTS = (".png", ".svg", ".pdf")
+"""How the names of files end that a front is drawn into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +189,12 @@ def table(found: Front) -> Table:
 def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
     """The front as a staircase, proved points filled; written to `path` (.png, .svg, .pdf) if given.
 
-    Raises MissingExtraError without matplotlib.
+    Raises MissingExtraError without matplotlib, UsageError for a file of another kind.
     """
+    if path is not None and (kind := Path(path).suffix.lower()) not in PLOTS:
+        raise UsageError(
+            f"no plot of the kind {kind!r}", where=os.fspath(path), expected="a name that ends in " + ", ".join(PLOTS)
+        )
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.spec import spec
 from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
@@ -66,9 +69,22 @@ class _Lowering:
             tuple(self.nodes),
             self.constants,
             self.types,
-            self.graph.origin,
+            self._origin(),
         )
         return graph.without_dead()
+
+    def _origin(self) -> Any:
+        """Where the graph came from, without what was stated of inputs and outputs that are held otherwise now."""
+        origin = self.graph.origin
+        held = {name: state for name, state in self.plan.boundary.items() if not state.is_plain}
+        if not isinstance(origin, OnnxOrigin) or not held:
+            return origin
+        return replace(
+            origin,
+            inputs={name: data for name, data in origin.inputs.items() if name not in held},
+            outputs={name: data for name, data in origin.outputs.items() if name not in held},
+            defaults={name: _put(given, held.get(name, PLAIN)) for name, given in origin.defaults.items()},
+        )
 
     def _enter(self, value: str, state: State) -> None:
         """An input, which comes as the caller holds it."""
@@ -119,13 +135,7 @@ class _Lowering:
     def _constant(self, held: Held) -> str:
         if held.state.is_plain:
             return held.value
-        given = self.graph.constants[held.value]
-        array = given.array
-        order = LAYOUTS[held.state.layout].order(array.ndim)
-        if order is not None:
-            array = np.transpose(array, order)
-        kept = held.state.typed(given.type)
-        constant = Constant.of(np.array(array.astype(kept.dtype.numpy), order="C"), kept.dtype)
+        constant = _put(self.graph.constants[held.value], held.state)
         name = self._fresh(f"{held.value}_{held.state}")
         self.constants[name] = constant
         self.types[name] = constant.type
@@ -289,6 +299,18 @@ def _turned_attrs(node: Node, made: State, rank: int) -> Attrs:
         pads = node.attrs["pads"]
         return Attrs({**node.attrs, "pads": tuple(pads[side * rank + axis] for side in (0, 1) for axis in order)})
     return node.attrs
+
+
+def _put(given: Constant, state: State) -> Constant:
+    """A constant with its elements stored in a state."""
+    if state.is_plain:
+        return given
+    array = given.array
+    order = LAYOUTS[state.layout].order(array.ndim)
+    if order is not None:
+        array = np.transpose(array, order)
+    kept = state.typed(given.type)
+    return Constant.of(np.array(array.astype(kept.dtype.numpy), order="C"), kept.dtype)
 
 
 def _swap(rank: int) -> tuple[int, ...]:

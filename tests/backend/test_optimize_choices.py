@@ -1,14 +1,19 @@
 """`optimize` with layouts, precisions, limits and states of inputs and outputs, as a user combines them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 import eqsat
 from eqsat import State
 from eqsat.certify.compare import relative_difference
+from eqsat.certify.stated import stated_difference
 from eqsat.errors import UsageError
+from eqsat.given import read
 from eqsat.language.state import LAYOUTS
 
 FAST: dict[str, Any] = {"measure": False, "time_limit": 10.0, "node_limit": 1500}
@@ -123,6 +128,66 @@ def test_states_that_no_caller_can_hold_are_refused(boundary: dict[str, State], 
     assert message in str(raised.value)
 
 
+BRANCHES = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[4, 8] x, float[8, 8] w) => (float[4, 8] y) {
+    a = MatMul(x, w) \n b = Relu(a) \n s = ReduceSum<keepdims = 0>(b) \n zero = Constant<value_float = 0.0>()
+    c = Greater(s, zero)
+    h = If(c)<then_branch = t() => (float[4, 8] o) { o = Add(b, x) },
+              else_branch = e() => (float[4, 8] o) { o = Neg(x) }>
+    d = MatMul(h, w) \n e = Relu(d) \n y = Add(e, b)
+}"""
+
+
+@pytest.mark.parametrize("boundary", [{}, {"x": State("column")}])
+@pytest.mark.parametrize("precision", ["exact", "mixed"])
+def test_what_is_around_an_opaque_node_runs_in_other_states(precision: str, boundary: dict[str, State]) -> None:
+    given = onnx.parser.parse_model(BRANCHES)
+    feeds = {"x": weights(4, 8), "w": weights(8, 8)}
+    session = onnxruntime.InferenceSession(given.SerializeToString(), providers=["CPUExecutionProvider"])
+    result = eqsat.optimize(given, device="nvidia-h200", precision=precision, boundary=boundary, **FAST)
+    assert result.report.kept != "original"
+    assert result.plan is not None and not result.plan.is_plain
+    found = result.run(**{name: stored(array, boundary.get(name, State())) for name, array in feeds.items()})
+    assert relative_difference(session.run(None, feeds)[0].astype(float), found["y"].astype(float)) < 2e-2
+
+
+def test_a_model_declares_its_inputs_and_outputs_as_they_are_held() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[rows, columns] x, float[8, 2] w) => (float[rows, 2] y) <float[8, 2] w> { y = MatMul(x, w) }"""
+    given = onnx.parser.parse_model(text)
+    w = weights(8, 2)
+    given.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))  # a default, which a caller may override
+    boundary = {"x": State("column"), "w": State("column"), "y": State("column", "float16")}
+    model = eqsat.optimize(given, boundary=boundary, sizes={"rows": 4, "columns": 8}, **FAST).to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    shapes = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input]
+    assert shapes == [["columns", "rows"], [2, 8]]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = weights(3, 8)
+    (y,) = session.run(None, {"x": np.ascontiguousarray(x.T)})
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y.T, x @ w, rtol=1e-2, atol=1e-3)
+
+
+def test_what_an_opaque_node_reads_is_checked_too() -> None:
+    given = onnx.parser.parse_model(BRANCHES.replace("y = Add(e, b)", "y = Identity(e)"))
+    graph = read(given).graph
+    wrong = read(
+        onnx.parser.parse_model(BRANCHES.replace("Relu(a)", "Neg(a)").replace("Add(e, b)", "Identity(e)"))
+    ).graph
+    assert stated_difference(graph, graph, {}, {}, 0) == 0.0
+    # The outputs agree, since the branches' results are drawn; what goes into them does not.
+    assert stated_difference(graph, wrong, {}, {}, 0) > 0.1
+
+
+def test_a_front_is_drawn_into_files_that_show_plots(tmp_path: Path) -> None:
+    front = eqsat.pareto(perceptron(), time_limit=10.0, node_limit=500)
+    with pytest.raises(UsageError, match=r"no plot of the kind '\.xyz'"):
+        front.plot(tmp_path / "front.xyz")
+    front.plot(tmp_path / "front.svg")
+    assert (tmp_path / "front.svg").read_text().startswith("<?xml")
+
+
 #: Arguments of the wrong kind, and what the message says of them.
 MISTAKEN: list[tuple[dict[str, Any], str]] = [
     ({"layouts": None}, "layouts = None\n  expected 'auto', or names of layouts"),
@@ -133,8 +198,8 @@ MISTAKEN: list[tuple[dict[str, Any], str]] = [
     ({"sizes": 5}, "sizes = 5\n  expected a mapping"),
     ({"extractor": ["ilp"]}, "no extractor ['ilp']"),
     ({"extractor": "backtracking", "alpha": "1"}, "alpha='1'\n  expected a factor above 0"),
-    ({"time_limit": "30s"}, "time_limit = '30s'\n  expected a time_limit above 0, in seconds"),
-    ({"node_limit": 2.5}, "node_limit = 2.5\n  expected a node_limit above 0, a whole number"),
+    ({"time_limit": "30s"}, "time_limit = '30s'\n  expected seconds, a number above 0"),
+    ({"node_limit": 2.5}, "node_limit = 2.5\n  expected a whole number above 0"),
     ({"threads": True}, "threads = True"),
     ({"seed": 1.5}, "seed = 1.5"),
     ({"opset": "17"}, "opset = '17'"),
