@@ -107,22 +107,27 @@ def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
     solution = solve(priced, time_limit=20)
     solution.check(priced)
     best = assemble(framed, solution, original)
-    made = lower(best.plan)
+    # What constants come to when they are folded is no longer the same in any precision.
+    plan = replace(best.plan, graph=coarse(best.plan.graph))
+    made = lower(plan)
     for node in made.nodes:
         if node.op in OPS and all(v is None or made.type(v).shape is not None for v in node.inputs):
             types = OPS[node.op].result_types([None if v is None else made.type(v) for v in node.inputs], node.attrs)
             assert [t.dtype for t in types] == [made.type(v).dtype for v in node.outputs if v][: len(types)]
     # In float64 throughout, with weights that are the same in any precision, only a wrong graph makes a difference.
     with np.errstate(all="ignore"):
-        assert stated_difference(best.graph, made, boundary, {}, 0, Floats(wide=True)) < 1e-6
+        assert stated_difference(plan.graph, made, boundary, {}, 0, Floats(wide=True)) < 1e-6
 
 
 def coarse(graph: Graph) -> Graph:
     """The graph with constants that bfloat16 and float16 hold exactly."""
     constants = {}
     for name, constant in graph.constants.items():
-        rounded = constant.array.astype(ml_dtypes.bfloat16).astype(np.float32)
-        constants[name] = Constant.of(np.clip(rounded, -8, 8) if constant.type.dtype.is_float else constant.array)
+        if constant.type.dtype.is_float:
+            rounded = np.clip(constant.array, -8, 8).astype(np.float16).astype(ml_dtypes.bfloat16)
+            constants[name] = Constant.of(rounded.astype(np.float32))
+        else:
+            constants[name] = constant
     return replace(graph, constants=constants)
 
 
