@@ -25,6 +25,7 @@ from eqsat.extract.assembly import Assembled, assemble
 from eqsat.extract.limits import PEAK, exceeds
 from eqsat.extract.program import cheapest_trees
 from eqsat.extract.resources import limited
+from eqsat.extract.restricted import Restricted
 from eqsat.extract.solution import decode
 from eqsat.extract.tensors import TensorProblem, tensor_problem
 from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
@@ -42,6 +43,10 @@ from eqsat.summary import Baseline, Outcome, explain, report_of
 
 #: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
+
+
+#: The share of the time for extraction that choosing among row-major values alone may take.
+_FIRST_SHARE = 0.6
 
 
 @dataclass(frozen=True)
@@ -163,10 +168,10 @@ class Pipeline:
                 alpha=settings.alpha,
                 progress=follow,
             )
-        elif settings.extractor != "greedy" or "greedy" not in solutions:
-            solutions[settings.extractor] = found(
-                settings.extractor, time_limit=settings.extract_seconds, seed=settings.seed, progress=follow
-            )
+        elif settings.extractor == "ilp":
+            solutions["ilp"] = self._integer_program(framed, list(solutions.values()), follow)
+        elif settings.extractor not in solutions:
+            solutions[settings.extractor] = found(settings.extractor, time_limit=settings.extract_seconds)
         baselines = [
             Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != settings.extractor
         ]
@@ -224,6 +229,34 @@ class Pipeline:
                     raise
                 self.warnings.append(f"{name}: {error.what}")
         return found
+
+    def _integer_program(
+        self, framed: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
+    ) -> Solution:
+        """The solution of the integer program, started from what is known, and from the best row-major one.
+
+        Layouts make a program several times as large; where the time does not suffice for all of it, the choice is at
+        least as good as that of the smaller one.
+        """
+        settings = self.settings
+        deadline = time.monotonic() + settings.extract_seconds
+        rows = Restricted(framed)
+        if rows.is_smaller and not framed.problem.is_limited:
+            first = solve(
+                rows.problem,
+                time_limit=_FIRST_SHARE * settings.extract_seconds,
+                seed=settings.seed,
+                should_stop=settings.should_stop,
+            )
+            known = [*known, rows.lifted(first)]
+        return solve(
+            framed.problem,
+            time_limit=max(deadline - time.monotonic(), 0.0),
+            seed=settings.seed,
+            should_stop=settings.should_stop,
+            known=known,
+            progress=follow,
+        )
 
     def _certify(self, original: Graph, candidate: Candidate, grown: Saturation) -> str | None:
         """Why a candidate cannot be the result, or None; CertificateError where it is wrong."""

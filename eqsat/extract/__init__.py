@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from eqsat.extract.greedy import greedy
 from eqsat.extract.ilp import solve_ilp
 from eqsat.extract.limits import PEAK, Limit, Memory
 from eqsat.extract.problem import Conversion, Node, Problem
-from eqsat.extract.solution import Solution
+from eqsat.extract.solution import Solution, choice_of
 
 __all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]
 
@@ -64,6 +64,7 @@ def solve(
     should_stop: Callable[[], bool] | None = None,
     alpha: float | None = None,
     start: Collection[int] | None = None,
+    known: Sequence[Solution] = (),
 ) -> Solution:
     """The cheapest choice of e-nodes that `extractor` finds: "ilp", "greedy" or "backtracking".
 
@@ -71,7 +72,8 @@ def solve(
     True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)` follows the search.
     Where the problem has limits, the choice keeps them, or ExtractionError says what the tightest bounds are; the
     heuristic extractors may find no such choice where there is one, and say that.
-    `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone.
+    `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone; `known` are
+    solutions that the integer program's costs no more than.
 
     >>> cheap, dear = Node(0, (), 1.0), Node(0, (), 2.0)
     >>> solve(Problem([dear, cheap], roots=[(0, 0)])).chosen
@@ -92,8 +94,13 @@ def solve(
             expected="alpha and start for the search that reads them: extractor='backtracking'",
             remedy=f"leave it out: extractor={extractor!r} finds its own way",
         )
+    if known and extractor != "ilp":
+        raise UsageError(f"known solutions with extractor={extractor!r}", expected="them for extractor='ilp' alone")
+    if extractor == "ilp" and not problem.is_limited:
+        run = partial(solve_ilp, known=known)
     if problem.is_limited:
-        run = solve_limited if extractor == "ilp" else partial(solve_priced, run)
+        begin = choice_of(problem, min(known, key=lambda solution: solution.cost)) if known else None
+        run = partial(solve_limited, start=begin) if extractor == "ilp" else partial(solve_priced, run)
     return run(
         problem,
         time_limit=time_limit,

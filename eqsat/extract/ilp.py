@@ -7,7 +7,7 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from eqsat.extract.points import Relaxed, reduced_costs, repairs, scaling, selec
 from eqsat.extract.presolve import Presolved, compose, presolve
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, closure, pieces, total, unfounded
-from eqsat.extract.solution import Solution, Status, decode
+from eqsat.extract.solution import Solution, Status, choice_of, decode
 
 SLACK = 1e-9
 """Relative: a cost within this of the bound is optimal."""
@@ -60,11 +60,13 @@ def solve_ilp(
     seed: int = 0,
     progress: Progress | None = None,
     should_stop: Callable[[], bool] | None = None,
+    known: Sequence[Solution] = (),
 ) -> Solution:
     """The choice of least DAG cost, or the best found when time, the caller or Ctrl-C ends the search.
 
-    It never costs more than the greedy choices. `time_limit` is in seconds; a search that ends within `relative_gap`
-    counts as optimal. `progress(best_cost, lower_bound)` is called when either improves.
+    It never costs more than the greedy choices, nor than the solutions `known` already. `time_limit` is in seconds; a
+    search that ends within `relative_gap` counts as optimal. `progress(best_cost, lower_bound)` is called when either
+    improves.
     """
     began = time.monotonic()
     clock = Clock(began + time_limit, should_stop)
@@ -76,6 +78,9 @@ def solve_ilp(
             search.run()
         except KeyboardInterrupt:
             clock.interrupted = True
+        # Offered at last: a search from a better start is another search, and may take longer to prove the same.
+        for solution in known:
+            search.offer(choice_of(problem, solution))
     return decode(
         problem,
         search.best(),

@@ -20,6 +20,7 @@ from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve, tensors
 from eqsat.extract.assembly import assemble
 from eqsat.extract.program import Program, total, unfounded
+from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
@@ -117,6 +118,22 @@ def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
     # In float64 throughout, with weights that are the same in any precision, only a wrong graph makes a difference.
     with np.errstate(all="ignore"):
         assert stated_difference(plan.graph, made, boundary, {}, 0, Floats(wide=True)) < 1e-6
+
+
+@settings(COMMON, max_examples=60)
+@given(graphs(OPERATORS, min_nodes=2, max_nodes=5, dtypes=("float32",)), st.integers(0, 2**16))
+def test_the_row_major_choice_is_one_of_the_whole_problem_which_costs_no_more(graph, seed):
+    _, snap = frozen(graph, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensors, "_TIE", -math.inf)
+        framed = tensor_problem(snap, CostModel(DEVICE), choices=Choices(("row", "column", "nhwc"), POLICIES["mixed"]))
+    framed = replace(framed, problem=repriced(framed.problem, Random(seed)))
+    rows = Restricted(framed)
+    first = rows.lifted(solve(rows.problem))
+    first.check(framed.problem)
+    assert {framed.states[state].layout for _, state in first.chosen} <= {"row"}
+    assert solve(framed.problem, time_limit=0.0, known=[first]).cost <= first.cost * (1 + 1e-9)
+    assert solve(framed.problem, known=[first]).cost <= first.cost * (1 + 1e-9)
 
 
 def coarse(graph: Graph) -> Graph:
