@@ -289,7 +289,7 @@ def _turned_attrs(node: Node, made: State, rank: int) -> Attrs:
         return node.attrs
     if node.op == "concat":
         return Attrs({**node.attrs, "axis": order.index(node.attrs["axis"])})
-    if node.op == "slice":
+    if node.op == "slice" and node.attrs["axes"]:
         names = ("axes", "starts", "ends", "steps")
         parts = sorted(
             (order.index(axis), *rest) for axis, *rest in zip(*(node.attrs[name] for name in names), strict=True)
