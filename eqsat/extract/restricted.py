@@ -22,7 +22,8 @@ class Restricted:
         self.conversions = [
             i for i, c in enumerate(whole.conversions) if row[c.source] and row[c.target] and c.eclass in made
         ]
-        self.is_smaller = len(self.nodes) < len(whole.nodes) and all(row[state] for _, state in whole.roots)
+        held = all(state.layout == "row" for state in framed.boundary.values())
+        self.is_smaller = held and len(self.nodes) < len(whole.nodes)
         self._whole = whole
 
     @property
