@@ -187,7 +187,7 @@ class Pipeline:
                 seen.append(assembled.decoded.graph.nodes)
             cost = costs.graph(graph) if assembled.plan.is_plain else _plan_cost(assembled)
             if not assembled.plan.is_plain or framed.problem.memory is not None:
-                cost = replace(cost, price=solutions[name].cost)
+                cost = replace(cost, price=_price(framed, solutions[name], costs))
             size = written_size(graph, settings.opset)
             amounts = solutions[name].amounts
             candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=amounts))
@@ -199,7 +199,7 @@ class Pipeline:
         solution = _as_given(framed)
         if any(not state.is_plain for state in settings.boundary.values()):
             assembled = assemble(framed, solution, original)
-            graph, cost = lower(assembled.plan), replace(_plan_cost(assembled), price=solution.cost)
+            graph, cost = lower(assembled.plan), replace(_plan_cost(assembled), price=_price(framed, solution, costs))
             found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
             found.amounts = solution.amounts
         else:
@@ -348,6 +348,17 @@ def _is_lowered(assembled: Assembled) -> bool:
         else step.arithmetic or any(held.state.precision for held in (*step.operands, *step.results))
         for step in steps
     )
+
+
+def _price(framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
+    """What the objective makes of a solution, without what only settles ties."""
+    if costs.cost is not None:
+        return solution.cost
+    terms = [costs.weigh(framed.ways[node].cost) for node in solution.chosen.values()]
+    terms += [costs.weigh(framed.conversions[index]) for index in solution.conversions]
+    if framed.problem.memory is not None:
+        terms.append(framed.problem.memory.weight * solution.amounts[PEAK])
+    return math.fsum(terms)
 
 
 def _plan_cost(assembled: Assembled) -> GraphCost:

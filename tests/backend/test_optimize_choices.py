@@ -48,6 +48,14 @@ def images() -> eqsat.Graph:
     return g
 
 
+def folding() -> eqsat.Graph:
+    """Weights that are merged before the program runs, so many that settling ties by their bytes would show."""
+    g = eqsat.Graph("folding")
+    x = g.input("x", (1, 1024))
+    g.output("y", eqsat.relu((x * g.constant(weights(1, 1024))) @ g.constant(weights(1024, 1024))))
+    return g
+
+
 def passed_on() -> eqsat.Graph:
     """Outputs that are an input, a constant, and one value twice."""
     g = eqsat.Graph("passed_on")
@@ -238,6 +246,18 @@ def test_arguments_of_a_front_are_checked_too(arguments: Any, message: str) -> N
     with pytest.raises(UsageError) as raised:
         eqsat.pareto("missing.onnx", **arguments)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("objective", [{"time": 1.0}, {"time": 1.0, "launches": 1e-6, "peak_memory": 1e-12}])
+def test_the_cost_is_the_sum_of_what_runs(objective: dict[str, float]) -> None:
+    result = eqsat.optimize(folding(), device="nvidia-h200", objective=objective, **FAST)
+    report = result.report
+    assert result.plan is not None and not result.plan.is_plain
+    total = sum(step["seconds"] for step in report.steps)
+    if "launches" in objective:
+        total += 1e-6 * len(report.steps) + 1e-12 * report.amounts["peak_memory"]
+    assert report.cost_after == pytest.approx(total, rel=1e-9)
+    assert report.lower_bound <= report.cost_after < report.cost_before
 
 
 @pytest.mark.parametrize("build", [attention, perceptron])
