@@ -61,7 +61,10 @@ class _Boxes:
             read[node.outputs] = operands
             return self.made[node.outputs]
 
-        outputs = run(graph, feeds, arithmetic, opaque=opaque)
+        try:
+            outputs = run(graph, feeds, arithmetic, opaque=opaque)
+        except (IndexError, ValueError) as error:  # of NumPy, for an index or a size that no caller would pass
+            raise UncheckedError(f"random inputs are none that it takes: {error}", where=graph.name) from error
         taken = [("", array) for _, operands in sorted(read.items()) for array in operands if array is not None]
         return [*outputs.items(), *taken]
 

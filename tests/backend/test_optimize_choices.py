@@ -188,6 +188,15 @@ def test_what_an_opaque_node_reads_is_checked_too() -> None:
     assert stated_difference(graph, wrong, {}, {}, 0) > 0.1
 
 
+def test_a_plan_that_random_indices_cannot_check_is_left_out() -> None:
+    g = eqsat.Graph("lookup")
+    x, i = g.input("x", (1, 4)), g.input("i", (3,), dtype="int64")
+    g.output("y", eqsat.relu(eqsat.gather(x, i, axis=0) * 2.0) + 1.0)
+    result = eqsat.optimize(g, device="nvidia-h200", **FAST)
+    assert result.report.kept == "original"
+    assert any("random inputs are none that it takes" in w for w in result.report.warnings)
+
+
 def test_a_front_is_drawn_into_files_that_show_plots(tmp_path: Path) -> None:
     front = eqsat.pareto(perceptron(), time_limit=10.0, node_limit=500)
     with pytest.raises(UsageError, match=r"no plot of the kind '\.xyz'"):
