@@ -16,6 +16,7 @@ from eqsat.certify.stated import stated_difference
 from eqsat.costs.cost import TERMS, Cost
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel, GraphCost
+from eqsat.costs.precision import POLICIES
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
@@ -110,6 +111,12 @@ class Pipeline:
                     break
                 self.warnings.append(f"{best.name} was left out: {refused}")
                 candidates = [c for c in candidates if c is not best]
+                if len(candidates) == 1 and not self.settings.choices.policy.is_exact:
+                    self.settings = replace(settings, choices=replace(settings.choices, policy=POLICIES["exact"]))
+                    self.warnings.append("chosen anew in the precision of the model")
+                    framed = self.frame(original, frozen, costs)
+                    solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
+                    judged = None
                 best, because = kept(candidates, judged)
         explained = explain(encoding, best)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)

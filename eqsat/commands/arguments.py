@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+
+from eqsat.errors import UsageError
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -114,6 +116,24 @@ def names(text: str) -> list[str]:
     found = [name.strip() for name in text.split(",") if name.strip()]
     if not found:
         raise ValueError("no name given; expected names separated by commas")
+    return found
+
+
+def once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
+    """What an option that may be repeated says of each term; UsageError where it says two things of one.
+
+    >>> once([("launches", "8"), ("time", "2 ms")], "--limit")
+    {'launches': '8', 'time': '2 ms'}
+    """
+    found: dict[str, str] = {}
+    for term, value in pairs:
+        if term in found:
+            raise UsageError(
+                f"{option} {term}={found[term]} and {option} {term}={value}",
+                expected="one limit of a term",
+                remedy="keep the tighter one",
+            )
+        found[term] = value
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, WEIGHT, debug_option, import_option
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, WEIGHT, debug_option, import_option, once
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, write_text
 from eqsat.errors import UsageError
@@ -76,7 +76,7 @@ def optimize(
             model,
             device=device,
             objective=dict(objective) or None,
-            limits=dict(limits),
+            limits=once(limits, "--limit"),
             layouts="auto" if layouts == ["auto"] else layouts,
             precision=precision,
             extractor=extractor,

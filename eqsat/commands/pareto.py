@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, debug_option, import_option
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, debug_option, import_option, once
 from eqsat.commands.display import console, interruptible
 from eqsat.commands.targets import check_target, write_text
 
@@ -63,7 +63,7 @@ def pareto(
             device=device,
             layouts="auto" if layouts == ["auto"] else layouts,
             precision=precision,
-            limits=dict(limits),
+            limits=once(limits, "--limit"),
             node_limit=node_limit,
             time_limit=time_limit,
             sizes=dict(sizes),

@@ -78,6 +78,13 @@ def cannot(problem: Problem, seed: int, clock: Clock) -> ExtractionError:
             ),
         )
     names = _irreducible(problem, list(limits), clock, seed)
+    if len(names) == 1:  # proved to be impossible, but the proof of the least that is possible was cut short
+        (name,) = names
+        return ExtractionError(
+            f"{_said(limits, names)} cannot be met: every choice needs more",
+            expected="limits that some choice keeps",
+            remedy=f"raise {name}; how far was not found out in the time there was",
+        )
     together = {
         name: least_amount(problem, name, [other for other in names if other != name], clock, seed) for name in names
     }

@@ -50,4 +50,7 @@ def repairs(model: Model, choice: Choice) -> list[Row]:
 
 def scaling(cost: float) -> float:
     """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
-    return 2.0 ** round(math.log2(1024.0 / cost)) if cost > 0 else 1.0
+    if cost <= 0:
+        return 1.0
+    # The exponents of costs and of what is left of them stay far inside those of floating-point numbers.
+    return float(2.0 ** min(max(round(10.0 - math.log2(cost)), -900), 900))

@@ -74,6 +74,19 @@ def test_half_precision_for_another_device_is_written_with_casts(tmp_path):
     assert 0 < np.linalg.norm(old - new) / np.linalg.norm(old) < 2e-2
 
 
+def test_what_overflows_in_half_precision_is_chosen_anew_in_its_own():
+    g = Builder("huge")
+    h = g.input("x", (512, 1024))
+    for _ in range(6):
+        h = eqsat.relu(h @ g.constant(np.full((1024, 1024), 40.0, np.float32)))
+    g.output("y", h)
+    report = eqsat.optimize(g, device="nvidia-h200", precision="mixed", measure=False).report
+    assert any("move an output by inf" in warning for warning in report.warnings)
+    assert "chosen anew in the precision of the model" in report.warnings
+    assert report.kept == "ilp"
+    assert {step["result"] for step in report.steps} == {"row"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,6 +95,7 @@ def test_half_precision_for_another_device_is_written_with_casts(tmp_path):
         (["--layouts", "nhwc"], "layout 'nhwc' on onnxruntime-cpu\n  expected layouts it has kernels for: row, column"),
         (["--limit", "launches"], "'launches' is no limit; expected TERM=AMOUNT"),
         (["--limit", "speed=3"], "no term 'speed'"),
+        (["--limit", "launches=9", "--limit", "launches=8"], "--limit launches=9 and --limit launches=8"),
         (["--alpha", "1.1"], "alpha=1.1 with extractor='ilp'"),
         (["--extractor", "magic"], "no extractor 'magic'"),
     ],

@@ -354,3 +354,11 @@ def test_a_solver_that_does_not_hear_the_clock_is_left_behind() -> None:
         outcome = solver.relax(Clock(time.monotonic()))
         heard.set()
     assert not outcome.finished
+
+
+@pytest.mark.parametrize("unit", [1e-305, 1e-150, 1.0, 1e150, 1e300])
+def test_costs_of_any_size_are_compared(unit: float) -> None:
+    nodes = [Node(0, (), 2 * unit), Node(0, (), unit), Node(1, ((0, 0),), unit), Node(1, (), 3 * unit)]
+    solution = solve(Problem(nodes, roots=[(1, 0), (0, 0)]))
+    solution.check(Problem(nodes, roots=[(1, 0), (0, 0)]))
+    assert (solution.cost, solution.status) == (2 * unit, "optimal")
