@@ -159,12 +159,13 @@ class Solver:
         relative_gap: float,
         nodes: int | None = None,
         start: dict[int, float] | None = None,
-        watch: Callable[[float], bool | None] | None = None,
+        watch: Callable[[], bool | None] | None = None,
         see: Callable[[Values], None] | None = None,
     ) -> Outcome:
         """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
-        `watch` is called with the bound while it runs, and says whether that is enough; `see` with better solutions.
+        `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
+        bound is that at the end: what HiGHS calls its bound on the way has been above the optimum.
         """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
@@ -178,7 +179,7 @@ class Solver:
             columns = np.array(sorted(start), dtype=np.int32)
             self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
         if not self._run(clock, watch, see):
-            return Outcome(False, self._bound, self._found)
+            return Outcome(False, -float("inf"), self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
@@ -191,7 +192,7 @@ class Solver:
     def _run(
         self,
         clock: Clock,
-        watch: Callable[[float], bool | None] | None,
+        watch: Callable[[], bool | None] | None,
         see: Callable[[Values], None] | None,
     ) -> bool:
         """HiGHS in a thread of its own, which leaves this one free to be interrupted.
@@ -199,7 +200,7 @@ class Solver:
         False if HiGHS did not hear in time that it should stop, which some of its phases take seconds for: then it is
         left to end by itself, and must not be used any more.
         """
-        self._stop, self._bound, self._found = False, -float("inf"), np.zeros(0)
+        self._stop, self._found = False, np.zeros(0)
         seen, failure, patience = self._found, list[BaseException](), math.inf
 
         def work() -> None:
@@ -215,7 +216,7 @@ class Solver:
                 thread.join(POLL)
                 if clock.stop():
                     self._stop, patience = True, min(patience, time.monotonic() + GRACE)
-                if watch is not None and thread.is_alive() and watch(self._bound):
+                if watch is not None and thread.is_alive() and watch():
                     self._stop = True
                 if see is not None and self._found is not seen and not self._stop:
                     seen = self._found
@@ -230,8 +231,5 @@ class Solver:
         self._found = np.array(event.data_out.mip_solution)
 
     def _on_interrupt(self, event: Any) -> None:
-        bound = getattr(event.data_out, "mip_dual_bound", None)
-        if bound is not None:
-            self._bound = float(bound)
         if self._stop:
             event.interrupt()

@@ -324,8 +324,7 @@ class Search:
     def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
-        def watch(bound: float) -> bool:
-            self.lift(bound / scale + reduction.paid)
+        def watch() -> bool:
             self.report()
             return self.done()
 

@@ -266,7 +266,7 @@ class LimitedSearch:
             if self.over() or (elastic and self.choice is not None):
                 return
             start, gap = (None, 0.0) if elastic else (self.choice, self.relative_gap)
-            outcome, choice, cuts = master.solve(self.clock, gap, start, see)
+            outcome, choice, cuts = master.solve(self.clock, gap, start)
             if elastic and outcome.bound > VIOLATION:
                 self.impossible = self.cap == math.inf
                 return

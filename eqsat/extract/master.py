@@ -142,17 +142,13 @@ class Master:
             last = max(last, outcome.bound)
             self.add(cuts)
 
-    def solve(
-        self, clock: Clock, relative_gap: float, start: Choice | None, watch: Callable[[float], None]
-    ) -> tuple[Outcome, Choice, list[Row]]:
+    def solve(self, clock: Clock, relative_gap: float, start: Choice | None) -> tuple[Outcome, Choice, list[Row]]:
         """One integer solve: its choice, if there is one, and the cuts that forbid the cycles of it."""
         point = None
         if start is not None and all(option in self.column for option in start.values()):
             small = {self.goal[goal]: self.column[option] for goal, option in start.items()}
             point = self.model.point(small)
-        outcome = self.solver.solve(
-            clock, relative_gap=relative_gap, start=point, watch=lambda bound: watch(bound / self.scale)
-        )
+        outcome = self.solver.solve(clock, relative_gap=relative_gap, start=point)
         if not len(outcome.values):
             return outcome, {}, []
         small = closure(self.small, _selected(self.small.by_goal, outcome.values), self.small.roots)
