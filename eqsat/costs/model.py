@@ -173,7 +173,7 @@ class CostModel:
         return self.key(op, attrs, [before], [False], way)
 
     def conversion_price(self, type: TensorType, cost: Cost) -> float:
-        """What a user's cost function makes of a conversion, which it is shown as an operator named "convert"."""
+        """What the objective makes of a conversion, or the user's cost function of an operator named "convert"."""
         if self.cost is None:
             return self.weigh(cost)
         return asked(self.cost, Application("convert", {}, (type,), (type,), (False,), cost))

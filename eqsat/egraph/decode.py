@@ -14,7 +14,7 @@ from eqsat.errors import ExtractionError
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.graph import Graph, Node
 from eqsat.language.types import TensorType, ValueType
 
 
@@ -28,15 +28,13 @@ class Decoded:
     names: Mapping[int, str]
 
 
-def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph, *, splits: bool = True) -> Decoded:
+def decode(snapshot: Snapshot, chosen: Mapping[int, int], original: Graph) -> Decoded:
     """The graph of a choice: for each class that is needed the position of its e-node in the snapshot.
 
     A class that held values of the original graph keeps a name of theirs; the rest are called after their operator.
-    With `splits`, slices that together are a whole tensor come out as one split. The original's name, inputs and origin
-    stay.
+    The original's name, inputs and origin stay.
     """
-    decoded = _Decoder(snapshot, chosen, original).decode()
-    return replace(decoded, graph=_raise_splits(decoded.graph)) if splits else decoded
+    return _Decoder(snapshot, chosen, original).decode()
 
 
 class _Decoder:
@@ -215,33 +213,3 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
         arrays[name], env[name] = known[key]
         base[name] = total
     return replace(graph, nodes=tuple(kept), constants=env).without_dead()
-
-
-def _raise_splits(graph: Graph) -> Graph:
-    """Slices of one value along one axis that together are the whole of it become a split."""
-    groups: dict[tuple[str, int], list[Node]] = {}
-    for node in graph.nodes:
-        if _is_piece(node):
-            groups.setdefault((str(node.inputs[0]), node.attrs["axes"][0]), []).append(node)
-    substitutes: dict[str, Node | None] = {}
-    for (source, axis), nodes in groups.items():
-        type = graph.type(source)
-        ordered = sorted(nodes, key=lambda n: (n.attrs["starts"], n.attrs["ends"]))
-        cuts = [0, *(n.attrs["ends"][0] for n in ordered)]
-        starts = [n.attrs["starts"][0] for n in ordered]
-        if len(nodes) < 2 or not isinstance(type, TensorType) or starts != cuts[:-1] or cuts[-1] != type.dims[axis]:
-            continue
-        attrs = Attrs(axis=axis, sizes=tuple(b - a for a, b in itertools.pairwise(cuts)))
-        names = sorted({n.name for n in nodes if n.name})
-        split = Node("split", (source,), tuple(n.outputs[0] for n in ordered), attrs, names[0] if names else "")
-        substitutes |= {n.outputs[0]: None for n in nodes}
-        substitutes[nodes[0].outputs[0]] = split
-    nodes_after = [substitutes.get(n.outputs[0], n) for n in graph.nodes]
-    return replace(graph, nodes=tuple(n for n in nodes_after if n is not None))
-
-
-def _is_piece(node: Node) -> bool:
-    """A slice of consecutive elements along one axis, with bounds that are numbers."""
-    if node.op != "slice" or len(node.attrs["axes"]) != 1 or node.attrs["steps"] != (1,):
-        return False
-    return isinstance(node.attrs["starts"][0], int) and isinstance(node.attrs["ends"][0], int)

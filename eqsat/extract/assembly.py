@@ -86,7 +86,7 @@ class _Assembly:
             for (name, _), goal in zip(self.framed.snapshot.roots.items(), self._roots(), strict=True)
         }
         snapshot = replace(self.framed.snapshot, nodes=tuple(self.nodes), classes=self.classes, roots=roots)
-        decoded = decode(snapshot, self.choice, original, splits=False)
+        decoded = decode(snapshot, self.choice, original)
         decoded = replace(decoded, graph=self._with_splits(decoded))
         graph = fold_derived(decoded.graph, known)
         steps, costs = self._steps(decoded, graph)
@@ -108,7 +108,8 @@ class _Assembly:
                 name = names.get(position) or _unused(f"{nodes[places[0]].inputs[0]}_part_{index}", types)
                 types[name] = self.framed.snapshot.nodes[position].types[0]
                 outputs.append(name)
-            made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs)
+            known = sorted({nodes[i].name for i in places if nodes[i].name})
+            made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs, known[0] if known else "")
             nodes = [made if i == places[0] else n for i, n in enumerate(nodes) if i not in places[1:]]
         return replace(graph, nodes=tuple(nodes), types=types)
 

@@ -270,7 +270,7 @@ class _Framing:
                 continue
             for source, target in _steps([states[s] for s in sorted(used[eclass])]):
                 cost = self.model.conversion(type, source, target)
-                price = self.model.weigh(cost) if self.model.cost is None else self.model.conversion_price(type, cost)
+                price = self.model.conversion_price(type, cost)
                 found.append(Conversion(eclass, self._state(source), self._state(target), price))
                 costs.append(cost)
         return found, costs

@@ -114,11 +114,3 @@ class Plan:
             and all(held.state.is_plain for held in (*step.operands, *step.results))
             for step in self.steps
         )
-
-    def states(self) -> Mapping[str, tuple[State, ...]]:
-        """The states each value is held in, in the order they are made."""
-        found: dict[str, dict[State, None]] = {}
-        for step in self.steps:
-            for held in (Held(step.value, step.target),) if isinstance(step, Conversion) else step.results:
-                found.setdefault(held.value, {})[held.state] = None
-        return {value: tuple(states) for value, states in found.items()}

@@ -9,7 +9,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqsat.commands.inspect
-from eqsat import cli
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -19,16 +18,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        code = cli.run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from eqsat import cli
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,16 +18,6 @@ ROOT = Path(__file__).parents[2]
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        code = cli.run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 EGRAPH = {

@@ -29,18 +29,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def run(capsys):
-    """Runs the command line: its exit code, what it prints, and its error."""
-
-    def call(*arguments):
-        code = cli.run([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def outputs(path, feeds):
     return ort.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)
 

@@ -23,27 +23,10 @@ from eqsat.extract.landmarks import landmarks
 from eqsat.extract.model import Model
 from eqsat.extract.points import reduced_costs
 from eqsat.extract.presolve import presolve
-from eqsat.extract.program import Choice, Program, closure, total, unfounded
+from eqsat.extract.program import closure, total, unfounded
+from tests.property.choices import enumerate_choices
 
 COSTS = st.sampled_from([0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5])
-
-
-def enumerate_choices(program: Program) -> list[Choice]:
-    """Every closed acyclic choice."""
-    found: list[Choice] = []
-
-    def extend(choice: Choice, waiting: tuple[int, ...]) -> None:
-        open_ = [goal for goal in waiting if goal not in choice]
-        if not open_:
-            if not unfounded(program, choice):
-                found.append(dict(choice))
-            return
-        goal = open_[0]
-        for option in program.by_goal[goal]:
-            extend({**choice, goal: option}, (*open_[1:], *program.needs[option]))
-
-    extend({}, tuple(program.roots))
-    return found
 
 
 def optimum(problem: Problem) -> float:

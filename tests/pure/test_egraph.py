@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import eqsat.language.ops
+from eqsat.costs.model import CostModel
 from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.engine import Engine, EngineError
@@ -13,6 +14,9 @@ from eqsat.egraph.explain import CONGRUENCE, Explainer
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import ExtractionError, ShapeError, UnsoundRuleError
+from eqsat.extract import solve
+from eqsat.extract.assembly import assemble
+from eqsat.extract.tensors import tensor_problem
 from eqsat.language.builder import Builder
 from eqsat.language.graph import Graph
 from eqsat.rewrites.parser import parse_rules
@@ -228,8 +232,10 @@ def test_a_split_is_held_as_slices_and_comes_out_as_a_split() -> None:
     encoding = encode(graph)
     frozen = snapshot(encoding)
     assert sum(n.op == "slice" for n in frozen.nodes) == 2
-    decoded = decode(frozen, {k: c.nodes[0] for k, c in frozen.classes.items()}, graph)
-    assert sorted(n.op for n in decoded.graph.nodes) == ["relu", "split", "tanh"]
+    framed = tensor_problem(frozen, CostModel())
+    made = assemble(framed, solve(framed.problem), graph).graph
+    assert sorted(n.op for n in made.nodes) == ["relu", "split", "tanh"]
+    assert [n.name for n in made.nodes if n.op == "split"] == [n.name for n in graph.nodes if n.op == "split"]
 
 
 def test_finiteness_follows_constants_and_operators() -> None:

@@ -9,7 +9,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
@@ -174,14 +173,6 @@ def test_stop_request_returns_the_best_found() -> None:
     solution.check(problem)
     assert solution.status == "interrupted"
     assert solution.lower_bound < solution.cost
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Python's own handler, which a shell takes away from what it runs in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import _thread
 import itertools
 import math
-import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -179,14 +177,6 @@ def test_a_stop_request_ends_the_search_with_the_best_so_far() -> None:
     solution.check(problem)
     assert solution.status == "interrupted"
     assert solution.cost < tree_greedy(problem).cost
-
-
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Python's own handler, which a shell takes away from what it runs in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("ctrl_c")
