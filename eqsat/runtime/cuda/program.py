@@ -1,0 +1,60 @@
+"""A plan made ready for a GPU: buffers, and the launches that fill them, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eqsat.language.constant import Constant
+from eqsat.language.graph import Node
+from eqsat.runtime.cuda.calls import Call
+from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.view import View
+
+Role = Literal["input", "weight", "value", "output"]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as long as a program."""
+
+    name: str
+    nbytes: int
+    role: Role
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """An operator that has no kernel here: run by its reference, on CuPy's own functions."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel on its way to the GPU: what is run, what it reads and writes, and the graph's values it makes.
+
+    For a Source, `reads` and then `writes` are the views of its arguments, in their order.
+    """
+
+    work: Source | Call | Fallback
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    values: tuple[str, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` what is put where.
+
+    A weight is a constant and the view it is put in before the first run: in the layout and element type it is read in.
+    """
+
+    name: str
+    buffers: Mapping[str, Buffer]
+    launches: tuple[Launch, ...]
+    inputs: Mapping[str, View]
+    outputs: Mapping[str, View]
+    weights: Mapping[str, tuple[Constant, View]] = field(default_factory=dict)
