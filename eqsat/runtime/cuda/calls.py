@@ -15,8 +15,8 @@ Epilogue = Literal["", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 class Matmul:
     """result = epilogue(alpha · a @ b + bias), batched over all axes but the last two; `bias` is a vector of columns.
 
-    The views have equal rank; batch axes of stride 0 repeat an operand. `arithmetic` is "tf32" where products of float32
-    may be formed so. GELU is the tanh form.
+    The views have equal rank; batch axes of stride 0 repeat an operand. `arithmetic` is "tf32" where products of
+    float32 may be formed so. GELU is the tanh form.
     """
 
     a: View

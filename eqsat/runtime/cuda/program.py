@@ -17,7 +17,7 @@ Role = Literal["input", "weight", "value", "output"]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as long as a program."""
+    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as a program does."""
 
     name: str
     nbytes: int
