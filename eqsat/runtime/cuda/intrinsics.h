@@ -1,0 +1,106 @@
+// Functions that CUDA has without a header, for a processor: with no header of the C++ library, which takes long.
+
+#define UNARY(name)                \
+  extern "C" double name(double);   \
+  extern "C" float name##f(float);  \
+  inline float name(float x) { return name##f(x); }
+UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(log) UNARY(log2) UNARY(log10) UNARY(log1p) UNARY(sqrt) UNARY(cbrt)
+UNARY(sin) UNARY(cos) UNARY(tan) UNARY(asin) UNARY(acos) UNARY(atan)
+UNARY(sinh) UNARY(cosh) UNARY(tanh) UNARY(asinh) UNARY(acosh) UNARY(atanh)
+UNARY(erf) UNARY(erfc) UNARY(lgamma) UNARY(tgamma)
+UNARY(floor) UNARY(ceil) UNARY(round) UNARY(trunc) UNARY(rint) UNARY(nearbyint) UNARY(fabs)
+#undef UNARY
+#define BINARY(name)                       \
+  extern "C" double name(double, double);   \
+  extern "C" float name##f(float, float);   \
+  inline float name(float x, float y) { return name##f(x, y); }
+BINARY(pow) BINARY(fmod) BINARY(atan2) BINARY(fmin) BINARY(fmax) BINARY(copysign) BINARY(remainder) BINARY(hypot)
+#undef BINARY
+extern "C" double fma(double, double, double);
+extern "C" float fmaf(float, float, float);
+inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline float rsqrt(float x) { return rsqrtf(x); }
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __powf(float x, float y) { return powf(x, y); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+inline double __dadd_rn(double x, double y) { return x + y; }
+inline double __dmul_rn(double x, double y) { return x * y; }
+inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }
+
+#define CLASSIFIED(T)                                       \
+  inline bool isnan(T x) { return __builtin_isnan(x); }      \
+  inline bool isinf(T x) { return __builtin_isinf(x) != 0; } \
+  inline bool isfinite(T x) { return __builtin_isfinite(x); } \
+  inline bool signbit(T x) { return __builtin_signbit(x) != 0; }
+CLASSIFIED(float) CLASSIFIED(double)
+#undef CLASSIFIED
+
+#define ORDERED(T)                                  \
+  inline T min(T x, T y) { return y < x ? y : x; }  \
+  inline T max(T x, T y) { return x < y ? y : x; }
+ORDERED(int) ORDERED(unsigned) ORDERED(long) ORDERED(unsigned long) ORDERED(long long) ORDERED(unsigned long long)
+#undef ORDERED
+inline float min(float x, float y) { return fminf(x, y); }
+inline float max(float x, float y) { return fmaxf(x, y); }
+inline double min(double x, double y) { return fmin(x, y); }
+inline double max(double x, double y) { return fmax(x, y); }
+extern "C" int abs(int);
+inline float abs(float x) { return fabsf(x); }
+inline double abs(double x) { return fabs(x); }
+inline long long abs(long long x) { return x < 0 ? -x : x; }
+
+template <class To, class From>
+inline To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "as many bytes");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline float __int_as_float(int x) { return same_bits<float>(x); }
+inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
+inline int __float_as_int(float x) { return same_bits<int>(x); }
+inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
+inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((unsigned long long)x * y >> 32); }
+inline int __mulhi(int x, int y) { return (int)((long long)x * y >> 32); }
+
+template <class T>
+inline T __ldg(const T* from) {
+  return *from;
+}
+template <class T>
+inline T exchanged(T* at, T now) {
+  T was = *at;
+  *at = now;
+  return was;
+}
+#define ATOMIC(T)                                                                        \
+  inline T atomicAdd(T* at, T by) { return exchanged(at, (T)(*at + by)); }                \
+  inline T atomicMax(T* at, T other) { return exchanged(at, *at < other ? other : *at); } \
+  inline T atomicMin(T* at, T other) { return exchanged(at, other < *at ? other : *at); } \
+  inline T atomicExch(T* at, T now) { return exchanged(at, now); }                        \
+  inline T atomicCAS(T* at, T if_it_is, T now) { return exchanged(at, *at == if_it_is ? now : *at); }
+ATOMIC(int) ATOMIC(unsigned) ATOMIC(unsigned long long)
+#undef ATOMIC
+inline float atomicAdd(float* at, float by) { return exchanged(at, *at + by); }
+inline double atomicAdd(double* at, double by) { return exchanged(at, *at + by); }
+inline float atomicExch(float* at, float now) { return exchanged(at, now); }

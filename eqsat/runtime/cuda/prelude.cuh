@@ -1,0 +1,200 @@
+// What every generated kernel may use. It is compiled before the kernel, by NVRTC for a GPU and by a C++ compiler, behind
+// the shim, for the processor; it includes nothing, because NVRTC has no headers where the toolkit is not installed.
+
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define DEVICE __device__ __forceinline__
+
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+
+// ---- element types of two bytes -----------------------------------------------------------------------------------
+
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+
+DEVICE float to_float(float x) { return x; }
+DEVICE float to_float(double x) { return (float)x; }
+DEVICE float to_float(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
+DEVICE float to_float(f16 x) {
+#ifdef EMULATED
+  return emulator::float_of_half(x.bits);
+#else
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#endif
+}
+
+template <class T>
+DEVICE T from_float(float x);
+template <>
+DEVICE float from_float<float>(float x) {
+  return x;
+}
+template <>
+DEVICE double from_float<double>(float x) {
+  return x;
+}
+template <>
+DEVICE f16 from_float<f16>(float x) {
+  f16 narrow;
+#ifdef EMULATED
+  narrow.bits = emulator::half_of_float(x);
+#else
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+#endif
+  return narrow;
+}
+template <>
+DEVICE bf16 from_float<bf16>(float x) {
+  bf16 narrow;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+#else
+  u32 bits = __float_as_uint(x);
+  // Half of what is cut off, less one where the last bit kept is even; a NaN must not be carried into an infinity.
+  narrow.bits = x != x ? 0x7fff : (u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
+  return narrow;
+}
+
+// The type that is computed in: float for floats of 16 and 32 bits, double for double.
+DEVICE float widen(f16 x) { return to_float(x); }
+DEVICE float widen(bf16 x) { return to_float(x); }
+DEVICE float widen(float x) { return x; }
+DEVICE double widen(double x) { return x; }
+
+// What is computed, as an element of type T.
+template <class T>
+struct Narrowed {
+  static DEVICE T of(float x) { return from_float<T>(x); }
+  static DEVICE T of(double x) { return from_float<T>((float)x); }
+};
+template <>
+struct Narrowed<double> {
+  static DEVICE double of(double x) { return x; }
+};
+template <class T, class W>
+DEVICE T narrow(W x) {
+  return Narrowed<T>::of(x);
+}
+
+// ---- several elements in one access -------------------------------------------------------------------------------
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T at[N];
+};
+
+template <int BYTES>
+struct Word;
+template <>
+struct Word<1> {
+  typedef u8 type;
+};
+template <>
+struct Word<2> {
+  typedef u16 type;
+};
+template <>
+struct Word<4> {
+  typedef u32 type;
+};
+template <>
+struct Word<8> {
+  typedef uint2 type;
+};
+template <>
+struct Word<16> {
+  typedef uint4 type;
+};
+
+// N elements from an address that is a multiple of their bytes, in one access: as one word, since the compiler
+// otherwise reads small elements four at a time.
+template <int N, class T>
+DEVICE Pack<T, N> load(const T* from) {
+  union {
+    typename Word<sizeof(T) * N>::type word;
+    Pack<T, N> pack;
+  } held;
+  held.word = *reinterpret_cast<const typename Word<sizeof(T) * N>::type*>(from);
+  return held.pack;
+}
+template <int N, class T>
+DEVICE void store(T* to, const Pack<T, N>& pack) {
+  union {
+    typename Word<sizeof(T) * N>::type word;
+    Pack<T, N> pack;
+  } held;
+  held.pack = pack;
+  *reinterpret_cast<typename Word<sizeof(T) * N>::type*>(to) = held.word;
+}
+
+// ---- reductions over threads: every thread gets the result, the same in every run ---------------------------------
+
+struct Sum {
+  template <class T>
+  static DEVICE T join(T a, T b) {
+    return a + b;
+  }
+};
+struct Product {
+  template <class T>
+  static DEVICE T join(T a, T b) {
+    return a * b;
+  }
+};
+// Of two elements one of which is NaN, NaN is both the least and the greatest.
+struct Greatest {
+  template <class T>
+  static DEVICE T join(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Least {
+  template <class T>
+  static DEVICE T join(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class T>
+DEVICE T exchange(T value, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+
+// The reduction over WIDTH neighbouring lanes, a power of two; all lanes of the warp take part.
+template <class Op, int WIDTH = 32, class T>
+DEVICE T warp_reduce(T value) {
+#pragma unroll
+  for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2) value = Op::join(value, exchange(value, lanes));
+  return value;
+}
+
+// The reduction over a block of THREADS threads in one dimension, a power of two and at least a warp.
+template <class Op, int THREADS, class T>
+DEVICE T block_reduce(T value) {
+  static_assert(THREADS >= 32 && THREADS <= 1024 && (THREADS & (THREADS - 1)) == 0, "whole warps, a power of two");
+  value = warp_reduce<Op>(value);
+  if constexpr (THREADS == 32) {
+    return value;
+  } else {
+    __shared__ T parts[THREADS / 32];
+    __syncthreads();  // all have read what the last reduction left here
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    return warp_reduce<Op, THREADS / 32>(parts[threadIdx.x % (THREADS / 32)]);
+  }
+}

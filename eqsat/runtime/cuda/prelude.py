@@ -1,0 +1,22 @@
+"""The text that is compiled before every kernel."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def prelude() -> str:
+    """Element types, accesses of several elements, and reductions over threads, in CUDA C++17 without headers."""
+    return _text("prelude.cuh")
+
+
+@cache
+def shim() -> str:
+    """What makes a kernel and the prelude C++ for a processor."""
+    return _text("shim.h") + _text("intrinsics.h")
+
+
+def _text(name: str) -> str:
+    return files("eqsat.runtime.cuda").joinpath(name).read_text(encoding="utf-8")
