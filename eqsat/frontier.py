@@ -114,7 +114,7 @@ def pareto(
     costs = CostModel(device, table_of(table), {"time": 1.0}, sizes, threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     settings = Settings(
-        device=device,
+        device=costs.device.name,
         extractor="ilp",
         alpha=None,
         limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
@@ -133,6 +133,7 @@ def pareto(
     pipeline = Pipeline(settings, warnings=list(warnings))
     loaded, given = rules_of(rules), read(model, outputs)
     check_sizes(given.graph, sizes)
+    costs.settle(sum(c.nbytes for c in given.graph.constants.values()))
     _, _, frozen = pipeline.grow(given, loaded)
     framed = pipeline.frame(given.graph, frozen, costs, (x, y))
     found = front(framed.problem, x, y, time_limit=settings.extract_seconds, seed=seed, should_stop=should_stop)

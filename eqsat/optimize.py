@@ -72,7 +72,8 @@ def optimize(
 ) -> Result:
     """The cheapest graph that rules with evidence prove equal to a model, checked independently.
 
-    `model` is a path, a ModelProto or a graph; it is never changed. `objective` weighs terms of the cost (time, flops,
+    `model` is a path, a ModelProto or a graph; it is never changed. `device` names the device whose costs count, "cuda"
+    the GPU that is here. `objective` weighs terms of the cost (time, flops,
     bytes, launches, weight_memory, peak_memory, error), `cost` is a function of one operator in its place. `layouts`
     are those that values may be held in, "auto" for all the device has kernels for; `precision` is "exact", which keeps
     the model's element types, "tf32", "mixed", "bfloat16", or a policy; `limits` bound terms, such as
@@ -104,8 +105,10 @@ def optimize(
     choices, warnings = choices_for(costs.device, layouts, precision)
     if (mismatch := store.mismatch(costs.environment)) is not None:
         warnings.append(f"{mismatch}; costs here are estimates")
+    if (stand_in := store.stand_in(costs.environment)) is not None:
+        warnings.append(stand_in)
     settings = Settings(
-        device=device,
+        device=costs.device.name,
         extractor=extractor,
         alpha=alpha,
         limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
@@ -126,6 +129,7 @@ def optimize(
         loaded = rules_of(rules)
         given = read(model, outputs)
         check_sizes(given.graph, sizes)
+        costs.settle(sum(c.nbytes for c in given.graph.constants.values()))
     return pipeline.run(given, loaded, costs, measure)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from rich.table import Table
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import CostError
-from eqsat.report import integer
+from eqsat.report import duration, integer, percent
 
 if TYPE_CHECKING:
     from eqsat.costs.validation import Validation
+    from eqsat.costs.wholes import Prediction
 
 
 @click.command()
@@ -26,39 +28,64 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> None:
-    """Show by which factor estimates miss measured operators.
+    """Show by which factor estimates miss measured operators, and sums of operators measured graphs.
 
     Each entry is estimated from those of the other parts, as an operator that was never measured is; next to it stands
-    the roofline before fitting.
+    the roofline before fitting. Each graph that was measured whole is predicted by the sum of its kernels, and by
+    factor * sum + overhead * kernels, fitted to the graphs of other models.
     """
     from eqsat.costs.device import Device
-    from eqsat.costs.environment import Environment
     from eqsat.costs.table import CostTable
     from eqsat.costs.validation import validate
+    from eqsat.costs.wholes import LEAST, correction, predictions, wholes_of
 
     of = Device.of(device)
-    if of.kind != "measured":
-        raise CostError(
-            f"{device} is a roofline: nothing was measured on it",
-            expected="a device with measured entries",
-            remedy=f"its figures: {of.source}",
-        )
-    environment = Environment.current(device, threads)
     with CostTable() as table:
+        environment = table.environment(of, threads)
+        entries = table.entries(environment)
+        if not entries and of.kind != "measured":
+            raise CostError(
+                f"{of.name} is a roofline: nothing was measured on it",
+                expected="a device with measured entries",
+                remedy=f"its figures: {of.source}",
+            )
         if (mismatch := table.mismatch(environment)) is not None:
             raise CostError(
                 f"no entry of this environment; {mismatch}",
                 expected="entries measured here",
                 remedy="`eqsat costs measure` makes some",
             )
-        found = validate(of, table.entries(environment), folds, seed)
+    wholes = wholes_of(entries)
+    found, predicted, fitted = validate(of, entries, folds, seed), predictions(wholes), correction(wholes)
     if as_json:
-        click.echo(
-            json.dumps({"environment": asdict(environment), "folds": folds, "seed": seed} | asdict(found), indent=2)
-        )
+        graphs = [asdict(p.whole) | {"corrected": p.corrected} for p in predicted]
+        more = {"graphs": graphs, "correction": asdict(fitted)} if graphs else {}
+        about = {"environment": asdict(environment), "folds": folds, "seed": seed}
+        click.echo(json.dumps(about | asdict(found) | more, indent=2))
         return
     out = console()
     out.print(table_of(found, folds))
+    if predicted:
+        out.print(graphs_of(predicted))
+        terms = f"{fitted.factor:.3f} × sum + {duration(fitted.overhead)} × kernels"
+        short = f"; too few graphs to correct sums by, {LEAST} are needed" if len(wholes) < LEAST else ""
+        out.print(f"whole = {terms}{short}", soft_wrap=True)
+
+
+def graphs_of(predicted: Sequence[Prediction]) -> Table:
+    """Whole graphs as a table: predicted beside measured, and by which factor each prediction misses."""
+    made = Table(title="whole graphs: sums of kernels beside what was measured")
+    for heading in ("graph", "form", "precision"):
+        made.add_column(heading)
+    for heading in ("kernels", "estimated", "sum", "corrected", "measured", "sum misses", "corrected misses"):
+        made.add_column(heading, justify="right")
+    for one in predicted:
+        whole = one.whole
+        seconds = (duration(s) for s in (whole.sum, one.corrected, whole.measured))
+        misses = (f"{factor:.2f}" for factor in one.missed)
+        key = (whole.key.name, whole.key.form, whole.key.precision)
+        made.add_row(*key, integer(whole.kernels), percent(whole.estimated), *seconds, *misses)
+    return made
 
 
 def table_of(found: Validation, folds: int) -> Table:

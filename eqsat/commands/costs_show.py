@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eqsat.costs.device import Device
     from eqsat.costs.entry import Record
     from eqsat.costs.environment import Environment
+    from eqsat.costs.table import CostTable
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,18 @@ _ORDERS: Mapping[str, Callable[[Shown], Any]] = {
 def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> None:
     """Print the entries of the cost table, those that come with eqsat included, by environment.
 
-    Says which environment is this machine's and where others differ from it: their entries are not used here. A device
-    without measured entries is shown with the figures of its roofline, which all its costs are estimated by.
+    Says which environment is this machine's and where others differ from it: their entries are not used here, but for
+    those of a GPU that this machine has not measured. A device without measured entries is shown with the figures of
+    its roofline, which all its costs are estimated by.
     """
     from eqsat.costs.device import DEVICES
-    from eqsat.costs.environment import Environment
     from eqsat.costs.table import CostTable
 
     if limit < 0:
         raise UsageError(f"--limit {limit}", expected="a number of 0 or more")
     with CostTable() as table:
         path, groups = table.path, _groups(table, chosen, sort)
-    here = {e: Environment.current(e.device, threads) for e in groups}
+        here = {e: _used(table, e.device, threads) for e in groups}
     devices = [DEVICES[n] for n in DEVICES if chosen.device in (None, n)]
     bare = [d for d in devices if not any(e.device == d.name for e in groups)]
     if as_json:
@@ -83,6 +84,15 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
     for device in bare:
         for line in _bare(device, measured=device.kind == "measured"):
             out.print(line, soft_wrap=True)
+
+
+def _used(table: CostTable, device: str, threads: int) -> Environment:
+    """The environment whose entries are a device's costs here."""
+    from eqsat.costs.device import DEVICES
+    from eqsat.costs.environment import Environment
+
+    known = DEVICES.get(device)
+    return Environment.current(device, threads) if known is None else table.environment(known, threads)
 
 
 def _groups(table: Any, chosen: Filter, sort: str) -> dict[Environment, list[Shown]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -12,20 +13,22 @@ from typing import Any, Literal
 
 from eqsat.costs.work import Work
 from eqsat.errors import CostError
+from eqsat.runtime.cuda.installation import Gpu, Installation, probe
 
 
 @dataclass(frozen=True)
 class Device:
     """What a roofline needs to know of a device, in seconds, bytes, and operations a second.
 
-    `kind` is "measured" where operators can be timed here and kept in a cost table, "roofline" where all costs are
-    estimates. `flops` is the arithmetic attained, by element type. `bandwidth` is that of memory, `near_bandwidth` that
-    of a working set of at most `near_bytes`, which a producer has just written, and `weight_bandwidth` that at which
-    constant operands come in: between two runs the rest of a model has passed through the caches. `launch` is what a
-    kernel takes that does nothing, `view` what a node takes that moves nothing. `efficiency` is the share of `flops` an
-    operator attains, `rates` the seconds it needs an element where its bytes do not explain them; both know variants of
-    operators, such as "conv/depthwise". `layouts` are those its backend has kernels for, and `fuses` says whether it
-    makes kernels of several operators. `source` says where the figures come from.
+    `kind` is "measured" where the figures were fitted to operators that were timed on it, "roofline" where they are
+    peaks and overheads; operators can be measured into a cost table on either. `flops` is the arithmetic attained, by
+    element type. `bandwidth` is that of memory, `near_bandwidth` that of a working set of at most `near_bytes`, which a
+    producer has just written, and `weight_bandwidth` that at which constant operands come in: between two runs the rest
+    of a model has passed through the caches. `launch` is what a kernel takes that does nothing, `view` what a node
+    takes that moves nothing. `efficiency` is the share of `flops` an operator attains, `rates` the seconds it needs an
+    element where its bytes do not explain them; both know variants of operators, such as "conv/depthwise". `layouts`
+    are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
+    where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for what is none.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Device:
     layouts: tuple[str, ...]
     fuses: bool
     source: str
+    gpu: str = ""
 
     def peak(self, dtype: str) -> float:
         """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
@@ -78,15 +82,76 @@ class Device:
 
     @staticmethod
     def of(name: str) -> Device:
-        """The device of that name; CostError for one that is unknown.
+        """The device of that name, "cuda" being the GPU that is here; CostError for one that is unknown.
 
         >>> Device.of("nvidia-h200").kind
         'roofline'
         """
+        if name == CUDA:
+            return _cuda()
         found = DEVICES.get(name)
+        if found is None and name.startswith(MAKER):
+            # What the tables do not know may still be the GPU that is here.
+            present = probe()
+            found = None if isinstance(present, str) else gpu_device(present.gpu)
+            found = found if found is not None and found.name == name else None
         if found is None:
-            raise CostError(f"no device {name!r}", expected="one of " + ", ".join(DEVICES))
+            raise CostError(f"no device {name!r}", expected="one of " + ", ".join((*DEVICES, CUDA)))
         return found
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine's: the CPU always, a GPU where the driver reports it."""
+        if not self.gpu:
+            return True
+        present = probe()
+        return isinstance(present, Installation) and present.gpu.name == self.gpu
+
+
+def gpu_device(gpu: Gpu) -> Device:
+    """The device a GPU is: the shipped one of its name, or a roofline of the properties that it reports.
+
+    Peaks follow from the multiprocessors and their clock, by what those of a compute capability do in a cycle (CUDA
+    C++ Programming Guide, arithmetic instructions; NVIDIA's architecture papers for tensor cores), the bandwidth from
+    the memory's clock and width. The overhead of a launch is that of the shipped devices.
+    """
+    shipped = next((d for d in DEVICES.values() if d.gpu == gpu.name), None)
+    if shipped is not None:
+        return shipped
+    lanes, wide, products = next(rates for least, *rates in _CYCLES if gpu.capability >= least)
+    cycles = 2 * gpu.multiprocessors * (gpu.clock or _CLOCK)
+    tensor = cycles * products
+    bandwidth = 2 * gpu.memory_clock * gpu.memory_bits / 8 or _BANDWIDTH
+    flops = {"bfloat16": tensor, "float16": tensor, "float32": cycles * lanes, "float64": cycles * wide}
+    return Device(
+        name=MAKER + re.sub(r"[^a-z0-9]+", "-", gpu.name.lower().removeprefix("nvidia")).strip("-"),
+        kind="roofline",
+        flops=MappingProxyType(flops | ({"tf32": tensor / 2} if gpu.capability >= (8, 0) else {})),
+        bandwidth=bandwidth,
+        near_bandwidth=bandwidth,
+        near_bytes=gpu.l2_bytes,
+        weight_bandwidth=bandwidth,
+        launch=_LAUNCH,
+        view=0.0,
+        efficiency=MappingProxyType({}),
+        rates=MappingProxyType({}),
+        layouts=("row", "column", "nhwc"),
+        fuses=True,
+        source=f"An estimate: peaks of {gpu.name} by the clocks, multiprocessors and memory that its driver reports.",
+        gpu=gpu.name,
+    )
+
+
+def _cuda() -> Device:
+    present = probe()
+    if isinstance(present, Installation):
+        return gpu_device(present.gpu)
+    names = " or ".join(f"device={d.name!r}" for d in DEVICES.values() if d.gpu)
+    raise CostError(
+        f"no CUDA device is here: {present}",
+        expected="an NVIDIA GPU with its driver, and CuPy",
+        remedy=f"{names} chooses for that GPU by the costs that come with eqsat, without one",
+    )
 
 
 def read_device(text: str) -> Device:
@@ -102,6 +167,24 @@ def write_device(device: Device) -> str:
     """The JSON text of a device."""
     fields = {name: dict(v) if isinstance(v, Mapping) else v for name, v in vars(device).items()}
     return json.dumps(fields, indent=2) + "\n"
+
+
+#: The name of whatever GPU is here, and how the names of GPUs begin.
+CUDA, MAKER = "cuda", "nvidia-"
+#: Multiply-adds in a cycle of one multiprocessor, from a compute capability on, the newest first: of float32, of
+#: float64, and of float16 by tensor cores.
+_CYCLES: tuple[tuple[tuple[int, int], float, float, float], ...] = (
+    ((12, 0), 128, 2, 512),
+    ((10, 0), 128, 64, 4096),
+    ((9, 0), 128, 64, 2048),
+    ((8, 6), 128, 2, 512),
+    ((8, 0), 64, 32, 1024),
+    ((7, 5), 64, 2, 512),
+    ((7, 0), 64, 32, 512),
+    ((0, 0), 64, 2, 64),
+)
+#: What a GPU is taken for that does not report a clock or a memory: hertz, bytes a second; and seconds of a launch.
+_CLOCK, _BANDWIDTH, _LAUNCH = 1.5e9, 5e11, 2.5e-6
 
 
 def _shipped() -> Mapping[str, Device]:

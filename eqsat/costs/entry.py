@@ -14,7 +14,8 @@ from eqsat.errors import CostError
 class Entry:
     """A measured operator: the median, tenth and ninetieth percentile in seconds, and the number of samples.
 
-    `plan` names the implementation that was timed, where a device has several; it is empty where there is one.
+    `plan` names the implementation that was timed, where a device has several; it is empty where there is one. `hot` is
+    the median with constants that lie in the nearest memory that holds them, where that was measured too.
     CostError for what no measurement gives: a time that is negative or no number, percentiles out of order.
 
     >>> Entry(2e-6, 1e-6, 3e-6, samples=20).seconds
@@ -26,6 +27,7 @@ class Entry:
     p90: float
     samples: int
     plan: str = ""
+    hot: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("seconds", "p10", "p90"):
@@ -40,6 +42,8 @@ class Entry:
             raise CostError(f"samples = {self.samples!r}", expected="a whole number of 1 or more")
         if not isinstance(self.plan, str):
             raise CostError(f"plan = {self.plan!r}", expected="text")
+        if self.hot is not None and not _is_time(self.hot):
+            raise CostError(f"hot = {self.hot!r}", expected="a finite number of seconds, 0 or more, or none")
 
 
 class Record(NamedTuple):
@@ -58,7 +62,9 @@ def preferred(one: Entry, other: Entry) -> Entry:
     >>> preferred(Entry(2.0, 2.0, 2.0, 20), Entry(1.0, 1.0, 1.0, 5)).samples
     20
     """
-    return max(one, other, key=lambda e: (e.samples, -e.seconds, -e.p10, -e.p90, e.plan))
+    return max(
+        one, other, key=lambda e: (e.samples, -e.seconds, -e.p10, -e.p90, e.plan, -1.0 if e.hot is None else e.hot)
+    )
 
 
 def _is_time(value: object) -> bool:

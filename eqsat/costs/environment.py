@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
+from eqsat.costs.device import CUDA, DEVICES, MAKER, gpu_device
 from eqsat.errors import CostError
+from eqsat.runtime.cuda.installation import probe
 
-#: Raised whenever operators are measured in another way, so that figures of two ways never mix.
-PROTOCOL = 1
+#: Raised whenever operators are measured in another way, so that figures of two ways never mix: on a CPU, on a GPU.
+PROTOCOL, GPU_PROTOCOL = 1, 1
+#: What ends the runtime of entries that wait for the end of the window they were measured in.
+_WAITING = ", unconfirmed"
+Kind: TypeAlias = Literal["cpu", "gpu"]
 _EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (whole numbers)"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What must agree for a measured time to be used again."""
+    """What must agree for a measured time to be used again.
+
+    `cpu` is the processor that was measured: for a GPU, its name and driver. `runtime` is what ran on it, with its
+    version: for a GPU, the libraries, and the hash of what generates kernels.
+    """
 
     device: str
     cpu: str
@@ -29,8 +40,18 @@ class Environment:
 
     @staticmethod
     def current(device: str = "onnxruntime-cpu", threads: int = 1) -> Environment:
-        """The environment of this process on this machine."""
-        return Environment(device, cpu_model(), _runtime(), threads)
+        """The environment of this process on this machine; of a GPU that is not here, one that nothing has."""
+        return PROVIDERS[kind_of(device)](device, threads)
+
+    @property
+    def unconfirmed(self) -> Environment:
+        """Where entries wait until the window they were measured in is known to have been steady."""
+        return replace(self, runtime=self.runtime + _WAITING)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether entries are no longer waiting."""
+        return not self.runtime.endswith(_WAITING)
 
     @cached_property
     def text(self) -> str:
@@ -91,3 +112,28 @@ def _runtime() -> str:
         return f"onnxruntime {metadata.version('onnxruntime')}"
     except metadata.PackageNotFoundError:
         return "onnxruntime absent"
+
+
+def kind_of(device: str) -> Kind:
+    """What a device is, by its name."""
+    known = DEVICES.get(device)
+    return "gpu" if (known.gpu if known is not None else device == CUDA or device.startswith(MAKER)) else "cpu"
+
+
+def _of_cpu(device: str, threads: int) -> Environment:
+    return Environment(device, cpu_model(), _runtime(), threads)
+
+
+def _of_gpu(device: str, _threads: int) -> Environment:
+    """The GPU with its driver and libraries; a kernel on it has no use for threads of the caller's."""
+    present = probe()
+    if isinstance(present, str):
+        return Environment(device, "no GPU", present, 1, GPU_PROTOCOL)
+    here = gpu_device(present.gpu).name
+    if device not in (here, CUDA):
+        return Environment(device, f"another GPU: {present.gpu.name}", present.runtime, 1, GPU_PROTOCOL)
+    return Environment(here, present.processor, present.runtime, 1, GPU_PROTOCOL)
+
+
+#: What says where a device is measured: of its name, and of threads.
+PROVIDERS: Mapping[Kind, Callable[[str, int], Environment]] = MappingProxyType({"cpu": _of_cpu, "gpu": _of_gpu})

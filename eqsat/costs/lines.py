@@ -12,6 +12,7 @@ from eqsat.costs.environment import Environment
 from eqsat.costs.fusion import FUSED, FusedKey
 from eqsat.costs.key import OpKey
 from eqsat.costs.specimen import result_types
+from eqsat.costs.wholes import WHOLE, WholeKey
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.spec import OPS
@@ -20,7 +21,7 @@ from eqsat.language.spec import OPS
 FORMAT, VERSION = "eqsat cost table", 1
 _HEADER = {"format": FORMAT, "version": VERSION}
 _REQUIRED = ("environment", "key", "seconds", "p10", "p90", "samples")
-_OPTIONAL = ("plan",)
+_OPTIONAL = ("plan", "hot")
 
 
 def write_records(records: Iterable[Record]) -> str:
@@ -33,7 +34,7 @@ def write_records(records: Iterable[Record]) -> str:
 def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Record]:
     """The entries in JSON lines, in their order; CostError, with file and line, for the first that is malformed.
 
-    With `check`, each key must be one that this version of eqsat can cost, on a device that is measured.
+    With `check`, each key must be one that this version of eqsat can cost, on a device that it knows.
     """
     first_seen: dict[tuple[Environment, str], int] = {}
     environments: dict[str, Environment] = {}
@@ -61,13 +62,10 @@ def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Recor
 
 def check_record(record: Record) -> None:
     """CostError for an entry that this version of eqsat would never use."""
-    device = Device.of(record.environment.device)
-    if device.kind != "measured":
-        raise CostError(
-            f"an entry of {device.name}, whose costs are a roofline",
-            expected="a device that is measured",
-            remedy="leave the line out",
-        )
+    Device.of(record.environment.device)
+    if record.key.startswith(WHOLE):
+        WholeKey.parse(record.key)
+        return
     key = FusedKey.parse(record.key) if FUSED in record.key else OpKey.parse(record.key)
     for member in key.members if isinstance(key, FusedKey) else (key,):
         _check_operator(member, record.key)
@@ -90,7 +88,9 @@ def _line(record: Record) -> str:
     entry = record.entry
     values: dict[str, Any] = {"environment": json.loads(record.environment.text), "key": record.key}
     values |= {name: getattr(entry, name) for name in ("seconds", "p10", "p90", "samples")}
-    return json.dumps(values | ({"plan": entry.plan} if entry.plan else {}), ensure_ascii=False, allow_nan=False)
+    values |= {"plan": entry.plan} if entry.plan else {}
+    values |= {} if entry.hot is None else {"hot": entry.hot}
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
 def _check_header(row: str, where: str) -> None:
@@ -144,7 +144,8 @@ def _record(values: dict[str, Any], environments: dict[str, Environment]) -> Rec
     # One object for each, whose text is made once.
     environment = environments.setdefault(environment.text, environment)
     times = {name: _float(values[name]) for name in ("seconds", "p10", "p90")}
-    return Record(environment, values["key"], Entry(**times, samples=values["samples"], plan=values.get("plan", "")))
+    entry = Entry(**times, samples=values["samples"], plan=values.get("plan", ""), hot=_float(values.get("hot")))
+    return Record(environment, values["key"], entry)
 
 
 def _float(value: Any) -> Any:

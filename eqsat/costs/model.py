@@ -18,6 +18,7 @@ from eqsat.costs.implementations import Types, converting, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.table import CostTable
+from eqsat.costs.wholes import Correction, correction, wholes_of
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import OPAQUE, Graph, Node
@@ -84,7 +85,8 @@ class CostModel:
     A sum over operators cannot know what a backend does across them: ONNX Runtime folds a batch normalisation into the
     convolution before it, fuses patterns such as layer normalisation from its parts, and keeps a layout of its own
     between convolutions. Nor does it know times that depend on data: a softmax over masked scores takes ten times as
-    long as one over small numbers. So finalists are measured whole.
+    long as one over small numbers. So finalists are measured whole. On a GPU whose table has whole graphs, each kernel
+    costs what makes sums meet them: factor · seconds + overhead, unless `corrected` is False.
     """
 
     def __init__(
@@ -96,18 +98,32 @@ class CostModel:
         *,
         cost: CostFunction | None = None,
         threads: int = 1,
+        corrected: bool = True,
     ) -> None:
         self.device = Device.of(device) if isinstance(device, str) else device
         self.objective: Objective = {"time": 1.0} if objective is None else objective
         self.cost = cost
         check_objective(self.objective)
         self.sizes = Sizes(sizes or {})
-        self.environment = Environment.current(self.device.name, threads)
-        measured = table.entries(self.environment) if table is not None and self.device.kind == "measured" else {}
+        if table is None:
+            self.environment = Environment.current(self.device.name, threads)
+        else:
+            self.environment = table.environment(self.device, threads)
+        measured = table.entries(self.environment) if table is not None else {}
         self._measured: Mapping[str, Entry] = measured
+        self._correction = correction(wholes_of(measured)) if corrected and self.device.gpu else Correction()
+        self._hot = False
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
         self._fused: dict[tuple[Member, ...], Cost | None] = {}
+
+    def settle(self, weight_bytes: int) -> None:
+        """Says how many bytes of constants the model has, before anything is costed.
+
+        Where half of the nearest memory holds them, they stay there from run to run, and operators cost what was
+        measured hot.
+        """
+        self._hot = weight_bytes <= self.device.near_bytes // 2
 
     def node(
         self,
@@ -212,10 +228,10 @@ class CostModel:
         error = sum(_error(m.op, m.implementation) for m in members)
         entry = self._measured.get(key.text) if self._measured else None
         if entry is not None:
-            return Cost(entry.seconds, flops, moved, 1, error=error)
+            return Cost(self._corrected(self._taken(entry)), flops, moved, 1, error=error)
         if not self.device.fuses:
             return None
-        seconds = self.device.fused(works, moved, weights)
+        seconds = self._corrected(self.device.fused(works, moved, weights))
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
 
     def key(
@@ -280,8 +296,18 @@ class CostModel:
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else _error(op, way)
         entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
-        seconds = self._estimate(op, attrs, operands, results, const, way, work) if entry is None else entry.seconds
-        return Cost(seconds, work.flops, work.bytes, 1, error=error, estimated=entry is None)
+        if entry is None:
+            seconds = self._estimate(op, attrs, operands, results, const, way, work)
+        else:
+            seconds = self._taken(entry)
+        return Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
+
+    def _taken(self, entry: Entry) -> float:
+        """What a measured kernel takes where the model's constants lie."""
+        return entry.hot if self._hot and entry.hot is not None else entry.seconds
+
+    def _corrected(self, seconds: float) -> float:
+        return self._correction.of(seconds, 1)
 
     def _estimate(
         self,
@@ -304,7 +330,9 @@ class CostModel:
         entry = self._measured.get(key.text) if key.is_measurable else None
         if entry is None:
             return seconds
-        return entry.seconds * self.device.roofline(work) / self.device.roofline(self._work(op, key, results, None))
+        return (
+            self._taken(entry) * self.device.roofline(work) / self.device.roofline(self._work(op, key, results, None))
+        )
 
     def _work(self, op: str, key: OpKey, results: Types, way: Implementation | None) -> Work:
         made = PLAIN if way is None else way.result

@@ -6,8 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-#: The format of the file. Version 1 had no plans; it is brought up to date where it lies.
-VERSION = 2
+#: The format of the file. Version 1 had no plans, version 2 no hot times; they are brought up to date where they lie.
+VERSION = 3
 BUSY_SECONDS = 30.0
 UNWRITABLE = {
     sqlite3.SQLITE_CANTOPEN,
@@ -20,8 +20,11 @@ CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _APPLICATION = 0x45515341
 _SCHEMA = """CREATE TABLE entries (
     environment TEXT NOT NULL, key TEXT NOT NULL, seconds REAL NOT NULL, p10 REAL NOT NULL, p90 REAL NOT NULL,
-    samples INTEGER NOT NULL, plan TEXT NOT NULL DEFAULT '', PRIMARY KEY (environment, key)) WITHOUT ROWID"""
-_MIGRATIONS = {1: "ALTER TABLE entries ADD COLUMN plan TEXT NOT NULL DEFAULT ''"}
+    samples INTEGER NOT NULL, plan TEXT NOT NULL DEFAULT '', hot REAL, PRIMARY KEY (environment, key)) WITHOUT ROWID"""
+_MIGRATIONS = {
+    1: "ALTER TABLE entries ADD COLUMN plan TEXT NOT NULL DEFAULT ''",
+    2: "ALTER TABLE entries ADD COLUMN hot REAL",
+}
 
 
 class ForeignError(sqlite3.Error):

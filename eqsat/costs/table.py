@@ -8,21 +8,29 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import platformdirs
 
 from eqsat.costs import storage
+from eqsat.costs.device import DEVICES, Device
 from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import Key
-from eqsat.costs.shipped import shipped_entries
+from eqsat.costs.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
 
 #: The environment variable that names the file where no argument does.
 VARIABLE = "EQSAT_COST_TABLE"
-_COLUMNS = "environment, key, seconds, p10, p90, samples, plan"
-_PUT = f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_VALUES = "seconds, p10, p90, samples, plan, hot"
+_PUT = f"INSERT OR REPLACE INTO entries (environment, key, {_VALUES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Key(Protocol):
+    """The key of what is measured, as one line of text."""
+
+    @property
+    def text(self) -> str:
+        """The line; equal keys have equal lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class CostTable:
 
     def get(self, environment: Environment, key: Key) -> Entry | None:
         """The entry of a key, or None."""
-        query = "SELECT seconds, p10, p90, samples, plan FROM entries WHERE environment = ? AND key = ?"
+        query = f"SELECT {_VALUES} FROM entries WHERE environment = ? AND key = ?"
         rows = self._execute(query, (environment.text, key.text))
         if rows:
             return self._entry(key.text, rows[0])
@@ -90,6 +98,31 @@ class CostTable:
     def own(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment that was measured into this table, by the text of its key."""
         return self._own(environment.text)
+
+    def environment(self, device: Device, threads: int = 1) -> Environment:
+        """The environment whose entries are the costs of a device: this machine's where it has some.
+
+        A GPU that is not here, or that nothing was measured on here, costs what it did where most was measured, by the
+        latest protocol.
+        """
+        here = Environment.current(device.name, threads)
+        if not device.gpu or self.entries(here):
+            return here
+        counts = {e: n for e, n in self._known().items() if e.device == device.name and e.is_confirmed}
+        return max(counts, key=lambda e: (e.protocol, counts[e], e.text), default=here)
+
+    def confirm(self, environment: Environment) -> int:
+        """Takes in what waits for the end of a window of measurements, and says how many entries that were."""
+        waiting = environment.unconfirmed
+        count = len(self._own(waiting.text))
+        if count:
+            statement = "UPDATE OR REPLACE entries SET environment = ? WHERE environment = ?"
+            self._execute(statement, (environment.text, waiting.text))
+        return count
+
+    def drop(self, environment: Environment) -> None:
+        """Forgets every entry of an environment."""
+        self._execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
 
     def merge(self, records: Iterable[Record]) -> Merged:
         """Takes in the entries of other tables, all in one transaction.
@@ -128,13 +161,21 @@ class CostTable:
         The differences are those of the environment which has most entries.
         """
         counts = {Environment.parse(text): n for text, n in self.environments().items()}
-        of_device = {e: n for e, n in counts.items() if e.device == environment.device}
+        of_device = {e: n for e, n in counts.items() if e.device == environment.device and e.is_confirmed}
         if not of_device or self.entries(environment):
             return None
         most = max(of_device, key=lambda e: of_device[e])
         total = sum(of_device.values())
         entries = f"{total} {'entry' if total == 1 else 'entries'} of the cost table {self.path}"
         return f"{entries}, measured in another environment: {'; '.join(most.differences(environment))}"
+
+    def stand_in(self, environment: Environment) -> str | None:
+        """How the environment that costs are taken from differs from that of the same GPU here, else None."""
+        here = Environment.current(environment.device, environment.threads)
+        if environment == here or not self.entries(environment) or not Device.of(environment.device).is_here:
+            return None
+        different = "; ".join(environment.differences(here))
+        return f"costs were measured in another environment: {different}; `eqsat measure --device cuda` measures here"
 
     def close(self) -> None:
         """Closes the file; the table cannot be used afterwards."""
@@ -146,8 +187,16 @@ class CostTable:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _known(self) -> dict[Environment, int]:
+        """Every environment with entries in the file or among those that come with eqsat, and how many it has."""
+        counts = {Environment.parse(text): n for text, n in self.environments().items()}
+        for device in DEVICES if self.shipped else ():
+            for record in shipped_records(device):
+                counts[record.environment] = counts.get(record.environment, 0) + 1
+        return counts
+
     def _own(self, environment: str) -> dict[str, Entry]:
-        query = "SELECT key, seconds, p10, p90, samples, plan FROM entries WHERE environment = ? ORDER BY key"
+        query = f"SELECT key, {_VALUES} FROM entries WHERE environment = ? ORDER BY key"
         return {key: self._entry(key, rest) for key, *rest in self._execute(query, (environment,))}
 
     def _entry(self, key: str, values: Sequence[Any]) -> Entry:
@@ -244,4 +293,5 @@ def fault(path: str, error: sqlite3.Error) -> CostError:
 
 def _row(record: Record) -> tuple[Any, ...]:
     entry = record.entry
-    return (record.environment.text, record.key, entry.seconds, entry.p10, entry.p90, entry.samples, entry.plan)
+    values = (entry.seconds, entry.p10, entry.p90, entry.samples, entry.plan, entry.hot)
+    return (record.environment.text, record.key, *values)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,16 +163,17 @@ def test_files_of_other_programs_and_later_formats_are_refused(tmp_path):
         CostTable(path)
     assert str(caught.value) == (
         f"{path}: a cost table of format 99\n"
-        "  expected a cost table of format 1 to 2, which this version of eqsat reads\n"
+        "  expected a cost table of format 1 to 3, which this version of eqsat reads\n"
         "  name another file, by argument or by EQSAT_COST_TABLE, or update eqsat"
     )
 
 
 def first_format(path):
-    """A table as the first version wrote it, without plans, with one entry."""
+    """A table as the first version wrote it, without plans and hot times, with one entry."""
     CostTable(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE entries DROP COLUMN plan")
+        connection.execute("ALTER TABLE entries DROP COLUMN hot")
         connection.execute("PRAGMA user_version = 1")
         connection.execute("INSERT INTO entries VALUES (?, ?, 2e-6, 1e-6, 3e-6, 20)", (HERE.text, key().text))
     connection.close()
@@ -183,9 +185,21 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path):
     assert CostTable.copy(path).entries(HERE) == {key().text: ENTRY}
     with CostTable(path) as table:
         assert table.get(HERE, key()) == ENTRY
-        table.put(HERE, key(5), Entry(1, 1, 1, 1, plan="tile 64"))
+        table.put(HERE, key(5), Entry(1, 1, 1, 1, plan="tile 64", hot=0.5))
     with CostTable(path) as table:
-        assert table.get(HERE, key(5)).plan == "tile 64"
+        assert table.get(HERE, key(5)) == Entry(1, 1, 1, 1, "tile 64", 0.5)
+
+
+def test_a_file_of_the_second_format_keeps_its_plans(tmp_path):
+    path = tmp_path / "second.sqlite3"
+    CostTable(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE entries DROP COLUMN hot")
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute("INSERT INTO entries VALUES (?, ?, 2e-6, 1e-6, 3e-6, 20, 'x')", (HERE.text, key().text))
+    connection.close()
+    with CostTable(path) as table:
+        assert table.get(HERE, key()) == replace(ENTRY, plan="x")
 
 
 def test_processes_that_bring_one_file_up_to_date_at_once_all_succeed(tmp_path):
