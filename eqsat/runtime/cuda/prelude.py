@@ -8,8 +8,11 @@ from importlib.resources import files
 
 @cache
 def prelude() -> str:
-    """Element types, accesses of several elements, and reductions over threads, in CUDA C++17 without headers."""
-    return _text("prelude.cuh")
+    """Element types, accesses of several elements, reductions over threads, and functions that C++ lacks.
+
+    In CUDA C++17, without headers.
+    """
+    return _text("prelude.cuh") + _text("functions.cuh")
 
 
 @cache

@@ -10,8 +10,6 @@ import time
 import warnings
 from pathlib import Path
 
-import platformdirs
-
 CACHE_VARIABLE = "EQSAT_KERNEL_CACHE"
 MEBIBYTE = 1 << 20
 #: A store is cut back to nine tenths of this once it holds more.
@@ -26,7 +24,11 @@ _ABANDONED_SECONDS = 3600.0
 def kernel_folder() -> Path:
     """Where compiled kernels are kept: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
-    return Path(named) if named else Path(platformdirs.user_cache_dir("eqsat")) / "kernels"
+    if named:
+        return Path(named)
+    import platformdirs  # not needed by a machine that names the folder
+
+    return Path(platformdirs.user_cache_dir("eqsat")) / "kernels"
 
 
 def key_of(*parts: str) -> str:
