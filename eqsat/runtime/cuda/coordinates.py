@@ -1,0 +1,207 @@
+"""Coordinates as C integers: sums of variables times numbers, simplified by the ranges of the variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+#: What an int of C holds.
+INT_LIMIT = 2**31
+
+#: What a variable is called in C.
+Namer: TypeAlias = "Callable[[Variable], str]"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An integer from 0 to below `size`: one that C code names, or the quotient or remainder of a sum by a number."""
+
+    name: str
+    size: int
+    kind: Literal["", "/", "%"] = ""
+    of: Index | None = None
+    by: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        """What it is, as text: the same for equal quotients."""
+        return self.name if self.of is None else f"({self.of.key}){self.kind}{self.by}"
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of variables times numbers, and a number; equal sums are equal objects.
+
+    Quotients and remainders by a number are worked out where ranges say what they are, and put together again where a
+    sum holds both, so that a reshape of a reshape is none, and the offset into contiguous memory the position itself.
+
+    >>> i = Index.variable("i", 12)
+    >>> (i // 4 * 4 + i % 4) == i, ((i * 8 + 3) % 8).constant, ((i * 8 + 3) // 4).text(lambda v: v.name)
+    (True, 3, 'i * 2')
+    """
+
+    terms: tuple[tuple[Variable, int], ...]
+    constant: int = 0
+
+    @staticmethod
+    def number(value: int) -> Index:
+        """A number alone."""
+        return Index((), value)
+
+    @staticmethod
+    def variable(name: str, size: int) -> Index:
+        """A variable of C that holds 0 to below `size`; 0 itself where it can hold nothing else."""
+        return Index(((Variable(name, size), 1),)) if size > 1 else Index(())
+
+    @cached_property
+    def key(self) -> str:
+        """The sum as text, the same for equal sums."""
+        return "+".join([*(f"{c}*{v.key}" for v, c in self.terms), str(self.constant)])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def low(self) -> int:
+        """No more than the least value."""
+        return self.constant + sum(c * (v.size - 1) for v, c in self.terms if c < 0)
+
+    @property
+    def high(self) -> int:
+        """No less than the greatest value."""
+        return self.constant + sum(c * (v.size - 1) for v, c in self.terms if c > 0)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is known."""
+        return not self.terms
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether working it out takes 64 bits."""
+        return abs(self.constant) + sum(abs(c) * (v.size - 1) for v, c in self.terms) >= INT_LIMIT
+
+    def coefficient(self, name: str) -> int:
+        """What the variable of that name is multiplied by, outside of quotients and remainders."""
+        return next((c for v, c in self.terms if v.of is None and v.name == name), 0)
+
+    def reads(self, name: str) -> bool:
+        """Whether the value depends on the variable of that name."""
+        return any(v.name == name if v.of is None else v.of.reads(name) for v, _ in self.terms)
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        return _sum([*self.terms, *other.terms], self.constant + other.constant)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        return Index(tuple((v, c * factor) for v, c in self.terms) if factor else (), self.constant * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        return self._divided(by)[0]
+
+    def __mod__(self, by: int) -> Index:
+        return self._divided(by)[1]
+
+    def _divided(self, by: int) -> tuple[Index, Index]:
+        """Quotient and remainder by a positive number; the value is taken to be 0 or more."""
+        if by == 1:
+            return self, Index(())
+        if self.low >= 0 and self.high < by:
+            return Index(()), self
+        for unit in sorted({math.gcd(by, c) for _, c in self.terms} | {by}, reverse=True):
+            whole = tuple((v, c // unit) for v, c in self.terms if c % unit == 0)
+            rest = Index(tuple((v, c) for v, c in self.terms if c % unit), self.constant % unit)
+            if unit > 1 and rest.low >= 0 and rest.high < unit:
+                units = Index(whole, self.constant // unit)
+                if unit == by:
+                    return units, rest
+                quotient, remainder = units._divided(by // unit)
+                return quotient, remainder * unit + rest
+        if self.is_number:
+            return Index.number(self.constant // by), Index.number(self.constant % by)
+        count = max(self.high, 0) // by + 1
+        parts = Variable("", count, "/", self, by), Variable("", min(by, max(self.high, 0) + 1), "%", self, by)
+        return Index(((parts[0], 1),)), Index(((parts[1], 1),))
+
+    def text(self, name: Namer) -> str:
+        """The sum as a C expression, variables called what `name` says; wide where it takes 64 bits.
+
+        Without brackets around it.
+        """
+        cast = "(long long)" if self.is_wide else ""
+        written = ""
+        for variable, factor in sorted(self.terms, key=lambda t: (t[1] < 0, -abs(t[1]))):
+            called = name(variable)
+            part = f"{cast}{called}" + (f" * {abs(factor)}" if abs(factor) != 1 else "")
+            sign = ("-" if not written else " - ") if factor < 0 else (" + " if written else "")
+            written += sign + part
+        if self.constant or not written:
+            sign = " - " if self.constant < 0 else " + "
+            number = str(abs(self.constant)) + ("LL" if abs(self.constant) >= INT_LIMIT else "")
+            written = f"{written}{sign}{number}" if written else f"{'-' if self.constant < 0 else ''}{number}"
+        return written
+
+
+def _sum(terms: Iterable[tuple[Variable, int]], constant: int) -> Index:
+    """The sum of terms, those of one variable together, quotients and remainders that belong together put as one."""
+    total: dict[Variable, int] = {}
+    for variable, factor in terms:
+        total[variable] = total.get(variable, 0) + factor
+    for variable, factor in total.items():
+        if variable.kind != "%" or not factor or variable.of is None:
+            continue
+        quotient = variable.of // variable.by
+        scale = factor * variable.by
+        if quotient.terms and all(total.get(v, 0) == c * scale for v, c in quotient.terms):
+            gone = dict.fromkeys([variable, *(v for v, _ in quotient.terms)])
+            kept = [(v, c) for v, c in total.items() if v not in gone]
+            whole = variable.of * factor
+            return _sum([*kept, *whole.terms], constant + whole.constant - quotient.constant * scale)
+    ordered = sorted(((v, c) for v, c in total.items() if c), key=lambda t: t[0].key)
+    return Index(tuple(ordered), constant)
+
+
+def broadcast(coords: Sequence[Index], shape: Sequence[int]) -> Coords:
+    """The coordinates in an operand of that shape which broadcasts to the result."""
+    skipped = len(coords) - len(shape)
+    padded = [Index.number(0)] * -skipped + list(coords[max(skipped, 0) :])
+    return tuple(Index.number(0) if size == 1 else c for c, size in zip(padded, shape, strict=True))
+
+
+def flattened(coords: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The position in row-major order of an element of a tensor."""
+    position = Index(())
+    for coord, size in zip(coords, shape, strict=True):
+        position = position * size + coord
+    return position
+
+
+def unflattened(position: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+    """The coordinates of the element at a position in row-major order."""
+    coords: list[Index] = []
+    for size in reversed(shape):
+        coords.append(position % max(size, 1))
+        position = position // max(size, 1)
+    return tuple(reversed(coords))
+
+
+def offset(coords: Sequence[Index], strides: Sequence[int]) -> Index:
+    """Where an element lies: the sum of coordinates times strides."""
+    return _sum(
+        [(v, c * stride) for coord, stride in zip(coords, strides, strict=True) if stride for v, c in coord.terms],
+        sum(coord.constant * stride for coord, stride in zip(coords, strides, strict=True)),
+    )
+
+
+#: One index for each axis.
+Coords: TypeAlias = tuple[Index, ...]
