@@ -1,0 +1,219 @@
+"""How the time of a kernel is found on a device that replays graphs: the protocol of the tables of GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from eqsat.costs.entry import Entry
+from eqsat.errors import CostError, EqsatError
+
+#: Replays of each graph, and of each candidate before the best are looked at closely.
+REPLAYS, SCREENED = 20, 5
+#: Candidates that are looked at closely: as many, and as far from the fastest.
+FINALISTS, NEAR = 4, 1.25
+#: Seconds that the shorter graph should take: long against a clock's resolution.
+GRAPH_SECONDS = 2e-4
+LEAST_COPIES, MOST_COPIES = 8, 256
+#: Bytes that the constants of all copies in a graph may take.
+MOST_BYTES = 4 << 30
+#: How far two measurements of one kernel may be apart on a steady device.
+DRIFT = 0.02
+_SETTLING = 20
+
+
+class Replay(Protocol):
+    """Copies of a kernel in a graph that is replayed as one."""
+
+    def seconds(self) -> float:
+        """Replays the graph once and returns the seconds between its first kernel and its last."""
+
+    def close(self) -> None:
+        """Gives back what the graph holds."""
+
+
+class Subject(Protocol):
+    """A kernel with data to run it on.
+
+    `plans` are the ways a device has to run it, as text, the device's own choice first; empty for one way without a
+    name. `weight_bytes` are those of its constants.
+    """
+
+    plans: Sequence[str]
+    weight_bytes: int
+
+    def graph(self, plan: str, copies: int, weights: int) -> Replay:
+        """`copies` of the kernel one after the other, which take turns on so many sets of constants.
+
+        What is computed is read and written in place, by all copies alike. EqsatError where the plan does not run.
+        """
+
+    def close(self) -> None:
+        """Gives back what the kernel holds."""
+
+
+class Stopwatch(Protocol):
+    """A device that can time graphs."""
+
+    def sweep(self) -> None:
+        """Reads at least three times the second-level cache, so that nothing is left of what was there."""
+
+
+def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: int = REPLAYS) -> Entry:
+    """The time of a kernel by its fastest plan: cold, and hot where it has constants.
+
+    Graphs of K and of 2K copies are replayed in turn; the time is (T(2K) - T(K)) / K, in each round, which is free of
+    what a replay costs in any case. Cold, each copy has constants of its own, and before each replay the caches are
+    swept; hot, all copies share theirs. The plans are screened first, then the
+    fastest are timed in turn, in an order drawn anew each round, so that drift meets all alike. CostError where no plan
+    runs.
+    """
+    if replays < REPLAYS:
+        raise CostError(f"replays = {replays}", expected=f"{REPLAYS} or more")
+    rng = np.random.default_rng(seed)
+    plans = tuple(dict.fromkeys(subject.plans)) or ("",)
+    copies = _copies(subject, plans)
+    if len(plans) > 1:
+        plans = _screened(subject, stopwatch, plans, copies, rng)
+    with _slopes(subject, stopwatch, plans, copies, hot=True) as slopes:
+        found = _sampled(slopes, replays, rng)
+    cold = {plan: samples for (plan, is_hot), samples in found.items() if not is_hot}
+    best = min(cold, key=lambda plan: (float(np.median(cold[plan])), plans.index(plan)))
+    low, middle, high = (float(q) for q in np.quantile(cold[best], (0.1, 0.5, 0.9)))
+    hot = found.get((best, True))
+    return Entry(middle, low, high, replays, best, None if hot is None else min(float(np.median(hot)), middle))
+
+
+def steady(subject: Subject, *, replays: int = REPLAYS) -> float:
+    """The hot time of a kernel by the device's own choice of plan, which tells a slower clock from a slower kernel."""
+    plan = next(iter(subject.plans), "")
+    copies = _copies(subject, (plan,))
+    with ExitStack() as held:
+        short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
+        samples = [(long.seconds() - short.seconds()) / copies for _ in range(replays + 1)]
+    return float(np.median(samples[1:]))
+
+
+def settled(subject: Subject) -> float:
+    """The time of a kernel once two measurements in a row agree: a card that was idle takes a while to its clock."""
+    before = steady(subject)
+    for _ in range(_SETTLING):
+        now = steady(subject)
+        if not drifted(before, now):
+            return now
+        before = now
+    raise CostError(
+        f"one product takes {before:.3g} s, then {now:.3g} s: the device does not settle",
+        expected=f"times within {DRIFT:.0%} of each other",
+        remedy="let nothing else run on it",
+    )
+
+
+def drifted(before: float, after: float) -> bool:
+    """Whether two measurements of one kernel are too far apart for what was measured between them to be kept."""
+    return not (before > 0 and after > 0 and abs(after / before - 1) <= DRIFT)
+
+
+@dataclass
+class _Slope:
+    """The graphs of K and of 2K copies of one candidate."""
+
+    short: Replay
+    long: Replay
+    copies: int
+    sweep: Stopwatch | None = None
+    hot: bool = False
+
+    def sample(self) -> float:
+        """Seconds of one copy."""
+        taken = []
+        if self.hot:
+            # Whatever ran before has pushed the constants out.
+            self.short.seconds()
+        for replay in (self.short, self.long):
+            if self.sweep is not None:
+                self.sweep.sweep()
+            taken.append(replay.seconds())
+        return max((taken[1] - taken[0]) / self.copies, 0.0)
+
+
+def _copies(subject: Subject, plans: Sequence[str]) -> int:
+    """How many copies take about as long as a graph should, and fit with constants of their own."""
+    failed: EqsatError | None = None
+    for plan in plans:
+        try:
+            with ExitStack() as held:
+                pilot = _held(held, subject, plan, LEAST_COPIES, 1)
+                pilot.seconds()
+                # Fixed costs make a copy look longer than it is; the graph is then at most twice as short.
+                taken = min(pilot.seconds() for _ in range(3)) / LEAST_COPIES
+        except EqsatError as error:
+            failed = error
+            continue
+        wanted = min(max(math.ceil(GRAPH_SECONDS / max(taken, 1e-9)), LEAST_COPIES), MOST_COPIES)
+        return max(min(wanted, MOST_BYTES // (2 * max(subject.weight_bytes, 1))), 1)
+    raise CostError(
+        f"no plan runs: {failed.what if failed is not None else 'none is known'}", expected="a kernel of the device"
+    )
+
+
+def _screened(
+    subject: Subject, stopwatch: Stopwatch, plans: Sequence[str], copies: int, rng: np.random.Generator
+) -> tuple[str, ...]:
+    """The fastest plans, cold; those that fail are left out."""
+    with _slopes(subject, stopwatch, plans, copies, hot=False) as slopes:
+        found = _sampled(slopes, SCREENED, rng)
+    rough = {plan: float(np.median(samples)) for (plan, _), samples in found.items()}
+    fastest = min(rough.values())
+    ranked = sorted(rough, key=lambda plan: (rough[plan], plans.index(plan)))
+    return tuple(plan for plan in ranked[:FINALISTS] if rough[plan] <= NEAR * fastest)
+
+
+@contextmanager
+def _slopes(
+    subject: Subject, stopwatch: Stopwatch, plans: Sequence[str], copies: int, *, hot: bool
+) -> Iterator[dict[tuple[str, bool], _Slope]]:
+    """The graphs of each plan, cold and, where asked for and there are constants, hot."""
+    sweep = stopwatch if subject.weight_bytes else None
+    with ExitStack() as held:
+        made: dict[tuple[str, bool], _Slope] = {}
+        failed: EqsatError | None = None
+        for plan in plans:
+            try:
+                short, long = (_held(held, subject, plan, n * copies, n * copies) for n in (1, 2))
+                made[plan, False] = _Slope(short, long, copies, sweep)
+                if hot and subject.weight_bytes:
+                    short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
+                    made[plan, True] = _Slope(short, long, copies, hot=True)
+            except EqsatError as error:
+                made.pop((plan, False), None)
+                failed = error
+        if not made:
+            raise CostError(f"no plan runs: {failed.what if failed else ''}", expected="a kernel of the device")
+        yield made
+
+
+def _sampled(
+    slopes: dict[tuple[str, bool], _Slope], rounds: int, rng: np.random.Generator
+) -> dict[tuple[str, bool], list[float]]:
+    """Samples of each candidate, in rounds of all of them, after one that is not counted."""
+    samples: dict[tuple[str, bool], list[float]] = {name: [] for name in slopes}
+    names: list[Any] = list(slopes)
+    for done in range(rounds + 1):
+        for index in rng.permutation(len(names)):
+            taken = slopes[names[index]].sample()
+            if done:
+                samples[names[index]].append(taken)
+    return samples
+
+
+def _held(stack: ExitStack, subject: Subject, plan: str, copies: int, weights: int) -> Replay:
+    """A graph that is given back when the stack ends."""
+    replay = subject.graph(plan, copies, weights)
+    stack.callback(replay.close)
+    return replay
