@@ -6,7 +6,7 @@ import importlib
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,8 +36,8 @@ class Compiled:
     spill_bytes: int
     stack: int
     shared: int
-    log: str
-    version: str
+    log: str = field(compare=False)  # it says how long compiling took
+    version: str = ""
 
 
 class Nvrtc(Protocol):

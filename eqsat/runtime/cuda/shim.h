@@ -24,27 +24,6 @@ struct uint3 {
   unsigned x, y, z;
 };
 typedef uint3 dim3;
-struct alignas(8) int2 {
-  int x, y;
-};
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-struct alignas(8) float2 {
-  float x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(16) double2 {
-  double x, y;
-};
 
 uint3 threadIdx, blockIdx;  // not static: a call to longjmp may change them, which the compiler must expect
 dim3 blockDim, gridDim;
@@ -397,40 +376,6 @@ void call(void (*kernel)(P...), void** addresses) {
   int i = 0;
   (void)i;
   Call{kernel, (P)addresses[i++]...};
-}
-
-// ---- conversions of 16-bit floats, as the instructions of a GPU do them ---------------------------------------------
-
-static inline float float_of_half(unsigned short half) {
-  unsigned sign = (unsigned)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ff, bits;
-  if (exponent == 31)
-    bits = fraction ? 0x7fffffff : sign | 0x7f800000;
-  else if (exponent)
-    bits = sign | (exponent + 112) << 23 | fraction << 13;
-  else {
-    float magnitude = (float)fraction * 0x1p-24f;  // exact
-    memcpy(&bits, &magnitude, 4);
-    bits |= sign;
-  }
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
-}
-
-static inline unsigned short half_of_float(float value) {
-  unsigned bits;
-  memcpy(&bits, &value, 4);
-  unsigned sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return 0x7fff;
-  if (magnitude >= 0x477ff000) return (unsigned short)(sign | 0x7c00);  // 65520 and more round to infinity
-  if (magnitude < 0x38800000) {                                         // below 2^-14 in steps of 2^-24
-    float scaled;
-    memcpy(&scaled, &magnitude, 4);
-    scaled += 0.5f;  // whose last place is 2^-24: the addition rounds to nearest, ties to even
-    memcpy(&bits, &scaled, 4);
-    return (unsigned short)(sign | (bits - 0x3f000000));
-  }
-  return (unsigned short)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
 }  // namespace emulator
