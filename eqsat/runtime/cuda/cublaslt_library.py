@@ -53,13 +53,13 @@ class CublasLt:
 
     def plans(self, call: Matmul, address: Address) -> tuple[str, ...]:
         """Every algorithm that cuBLASLt proposes for a call, its own choice first."""
-        with _Descriptors(self._lt, call, address) as descriptors:
+        with Descriptors(self._lt, call, address) as descriptors:
             found = descriptors.algorithms(self._handle, MOST_ALGORITHMS)
         return tuple(dict.fromkeys(self._text(algorithm, size) for algorithm, size in found))
 
     def prepare(self, call: Matmul, address: Address, plan: str | None = None) -> PreparedMatmul:
         """The call by an algorithm, or by cuBLASLt's own choice."""
-        descriptors = _Descriptors(self._lt, call, address)
+        descriptors = Descriptors(self._lt, call, address)
         try:
             if plan is None:
                 found = descriptors.algorithms(self._handle, 1)
@@ -83,7 +83,7 @@ class CublasLt:
         return plan_text(algorithm, workspace, self.version)
 
 
-class _Descriptors:
+class Descriptors:
     """The descriptors of a product, and their lifetime."""
 
     def __init__(self, lt: Any, call: Matmul, address: Address) -> None:
@@ -166,7 +166,7 @@ class _Descriptors:
         usable = [one for one in found[: int(count[0])] if one["state"] == 0]
         return [(one["algo"].tobytes(), int(one["workspace_size"])) for one in usable]
 
-    def __enter__(self) -> _Descriptors:
+    def __enter__(self) -> Descriptors:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,7 +185,7 @@ class PreparedMatmul:
     """A product with its algorithm chosen."""
 
     def __init__(
-        self, lt: Any, handle: int, descriptors: _Descriptors, algorithm: bytes, workspace: int, plan: str
+        self, lt: Any, handle: int, descriptors: Descriptors, algorithm: bytes, workspace: int, plan: str
     ) -> None:
         self.plan, self.workspace = plan, workspace
         self._lt, self._handle, self._descriptors = lt, handle, descriptors
