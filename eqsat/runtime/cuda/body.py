@@ -41,11 +41,15 @@ THREADS = 256
 
 @dataclass(frozen=True)
 class Access:
-    """An element that is read from memory: of which value, where, and how far from the first one it lies."""
+    """An element that is read from memory: of which value, where, and how far from the first one it lies.
+
+    `conditional` where it is read in a block of its own, since at some coordinates there is no such element.
+    """
 
     value: str
     coords: Coords
     offset: Index
+    conditional: bool
 
 
 class Body:
@@ -140,10 +144,15 @@ class Body:
         view = self.group.operands.get(name)
         if view is None:
             raise UnsupportedError(f"{name} is not in memory")
+        held: str | None = self.writer.recall(("held", name, tuple(coords)))
         place = offset(tuple(coords), view.strides)
-        self.accesses.append(Access(name, tuple(coords), place))
-        text = f"{self.pointer(name)}[{self.writer.index(place)}]"
+        self.accesses.append(Access(name, tuple(coords), place, self.writer.depth > 0))
+        text = held or f"{self.pointer(name)}[{self.writer.index(place)}]"
         return self.named(self.read(name, text), f"{self.pointer(name)}_at")
+
+    def hold(self, access: Access, text: str) -> None:
+        """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""
+        self.writer.remember(("held", access.value, access.coords), text)
 
     def read(self, name: str, text: str) -> Expr:
         """What C reads of an operand as a text, in the type that its value is computed in."""
@@ -237,6 +246,18 @@ def _wrapped(parameters: list[str]) -> str:
 
 def _inputs(node: Node) -> list[tuple[int, str | None]]:
     return list(enumerate(node.inputs))
+
+
+def entry_name(group: Group) -> str:
+    """A name for the kernel of a group: its operators, and the element type of the first result."""
+    operators = [n.op.strip("_") for n in group.nodes]
+    shown = operators if len(operators) <= 4 else [*operators[:3], f"{len(operators) - 3}_more"]
+    held = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
+    name = "_".join([*shown, _SHORT.get(held, held)])
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+
+
+_SHORT = {"float": "f32", "double": "f64"}
 
 
 def is_pointwise(node: Node) -> bool:

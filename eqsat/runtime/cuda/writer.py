@@ -53,6 +53,11 @@ class Writer:
             self._scopes.pop()
         self.line("}")
 
+    @property
+    def depth(self) -> int:
+        """In how many blocks the next line stands."""
+        return len(self._scopes) - 1
+
     def name(self, stem: str) -> str:
         """A name that nothing else has: the stem with a number."""
         count = self._taken.get(stem, 0)
