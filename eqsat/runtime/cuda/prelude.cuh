@@ -144,17 +144,23 @@ DEVICE void store(T* to, const Pack<T, N>& pack) {
 
 // ---- reductions over threads: every thread gets the result, the same in every run ---------------------------------
 
+// Integers wrap around, without the overflow of signed ones, which C leaves undefined.
 struct Sum {
   template <class T>
   static DEVICE T join(T a, T b) {
-    return a + b;
+    return (T)(a + b);
   }
+  static DEVICE i32 join(i32 a, i32 b) { return (i32)((u32)a + (u32)b); }
+  static DEVICE i64 join(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
 };
 struct Product {
   template <class T>
   static DEVICE T join(T a, T b) {
-    return a * b;
+    return (T)(a * b);
   }
+  static DEVICE u16 join(u16 a, u16 b) { return (u16)((u32)a * b); }
+  static DEVICE i32 join(i32 a, i32 b) { return (i32)((u32)a * (u32)b); }
+  static DEVICE i64 join(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
 };
 // Of two elements one of which is NaN, NaN is both the least and the greatest.
 struct Greatest {
@@ -170,9 +176,38 @@ struct Least {
   }
 };
 
+// A value and its place in a row; -1 where there is none.
+template <class T>
+struct Place {
+  T value;
+  i32 index;
+};
+// The place of the greatest value, or the LEAST; of equal ones the first, or the LAST; NaN counts as the extreme.
+template <bool LEAST, bool LAST>
+struct Extreme {
+  template <class T>
+  static DEVICE Place<T> join(Place<T> a, Place<T> b) {
+    if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
+    bool none = a.value != a.value, other = b.value != b.value;
+    if (none != other) return none ? a : b;
+    if (!none && a.value != b.value) return (a.value < b.value) == LEAST ? a : b;
+    return (a.index < b.index) != LAST ? a : b;
+  }
+};
+
+// The value of another lane of the warp.
 template <class T>
 DEVICE T exchange(T value, int lanes) {
-  return __shfl_xor_sync(0xffffffffu, value, lanes);
+  if constexpr (sizeof(T) < 4)
+    return (T)__shfl_xor_sync(0xffffffffu, (int)value, lanes);
+  else
+    return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
+template <class T>
+DEVICE Place<T> exchange(Place<T> place, int lanes) {
+  place.value = exchange(place.value, lanes);
+  place.index = exchange(place.index, lanes);
+  return place;
 }
 
 // The reduction over WIDTH neighbouring lanes, a power of two; all lanes of the warp take part.
@@ -197,4 +232,53 @@ DEVICE T block_reduce(T value) {
     __syncthreads();
     return warp_reduce<Op, THREADS / 32>(parts[threadIdx.x % (THREADS / 32)]);
   }
+}
+
+// The reduction over threadIdx.y, of ROWS threads, a power of two; threadIdx.x, of 32, tells one from the other.
+template <class Op, int ROWS, class T>
+DEVICE T column_reduce(T value) {
+  __shared__ T parts[ROWS][32];
+  __syncthreads();  // all have read what the last reduction left here
+  parts[threadIdx.y][threadIdx.x] = value;
+  __syncthreads();
+#pragma unroll
+  for (int half = ROWS / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half)
+      parts[threadIdx.y][threadIdx.x] = Op::join(parts[threadIdx.y][threadIdx.x], parts[threadIdx.y + half][threadIdx.x]);
+    __syncthreads();
+  }
+  return parts[0][threadIdx.x];
+}
+
+// What the lane so many before this one has, or the last of the warp; all lanes of the warp take part.
+template <class T>
+DEVICE T from_before(T value, int lanes) {
+  if constexpr (sizeof(T) < 4)
+    return (T)__shfl_up_sync(0xffffffffu, (int)value, lanes);
+  else
+    return __shfl_up_sync(0xffffffffu, value, lanes);
+}
+template <class T>
+DEVICE T last_of_warp(T value) {
+  if constexpr (sizeof(T) < 4)
+    return (T)__shfl_sync(0xffffffffu, (int)value, 31);
+  else
+    return __shfl_sync(0xffffffffu, value, 31);
+}
+
+// The sum of the values of this lane and those before it in the warp.
+template <class T>
+DEVICE T warp_scan(T value) {
+#pragma unroll
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    T before = from_before(value, lanes);
+    if (threadIdx.x % 32 >= lanes) value = Sum::join(before, value);
+  }
+  return value;
+}
+// Of running sums, the one before this lane's: the first lane has what came before the warp's.
+template <class T>
+DEVICE T exclusive_of(T running, T carry) {
+  T before = from_before(running, 1);
+  return threadIdx.x % 32 ? before : carry;
 }
