@@ -19,7 +19,9 @@ Where a template makes some value itself (a sum, a tile of a product), it says s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eqsat.language.graph import Node
@@ -31,6 +33,7 @@ from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES
 from eqsat.runtime.cuda.scalar import expression
 from eqsat.runtime.cuda.source import Extent, Source
+from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 from eqsat.runtime.cuda.writer import Writer, bare
 
 #: Makes an element of a value whose operator a template computes itself.
@@ -43,13 +46,15 @@ THREADS = 256
 class Access:
     """An element that is read from memory: of which value, where, and how far from the first one it lies.
 
-    `conditional` where it is read in a block of its own, since at some coordinates there is no such element.
+    `conditional` where it is read in a block of its own, since at some coordinates there is no such element; `packed`
+    where it is one of several read in one access.
     """
 
     value: str
     coords: Coords
     offset: Index
     conditional: bool
+    packed: bool
 
 
 class Body:
@@ -62,6 +67,7 @@ class Body:
         self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
         self.producers: dict[str, Producer] = {}
         self._pointers: dict[str, str] = {}
+        self._lanes: tuple[int, int] | None = None
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
@@ -144,11 +150,39 @@ class Body:
         view = self.group.operands.get(name)
         if view is None:
             raise UnsupportedError(f"{name} is not in memory")
-        held: str | None = self.writer.recall(("held", name, tuple(coords)))
-        place = offset(tuple(coords), view.strides)
-        self.accesses.append(Access(name, tuple(coords), place, self.writer.depth > 0))
-        text = held or f"{self.pointer(name)}[{self.writer.index(place)}]"
+        coords = tuple(coords)
+        place = offset(coords, view.strides)
+        text: str | None = self.writer.recall(("held", name, coords))
+        pack = None if text is not None else self._pack(name, place)
+        self.accesses.append(Access(name, coords, place, self.writer.depth > self._depth, pack is not None))
+        text = text or pack or f"{self.pointer(name)}[{self.writer.index(place)}]"
         return self.named(self.read(name, text), f"{self.pointer(name)}_at")
+
+    @property
+    def _depth(self) -> int:
+        return self._lanes[0] if self._lanes is not None else 0
+
+    @contextmanager
+    def lanes(self, width: int) -> Iterator[None]:
+        """A loop over k, for that many elements: operands in which they follow each other are read in one access."""
+        with self.writer.loop(f"for (int k = 0; k < {width}; ++k)", "k", unroll=True):
+            self._lanes = self.writer.depth, width
+            yield
+            self._lanes = None
+
+    def _pack(self, name: str, place: Index) -> str | None:
+        """The element of the lane that is written, of several elements read at once; None where they lie apart."""
+        if self._lanes is None or self._lanes[0] != self.writer.depth:
+            return None
+        width, view = self._lanes[1], self.group.operands[name]
+        if width == 1 or not fits(view, place, width):
+            return None
+        first = self.writer.index(place.without("k"))
+        if not self.writer.is_constant(first):
+            return None
+        pointer = self.pointer(name)
+        text = f"load<{width}>({pointer} + {first})"
+        return self.writer.define(f"Pack<{STORED[view.dtype]}, {width}>", f"{pointer}_pack", text) + ".at[k]"
 
     def hold(self, access: Access, text: str) -> None:
         """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""
@@ -258,6 +292,14 @@ def entry_name(group: Group) -> str:
 
 
 _SHORT = {"float": "f32", "double": "f64"}
+
+
+def fits(view: View, place: Index, width: int) -> bool:
+    """Whether `width` elements, numbered by k, follow each other from an address that is a multiple of their bytes."""
+    size, rest = width * view.dtype.itemsize, place.without("k")
+    if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
+        return False
+    return math.gcd(rest.constant, *(c for _, c in rest.terms)) % width == 0
 
 
 def is_pointwise(node: Node) -> bool:

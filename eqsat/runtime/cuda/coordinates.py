@@ -91,6 +91,10 @@ class Index:
         """What the variable of that name is multiplied by, outside of quotients and remainders."""
         return next((c for v, c in self.terms if v.of is None and v.name == name), 0)
 
+    def without(self, name: str) -> Index:
+        """The sum less the variable of that name."""
+        return Index(tuple((v, c) for v, c in self.terms if v.of is not None or v.name != name), self.constant)
+
     def reads(self, name: str) -> bool:
         """Whether the value depends on the variable of that name."""
         return any(v.name == name if v.of is None else v.of.reads(name) for v, _ in self.terms)

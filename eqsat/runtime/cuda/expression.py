@@ -104,6 +104,8 @@ def _literal(value: Any, dtype: DType) -> str:
             if _is_short(value)
             else (np.format_float_scientific(dtype.numpy.type(value), trim="0") + suffix)
         )
+    if dtype.numpy.itemsize < 4:  # C has no literals of so few bits
+        return f"({C_TYPES[dtype]}){value}"
     suffix = {DType.INT64: "LL", DType.UINT32: "u", DType.UINT64: "ULL"}.get(dtype, "")
     if value == np.iinfo(dtype.numpy).min and value < 0:  # C has no literal for it, only for its opposite
         return f"({value + 1}{suffix} - 1)"

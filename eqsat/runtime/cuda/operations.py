@@ -305,12 +305,18 @@ def _gelu(xp: Any, x: Expr, *, approximate: str) -> Expr:
     """Half of x, times one more than what the error function makes of x / √2: multiplied, not divided."""
     half, one = number(0.5, x.dtype), number(1.0, x.dtype)
     if approximate == "none":
-        inner = xp.apply("erf", xp.multiply(x, number(math.sqrt(0.5), x.dtype)))
+        inner = xp.apply("erf", xp.multiply(x, number(1.0 / _float32(math.sqrt(2.0)), x.dtype)))
     else:
-        slope, cubic = math.sqrt(2.0 / math.pi), math.sqrt(2.0 / math.pi) * 0.044715
-        factor = xp.add(number(slope, x.dtype), xp.multiply(number(cubic, x.dtype), xp.multiply(x, x)))
+        slope = _float32(math.sqrt(2.0 / math.pi))
+        cubic = number(slope * _float32(0.044715), x.dtype)
+        factor = xp.add(number(slope, x.dtype), xp.multiply(cubic, xp.multiply(x, x)))
         inner = xp.apply("tanh", xp.multiply(x, factor))
     return _PRODUCT(_PRODUCT(half, x), xp.add(one, inner))
+
+
+def _float32(value: float) -> float:
+    """The nearest number that float32 holds, as the reference has it."""
+    return float(np.float32(value))
 
 
 def _hard_swish(xp: Any, x: Expr) -> Expr:

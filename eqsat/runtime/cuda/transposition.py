@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.runtime.cuda.body import Access, Body, entry_name
 from eqsat.runtime.cuda.coordinates import Coords, Index, offset, unflattened
@@ -120,7 +120,7 @@ class _Tiles:
             with writer.block(f"if (p < {walk.sizes[walk.along]} && q < {walk.sizes[walk.to]})"):
                 for access, name in zip(walk.tiled, tiles, strict=True):
                     at = tuple(self._moved(c, coords) for c in access.coords)
-                    self.body.hold(Access(access.value, at, access.offset, False), f"{name}[threadIdx.x][row]")
+                    self.body.hold(replace(access, coords=at), f"{name}[threadIdx.x][row]")
                 self.body.store_results(coords)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), (TILE, ROWS, 1))
 

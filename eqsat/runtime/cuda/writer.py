@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.runtime.cuda.coordinates import Index, Variable
@@ -14,29 +16,46 @@ LONGEST = 80
 #: More statements than these are no kernel; a value that is reached in many ways makes them.
 MOST_LINES = 3000
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass
+class _Scope:
+    """A block: its lines, what is known in it, and for a loop the names that may differ from one round to the next."""
+
+    lines: list[str] = field(default_factory=list)
+    known: dict[Hashable, Any] = field(default_factory=dict)
+    varying: set[str] | None = None
+
 
 class Writer:
-    """Statements, and the names of what they define.
+    """Statements, and the names of what they define. What a loop defines the same in every round stands before it.
 
     >>> w = Writer()
-    >>> with w.block("for (int k = 0; k < 4; ++k)"):
-    ...     name = w.define("int", "place", "k * 8")
+    >>> with w.loop("for (int k = 0; k < 4; ++k)", "k"):
+    ...     row = w.define("int", "row", "t * 8")
+    ...     name = w.define("int", "place", f"{row} + k")
     >>> print(w.text())
+    const int row_0 = t * 8;
     for (int k = 0; k < 4; ++k) {
-      const int place_0 = k * 8;
+      const int place_0 = row_0 + k;
     }
     """
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._scopes: list[dict[Hashable, Any]] = [{}]
+        self._scopes = [_Scope()]
         self._taken: dict[str, int] = {}
+        self._written = 0
 
     def line(self, text: str) -> None:
         """Writes a line as it is."""
-        if len(self._lines) >= MOST_LINES:
+        self._add(self._scopes[-1], text)
+
+    def _add(self, scope: _Scope, text: str) -> None:
+        self._written += 1
+        if self._written > MOST_LINES:
             raise UnsupportedError("too many statements")
-        self._lines.append("  " * (len(self._scopes) - 1) + text)
+        scope.lines.append(text)
 
     def comment(self, text: str) -> None:
         """Writes a comment."""
@@ -45,13 +64,28 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Lines in braces after `head`; what they define is gone after them."""
-        self.line(f"{head} {{" if head else "{")
-        self._scopes.append({})
+        with self._scope(head, _Scope()):
+            yield
+
+    @contextmanager
+    def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
+        """A block that is run many times: what it defines without reading what varies is put before it.
+
+        What varies is the variables named, those that the block assigns to among them, and what it defines by them.
+        """
+        with self._scope(head, _Scope(varying=set(variables)), "#pragma unroll" if unroll else ""):
+            yield
+
+    @contextmanager
+    def _scope(self, head: str, scope: _Scope, before: str = "") -> Iterator[None]:
+        self._scopes.append(scope)
         try:
             yield
         finally:
             self._scopes.pop()
-        self.line("}")
+        lines = self._scopes[-1].lines
+        lines += [before] * bool(before)
+        lines += [f"{head} {{".lstrip(), *(f"  {line}" for line in scope.lines), "}"]
 
     @property
     def depth(self) -> int:
@@ -59,7 +93,14 @@ class Writer:
         return len(self._scopes) - 1
 
     def name(self, stem: str) -> str:
-        """A name that nothing else has: the stem with a number."""
+        """A name that nothing else has, for what is assigned to: the stem with a number."""
+        name = self._fresh(stem)
+        for scope in self._scopes:
+            if scope.varying is not None:
+                scope.varying.add(name)
+        return name
+
+    def _fresh(self, stem: str) -> str:
         count = self._taken.get(stem, 0)
         self._taken[stem] = count + 1
         return f"{stem}_{count}"
@@ -69,18 +110,32 @@ class Writer:
         key = (type, text)
         found: str | None = self.recall(key)
         if found is None:
-            found = self.name(stem)
-            self.line(f"const {type} {found} = {text};")
-            self.remember(key, found)
+            found = self._fresh(stem)
+            place = len(self._scopes) - 1
+            while self._is_constant(text, self._scopes[place]):
+                place -= 1
+            scope = self._scopes[place]
+            self._add(scope, f"const {type} {found} = {text};")
+            scope.known[key] = found
+            if scope.varying is not None:
+                scope.varying.add(found)
         return found
+
+    def _is_constant(self, text: str, scope: _Scope) -> bool:
+        """Whether a scope is a loop, and a text has the same value in all its rounds."""
+        return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
+
+    def is_constant(self, text: str) -> bool:
+        """Whether a text has the same value in all rounds of the loop around the next line."""
+        return self._is_constant(text, self._scopes[-1])
 
     def remember(self, key: Hashable, value: Any) -> None:
         """Keeps what holds until the block ends."""
-        self._scopes[-1][key] = value
+        self._scopes[-1].known[key] = value
 
     def recall(self, key: Hashable) -> Any:
         """What was kept under a key in this block or one around it; None where nothing was."""
-        return next((scope[key] for scope in reversed(self._scopes) if key in scope), None)
+        return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
     def index(self, index: Index) -> str:
         """A coordinate as an operand of C: quotients and remainders are defined on the way."""
@@ -115,7 +170,7 @@ class Writer:
 
     def text(self) -> str:
         """All lines."""
-        return "\n".join(self._lines)
+        return "\n".join(self._scopes[0].lines)
 
 
 def _count(expr: Expr, uses: dict[int, int]) -> None:
