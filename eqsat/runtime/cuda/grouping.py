@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from eqsat.language.graph import Node
@@ -16,15 +17,20 @@ ROWS = frozenset(
     {"softmax", "log_softmax", "layer_norm", "rms_norm", "lp_norm", "hardmax"}
     | {f"reduce_{r}" for r in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum_exp")}
 )
+#: Operators that put elements elsewhere, which a kernel reads where they come from; without them, they are copies.
+MOVED = frozenset(
+    {"concat", "pad", "gather", "gather_elements", "gather_nd", "tile", "trilu", "depth_to_space", "space_to_depth"}
+)
 #: Operators at whose end what is element by element is computed.
 PRODUCTS = frozenset({"matmul", "gemm", "conv", "conv_transpose"})
+_ENDS = frozenset({"add", "mul", "div", "relu", "gelu"})
 
 
 def grouped(plan: Plan) -> Plan:
     """The plan with operators element by element in the kernels of those that make, or read, what they work on.
 
-    Only what one kernel alone reads moves into it, so that nothing is computed twice; all values of such a kernel are
-    held in one state.
+    Nothing is computed twice: what several kernels read is written by the first of them. All values of one kernel are
+    held in one layout.
     """
     return _Grouping(plan).grouped()
 
@@ -34,67 +40,99 @@ class _Grouping:
         self.plan, self.graph = plan, plan.graph
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.wanted = set(plan.graph.outputs.values())
+        self.steps: list[Kernel | Conversion | None] = list(plan.steps)
+        #: Where each step is by now: in its own place, or in that of the step it went into.
+        self.at = list(range(len(plan.steps)))
+        self.makers: dict[Held, int] = {}
         self.readers: dict[Held, list[int]] = {}
         for index, step in enumerate(plan.steps):
             for held in [Held(step.value, step.source)] if isinstance(step, Conversion) else step.operands:
                 self.readers.setdefault(held, []).append(index)
+            for held in [] if isinstance(step, Conversion) else step.results:
+                self.makers[held] = index
 
     def grouped(self) -> Plan:
-        steps: list[Kernel | Conversion | None] = list(self.plan.steps)
-        place: dict[Held, int] = {}
+        """The plan with what can be joined joined, step by step."""
         for index, step in enumerate(self.plan.steps):
-            if isinstance(step, Conversion):
-                continue
-            current = steps[index]
-            if not isinstance(current, Kernel):
-                continue
-            for held in step.operands:
-                before = place.get(held)
-                earlier = None if before is None else steps[before]
-                now = steps[index]
-                if isinstance(earlier, Kernel) and isinstance(now, Kernel) and self._joins(earlier, now, held):
-                    steps[index] = _joined(earlier, now, held, ahead=self.producers[now.nodes[0]].op in PRODUCTS)
-                    steps[before or 0] = None
-                    for made, at in place.items():
-                        if at == before:
-                            place[made] = index
-            final = steps[index]
-            if isinstance(final, Kernel):
-                place |= dict.fromkeys(final.results, index)
-        return replace(self.plan, steps=tuple(s for s in steps if s is not None))
+            waiting = [] if isinstance(step, Conversion) else list(step.operands)
+            while waiting:
+                held = waiting.pop(0)
+                place = self.at[self.makers.get(held, index)]
+                earlier, now = self.steps[place], self.steps[index]
+                if place == index or not isinstance(earlier, Kernel) or not isinstance(now, Kernel):
+                    continue
+                kept = self._kept(earlier, index)
+                if kept is not None and self._joins(earlier, now, held, kept):
+                    self.steps[index] = self._joined(earlier, now, kept)
+                    self.steps[place] = None
+                    self.at = [index if at == place else at for at in self.at]
+                    # What did not pay into the one may pay into both.
+                    waiting += earlier.operands
+        return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
 
-    def _joins(self, earlier: Kernel, now: Kernel, held: Held) -> bool:
-        """Whether a kernel that makes an operand is to be computed within the one that reads it, its only reader."""
-        if held.value in self.wanted or len(self.readers.get(held, ())) != 1 or earlier.results != (held,):
-            return False
+    def _kept(self, earlier: Kernel, index: int) -> tuple[Held, ...] | None:
+        """What a kernel makes that others than the one at `index` read; None where one of them comes before that."""
+        kept = []
+        for held in earlier.results:
+            places = {self.at[i] for i in self.readers.get(held, ())}
+            if min(places, default=index) < index:
+                return None
+            if places != {index} or held.value in self.wanted:
+                kept.append(held)
+        return tuple(kept)
+
+    def _joins(self, earlier: Kernel, now: Kernel, held: Held, kept: tuple[Held, ...]) -> bool:
+        """Whether a kernel that makes an operand can be computed within the one that reads it."""
         if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
             return False
-        if any(h.state.layout != held.state.layout for h in now.results):
+        if any(h.state.layout != held.state.layout for h in (*now.results, *kept)):
             return False
-        nodes = [self.producers[v] for v in (*earlier.nodes, *now.nodes)]
-        cores = [n for n in nodes if n.op in ROWS | PRODUCTS]
-        reader = next(n for n in nodes[len(earlier.nodes) :] if held.value in n.inputs)
-        if any(not _is_pointwise(n) and n.op not in ROWS | PRODUCTS for n in nodes) or len(cores) > 1:
+        first = [self.producers[v] for v in earlier.nodes]
+        then = [self.producers[v] for v in now.nodes]
+        cores = [n for n in (*first, *then) if not _is_pointwise(n) and n.op not in MOVED]
+        if len(cores) > 1 or any(n.op not in ROWS | PRODUCTS for n in cores):
             return False
-        core = next((n for n in cores if n in nodes[: len(earlier.nodes)]), None)
-        if core is not None:
+        reader = next(n for n in then if held.value in n.inputs)
+        if kept and (cores and cores[0].op in PRODUCTS):
+            return False
+        # What several read is written where the results are, or where a row is read.
+        whole = self._elements(cores[0].inputs[0] if cores and cores[0] in then else then[-1].outputs[0])
+        if any(self._elements(h.value) != whole for h in kept):
+            return False
+        if any(core in first for core in cores):
             # What follows a row or a product must be as large: it is computed where each element is made.
-            return _is_pointwise(reader) and self._elements(reader) == self._elements(nodes[len(earlier.nodes) - 1])
+            same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
+            return _is_pointwise(reader) and same and (cores[0].op in ROWS or self._ends_product(reader, held))
+        if reader.op in MOVED:
+            # Where it copies all of what it reads, that is written where it belongs at once.
+            return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
         return reader.op in ROWS or _is_pointwise(reader)
 
-    def _elements(self, node: Node) -> object:
-        type = self.graph.type(next(o for o in node.outputs if o))
+    def _ends_product(self, reader: Node, held: Held) -> bool:
+        """Whether a node is one that libraries compute at the end of a product: a bias, a scale, or an activation."""
+        if reader.op not in _ENDS or (reader.op == "gelu" and reader.attrs["approximate"] != "tanh"):
+            return False
+        made = self.graph.type(reader.outputs[0])
+        others = [self.graph.type(v) for v in reader.inputs if v is not None and v != held.value]
+        if not isinstance(made, TensorType) or made.rank == 0:
+            return False
+        most = max(made.static[1:2] + made.static[-1:]) if reader.op == "add" else 1
+        return all(isinstance(t, TensorType) and math.prod(t.static) <= most for t in others)
+
+    def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
+        """The nodes of both, a product first; results that others read come before those of the later kernel."""
+        operands = dict.fromkeys((*earlier.operands, *(h for h in now.operands if h not in earlier.results)))
+        first = now.nodes[: 1 if self.producers[now.nodes[0]].op in PRODUCTS else 0]
+        nodes = (*first, *earlier.nodes, *now.nodes[len(first) :])
+        return replace(now, nodes=nodes, operands=tuple(operands), results=(*kept, *now.results))
+
+    def _elements(self, value: str | None) -> object:
+        type = None if value is None else self.graph.type(value)
         return type.shape if isinstance(type, TensorType) else None
 
 
 def _is_pointwise(node: Node) -> bool:
+    """Whether each element follows from those at the same place; batch normalisation is, by its channel."""
     declared = OPS[node.op]
-    return declared.pointwise and not declared.view
-
-
-def _joined(earlier: Kernel, now: Kernel, held: Held, *, ahead: bool) -> Kernel:
-    """The nodes of both; those of `now` begin with a product where `ahead`, which stays in front."""
-    operands = dict.fromkeys((*earlier.operands, *(h for h in now.operands if h != held)))
-    first = now.nodes[: 1 if ahead else 0]
-    return replace(now, nodes=(*first, *earlier.nodes, *now.nodes[len(first) :]), operands=tuple(operands))
+    return (declared.pointwise and not declared.view) or node.op == "batch_norm"

@@ -1,0 +1,93 @@
+"""Attention in operators that have kernels of their own, for element types that no library's attention takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.constant import Constant
+from eqsat.language.graph import Attrs, Node
+from eqsat.language.spec import spec
+from eqsat.language.types import DType, TensorType
+
+#: Operators with which a kernel begins.
+_ALONE = frozenset({"matmul", "transpose", "reshape", "expand"})
+
+
+@dataclass
+class Unfolded:
+    """Nodes in place of one, the last making what it made, with the types and constants that they bring."""
+
+    fresh: Callable[[str], str]
+    types: dict[str, TensorType]
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, Constant] = field(default_factory=dict)
+
+    def add(self, op: str, *inputs: str, name: str | None = None, **attrs: Any) -> str:
+        """One more node; the name of what it makes."""
+        made = self.fresh(op) if name is None else name
+        complete = spec(op).complete(attrs)
+        (self.types[made],) = spec(op).result_types([self.types[v] for v in inputs], complete)
+        self.nodes.append(Node(op, inputs, (made,), Attrs(complete)))
+        return made
+
+    def groups(self) -> list[tuple[Node, ...]]:
+        """The nodes that are run as one kernel: a product with its scale, a softmax with what is about it."""
+        found: list[list[Node]] = []
+        for node in self.nodes:
+            begins = node.op in _ALONE or (node.op != "mul" and found[-1][0].op in _ALONE)
+            if begins:
+                found.append([])
+            found[-1].append(node)
+        return [tuple(group) for group in found]
+
+    def constant(self, array: Any, dtype: DType) -> str:
+        """One more constant; its name."""
+        name = self.fresh("constant")
+        self.constants[name] = Constant.of(np.asarray(array), dtype)
+        self.types[name] = self.constants[name].type
+        return name
+
+
+def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
+    """softmax(q kᵀ · scale + mask) v by products and a softmax; `types` are those of its operands.
+
+    Where a mask of booleans keeps no key at all, the result is 0, as the operator says.
+    """
+    made = Unfolded(fresh, types)
+    q, k, v = (str(x) for x in node.inputs[:3])
+    mask = node.inputs[3] if len(node.inputs) > 3 else None
+    heads, width = types[q].static[1], types[q].static[3]
+    k, v = (_repeated(made, x, heads) for x in (k, v))
+    scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(max(width, 1))
+    scores = made.add("matmul", q, made.add("transpose", k, perm=(0, 1, 3, 2)))
+    if scale != 1.0:
+        scores = made.add("mul", scores, made.constant(scale, types[q].dtype))
+    kept = None
+    if node.attrs["causal"]:
+        kept = made.constant(np.tri(types[q].static[2], types[k].static[2], dtype=bool), DType.BOOL)
+    if mask is not None and types[mask].dtype is DType.BOOL:
+        kept = mask if kept is None else made.add("and_", mask, kept)
+    elif mask is not None:
+        scores = made.add("add", scores, mask)
+    if kept is not None:
+        scores = made.add("where", kept, scores, made.constant(-np.inf, types[q].dtype))
+    shares = made.add("softmax", scores, axis=3)
+    if kept is not None:
+        shares = made.add("where", kept, shares, made.constant(0.0, types[q].dtype))
+    made.add("matmul", shares, v, name=node.outputs[0])
+    return made
+
+
+def _repeated(made: Unfolded, value: str, heads: int) -> str:
+    """Keys or values with each head as often as queries share it."""
+    batch, own, length, width = made.types[value].static
+    if own == heads or not own:
+        return value
+    apart = made.add("reshape", value, shape=(batch, own, 1, length, width))
+    shared = made.add("expand", apart, shape=(batch, own, heads // own, length, width))
+    return made.add("reshape", shared, shape=(batch, heads, length, width))
