@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from eqsat.runtime.cuda import contraction, pointwise
+from eqsat.runtime.cuda import contraction, pointwise, reduction, rows, window
 from eqsat.runtime.cuda.expression import UnsupportedError
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.source import Source
@@ -12,7 +12,13 @@ from eqsat.runtime.cuda.source import Source
 Template = Callable[[Group], "Source | None"]
 
 #: Templates in the order they are asked; each returns None for groups that it does not take.
-TEMPLATES: Sequence[Template] = (pointwise.generate, contraction.generate)
+TEMPLATES: Sequence[Template] = (
+    pointwise.generate,
+    rows.generate,
+    reduction.generate,
+    window.generate,
+    contraction.generate,
+)
 
 
 def generate(group: Group) -> Source | None:

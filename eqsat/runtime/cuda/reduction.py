@@ -14,8 +14,9 @@ from eqsat.runtime.cuda.coordinates import Coords, Index
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
+from eqsat.runtime.cuda.packs import PackedBody
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.sweep import RowBody, RowKernel
+from eqsat.runtime.cuda.sweep import RowKernel
 from eqsat.runtime.cuda.team import MANY_ROWS, WARP, Team
 from eqsat.runtime.cuda.writer import bare
 
@@ -109,11 +110,13 @@ def axes_of(group: Group, node: Node) -> tuple[int, ...]:
     return tuple(a % rank for a in axes)
 
 
-def joined(kernel: RowKernel, operator: str, dtype: DType, stem: str, term: Callable[[RowBody, Coords], Expr]) -> Expr:
+def joined(
+    kernel: RowKernel, operator: str, dtype: DType, stem: str, term: Callable[[PackedBody, Coords], Expr]
+) -> Expr:
     """The reduction over a row of what `term` makes of each element; the elements are made where they are not yet."""
     part = kernel.declare(f"{stem}_part", dtype, identity(operator, dtype).template)
 
-    def fill(body: RowBody, coords: Coords) -> None:
+    def fill(body: PackedBody, coords: Coords) -> None:
         text = bare(body.writer.render(convert(term(body, coords), dtype), stem))
         # C makes ints of smaller integers, and join takes two of one type.
         text = f"({STORED[dtype]})({text})" if dtype.itemsize < 4 else text
@@ -142,7 +145,7 @@ def _log_sum_exp(group: Group, core: Node) -> Source:
         shift = Expr(wide, "({0} - {0} == 0 ? {0} : 0)", (top,))
         top = kernel.constant(shift, "shift")
 
-    def weight(body: RowBody, coords: Coords) -> Expr:
+    def weight(body: PackedBody, coords: Coords) -> Expr:
         return FUNCTIONS["exp"](FUNCTIONS["subtract"](kernel.element(body, coords), top))
 
     total = joined(kernel, "Sum", wide, "total", weight)
@@ -157,7 +160,7 @@ def _placed(group: Group, core: Node) -> Source:
     best = writer.name("best")
     writer.line(f"{type} {best} = {{0, -1}};")
 
-    def fill(body: RowBody, coords: Coords) -> None:
+    def fill(body: PackedBody, coords: Coords) -> None:
         value = body.writer.render(kernel.element(body, coords), "element")
         place = body.writer.index(coords[axis])
         body.writer.line(f"{best} = {operator}::join({best}, {type}{{{value}, {place}}});")
@@ -176,10 +179,7 @@ def _finished(kernel: RowKernel, value: Expr) -> Source:
         at = kernel.rows.coords(row, Index.number(0))
         coords = tuple(Index.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
         made = convert(value, computed(kernel.group.types[kernel.made].dtype))
-        body.give(kernel.made, coords, body.named(made, core.op))
-        for name in kernel.after:
-            there = body.onward(kernel.made, name, coords)
-            body.store(name, there, body.value(name, there))
+        body.store_made(kernel.made, kernel.after, coords, body.named(made, core.op))
     return kernel.source()
 
 
@@ -213,10 +213,7 @@ def _running_sum(group: Group, core: Node) -> Source:
         else:
             shown = running
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):
-            body.give(kernel.made, coords, Expr(kernel.dtype, shown))
-            for name in kernel.after:
-                there = body.onward(kernel.made, name, coords)
-                body.store(name, there, body.value(name, there))
+            body.store_made(kernel.made, kernel.after, coords, Expr(kernel.dtype, shown))
         writer.line(f"{carry} = {f'last_of_warp({running})' if warp else running};")
     return kernel.source()
 

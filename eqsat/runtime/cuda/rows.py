@@ -10,9 +10,10 @@ from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
+from eqsat.runtime.cuda.packs import PackedBody
 from eqsat.runtime.cuda.reduction import joined
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.sweep import RowBody, RowKernel
+from eqsat.runtime.cuda.sweep import RowKernel
 
 _add, _subtract, _multiply = FUNCTIONS["add"], FUNCTIONS["subtract"], FUNCTIONS["multiply"]
 _exp, _log, _sqrt, _abs = FUNCTIONS["exp"], FUNCTIONS["log"], FUNCTIONS["sqrt"], FUNCTIONS["abs"]
@@ -49,7 +50,7 @@ def _softmax(group: Group, core: Node) -> Source:
     kernel = RowKernel(group, core, (_axis(group, core),))
     top = _top(kernel)
 
-    def weight(body: RowBody, coords: Coords) -> Expr:
+    def weight(body: PackedBody, coords: Coords) -> Expr:
         made = body.named(_exp(_subtract(kernel.element(body, coords), top)), "weight")
         kernel.replace(body, made)
         return made
@@ -58,7 +59,7 @@ def _softmax(group: Group, core: Node) -> Source:
     kernel.is_replaced = kernel.held
     share = kernel.constant(Expr(kernel.dtype, "(1 / {0})", (total,)), "share")
 
-    def result(body: RowBody, coords: Coords) -> Expr:
+    def result(body: PackedBody, coords: Coords) -> Expr:
         return _multiply(kernel.element(body, coords) if kernel.held else weight(body, coords), share)
 
     kernel.last(result)
@@ -81,14 +82,14 @@ def _hardmax(group: Group, core: Node) -> Source:
     best = writer.name("best")
     writer.line(f"{type} {best} = {{0, -1}};")
 
-    def fill(body: RowBody, coords: Coords) -> None:
+    def fill(body: PackedBody, coords: Coords) -> None:
         value, place = body.writer.render(kernel.element(body, coords), "element"), body.writer.index(coords[axis])
         body.writer.line(f"{best} = Extreme<false, false>::join({best}, {type}{{{value}, {place}}});")
 
     kernel.first(fill)
     found = writer.define(type, "found", kernel.team.reduced("Extreme<false, false>", best))
 
-    def result(body: RowBody, coords: Coords) -> Expr:
+    def result(body: PackedBody, coords: Coords) -> Expr:
         here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {found}.index)")
         return Expr(kernel.dtype, "({0} ? {1} : {2})", (here, number(1, kernel.dtype), number(0, kernel.dtype)))
 
@@ -130,7 +131,7 @@ def _inverse_deviation(kernel: RowKernel, variance: Expr) -> Expr:
 def _normalised(
     kernel: RowKernel,
     factor: _Factor,
-    affine: Callable[[RowBody, Coords, Expr], Expr] = lambda body, coords, x: x,
+    affine: Callable[[PackedBody, Coords, Expr], Expr] = lambda body, coords, x: x,
     *,
     centred: bool = True,
 ) -> Source:
@@ -141,7 +142,7 @@ def _normalised(
         total = joined(kernel, "Sum", kernel.dtype, "total", kernel.element)
         mean = kernel.constant(FUNCTIONS["divide"](total, count), "mean")
 
-    def element(body: RowBody, coords: Coords) -> Expr:
+    def element(body: PackedBody, coords: Coords) -> Expr:
         x = kernel.element(body, coords)
         return x if mean is None else body.named(_subtract(x, mean), "centred")
 
@@ -163,13 +164,13 @@ def _trailing(group: Group, core: Node, *, centred: bool) -> Source:
     axes = tuple(range(_axis(group, core), group.types[str(core.inputs[0])].rank))
     kernel = RowKernel(group, core, axes, sweeps=3 if centred else 2)
 
-    def affine(body: RowBody, coords: Coords, x: Expr) -> Expr:
+    def affine(body: PackedBody, coords: Coords, x: Expr) -> Expr:
         return _scaled(body, core, x, lambda shape: broadcast(coords, shape))
 
     return _normalised(kernel, _inverse_root(core.attrs["epsilon"]), affine, centred=centred)
 
 
-def _scaled(body: RowBody, core: Node, x: Expr, at: Callable[[Sequence[int]], Coords]) -> Expr:
+def _scaled(body: PackedBody, core: Node, x: Expr, at: Callable[[Sequence[int]], Coords]) -> Expr:
     """Times the second operand, plus the third where there is one."""
     scale, bias = (*core.inputs[1:], None)[:2]
     if scale is not None:
@@ -177,7 +178,7 @@ def _scaled(body: RowBody, core: Node, x: Expr, at: Callable[[Sequence[int]], Co
     return x if bias is None else _add(x, body.value(bias, at(body.shape(bias))))
 
 
-def _by_channel(core: Node) -> Callable[[RowBody, Coords, Expr], Expr]:
+def _by_channel(core: Node) -> Callable[[PackedBody, Coords, Expr], Expr]:
     return lambda body, coords, x: _scaled(body, core, x, lambda shape: coords[1:2])
 
 
@@ -216,7 +217,7 @@ def _lrn(group: Group, core: Node) -> Source:
     size, (alpha, beta, bias) = core.attrs["size"], (core.attrs[n] for n in ("alpha", "beta", "bias"))
     channels = group.types[kernel.x].static[1]
 
-    def result(body: RowBody, coords: Coords) -> Expr:
+    def result(body: PackedBody, coords: Coords) -> Expr:
         writer, low = body.writer, (size - 1) // 2
         squares = Expr(kernel.dtype, writer.name("squares"))
         writer.line(f"{kernel.c_type} {squares.template} = 0;")

@@ -11,34 +11,17 @@ from contextlib import ExitStack, contextmanager
 from eqsat.language.graph import Node
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.body import Access, Body, entry_name
-from eqsat.runtime.cuda.coordinates import Coords, Index, offset
+from eqsat.runtime.cuda.coordinates import Coords, Index
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.cuda.group import Group
+from eqsat.runtime.cuda.packs import PackedBody, chunk_of, varying
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.team import HELD_BYTES, Rows, Team, checked, chunk_of, first_of, read_strides, team_for
+from eqsat.runtime.cuda.team import HELD_BYTES, Rows, Team, checked, read_strides, team_for
 from eqsat.runtime.cuda.view import WIDEST_ACCESS
 from eqsat.runtime.cuda.writer import bare
 
 #: Writes what is done with the element at coordinates.
-Fill = Callable[["RowBody", Coords], None]
-
-
-class RowBody(Body):
-    """A body that notes what is stored, and puts into packs what is stored several elements at once."""
-
-    def __init__(self, group: Group) -> None:
-        super().__init__(group)
-        self.stores: list[tuple[str, Index]] = []
-        self.packs: dict[str, str] = {}
-
-    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
-        """Writes an element of a result, to memory or to the pack that goes there."""
-        self.stores.append((name, offset(tuple(coords), self.group.results[name].strides)))
-        pack = self.packs.get(name)
-        if pack is None:
-            super().store(name, coords, value)
-        else:
-            self.writer.line(f"{pack} = {self.stored(name, value)};")
+Fill = Callable[["PackedBody", Coords], None]
 
 
 class RowKernel:
@@ -62,7 +45,7 @@ class RowKernel:
         self.group, self.core, self.seen = group, core, seen
         self.x, self.made = str(core.inputs[0]), core.outputs[0]
         self.dtype = computed(group.types[self.x].dtype)
-        self.body = RowBody(group)
+        self.body = PackedBody(group)
         shape = self.body.shape(self.x) if shape is None else tuple(shape)
         self.rows = Rows.of(shape, along, read_strides(shape, lambda coords: self._accesses(seen(coords))))
         checked(self.rows.count)
@@ -92,7 +75,7 @@ class RowKernel:
                 found = self._accesses(self._coords(width))
                 sizes = [self.group.operands[a.value].dtype.itemsize for a in found if a.offset.reads("k")]
                 # As many as the narrowest type has in one access, as long as registers hold them.
-                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in _varying(found))
+                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(found))
                 if sizes and together and width * min(sizes) <= WIDEST_ACCESS:
                     return width
             width //= 2
@@ -152,7 +135,7 @@ class RowKernel:
         """A value under a name."""
         return self.body.named(value, stem)
 
-    def element(self, body: RowBody, coords: Coords) -> Expr:
+    def element(self, body: PackedBody, coords: Coords) -> Expr:
         """The element of the operand: from registers, or made, and kept there in the first sweep."""
         slot = Expr(self.dtype, self._slot())
         if self.is_held:
@@ -164,7 +147,7 @@ class RowKernel:
             body.writer.line(f"{slot.template} = {bare(body.writer.render(value, 'element'))};")
         return value
 
-    def replace(self, body: RowBody, value: Expr) -> None:
+    def replace(self, body: PackedBody, value: Expr) -> None:
         """Keeps something else in place of the element, from the next sweep on."""
         if self.held:
             body.writer.line(f"{self._slot()} = {bare(body.writer.render(value, 'element'))};")
@@ -178,7 +161,7 @@ class RowKernel:
     def first(self, fill: Fill) -> None:
         """The sweep that makes the elements, and stores what is made on the way to them."""
 
-        def both(body: RowBody, coords: Coords) -> None:
+        def both(body: PackedBody, coords: Coords) -> None:
             fill(body, coords)
             for name in self.before:
                 body.store(name, coords, body.value(name, coords))
@@ -186,14 +169,12 @@ class RowKernel:
         self.sweep(both)
         self.has_swept, self.is_held = True, self.held
 
-    def last(self, result: Callable[[RowBody, Coords], Expr]) -> None:
+    def last(self, result: Callable[[PackedBody, Coords], Expr]) -> None:
         """The sweep that stores every element that is made of the operator's result."""
 
-        def fill(body: RowBody, coords: Coords) -> None:
-            body.give(self.made, coords, body.named(result(body, coords), self.core.op))
-            for name in self.after:
-                at = body.onward(self.made, name, coords)
-                body.store(name, at, body.value(name, at))
+        def fill(body: PackedBody, coords: Coords) -> None:
+            value = body.named(result(body, coords), self.core.op)
+            body.store_made(self.made, self.after, coords, value)
 
         self.sweep(fill)
 
@@ -202,23 +183,13 @@ class RowKernel:
         if not self.rows.size:
             return
         coords = self._coords(self.team.width)
-        probe = RowBody(self.group)
+        probe = PackedBody(self.group)
         fill(probe, coords)
-        body, writer = self.body, self.body.writer
+        body, width = self.body, self.team.width
         with self._turns():
-            for access in _unique(_varying(probe.accesses)) if self.team.width > 1 else []:
-                self._load(access)
-            packed = self._packs(probe) if self.team.width > 1 else {}
-            with ExitStack() as stack:
-                if self.team.width > 1:
-                    writer.line("#pragma unroll")
-                    stack.enter_context(writer.block(f"for (int k = 0; k < {self.team.width}; ++k)"))
+            body.load_packs(probe.accesses, width)
+            with body.stored_packs(probe.stores, width), body.each(width):
                 fill(body, coords)
-            for name, (pack, place, chunk) in packed.items():
-                for part in range(self.team.width // chunk):
-                    at = writer.index(place + part * chunk)
-                    writer.line(f"store<{chunk}>({body.pointer(name)} + {at}, {pack}[{part}]);")
-            body.packs.clear()
 
     @contextmanager
     def _turns(self) -> Iterator[None]:
@@ -240,35 +211,6 @@ class RowKernel:
                 stack.enter_context(writer.block(f"if ({' && '.join(conditions)})"))
             yield
 
-    def _load(self, access: Access) -> None:
-        """Reads the elements of all k at once."""
-        view, width = self.group.operands[access.value], self.team.width
-        chunk = chunk_of(view, access.offset, width)
-        if not chunk:
-            return
-        body = self.body
-        pointer, place = body.pointer(access.value), first_of(access.offset)
-        pack = body.writer.name(f"{pointer}_pack")
-        loads = [
-            f"load<{chunk}>({pointer} + {body.writer.index(place + part * chunk)})" for part in range(width // chunk)
-        ]
-        body.writer.line(f"const Pack<{STORED[view.dtype]}, {chunk}> {pack}[] = {{{', '.join(loads)}}};")
-        body.hold(access, f"{pack}[k / {chunk}].at[k % {chunk}]" if len(loads) > 1 else f"{pack}[0].at[k]")
-
-    def _packs(self, probe: RowBody) -> dict[str, tuple[str, Index, int]]:
-        """Declares the packs that results are gathered in: their names, where they go, and elements in one."""
-        found = {}
-        for name, place in probe.stores:
-            view = self.group.results[name]
-            chunk = chunk_of(view, place, self.team.width)
-            if not chunk:
-                continue
-            pack = self.body.writer.name(f"{self.body.pointer(name)}_pack")
-            self.body.writer.line(f"Pack<{STORED[view.dtype]}, {chunk}> {pack}[{self.team.width // chunk}];")
-            self.body.packs[name] = f"{pack}[k / {chunk}].at[k % {chunk}]"
-            found[name] = (pack, first_of(place), chunk)
-        return found
-
     @contextmanager
     def one_of_each_row(self) -> Iterator[Index]:
         """What one thread of each row does; the row."""
@@ -284,12 +226,3 @@ class RowKernel:
             self.body.pointer(name)
         blocks = -(-self.rows.count // self._rows_in_block)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), self.team.threads)
-
-
-def _varying(accesses: Sequence[Access]) -> list[Access]:
-    """Those that every visit makes, and that differ from one k to the next."""
-    return [a for a in accesses if not a.conditional and a.offset.reads("k")]
-
-
-def _unique(accesses: Sequence[Access]) -> list[Access]:
-    return list({(a.value, a.coords): a for a in accesses}.values())

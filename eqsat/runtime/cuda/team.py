@@ -11,7 +11,6 @@ from eqsat.runtime.cuda.body import Access
 from eqsat.runtime.cuda.coordinates import Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import UnsupportedError
 from eqsat.runtime.cuda.source import Extent
-from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 
 #: Elements of a row that a thread keeps in registers, at most, in bytes.
 HELD_BYTES = 128
@@ -137,20 +136,6 @@ def _rows_of(rows: Rows, size: int) -> int:
 
 def _power_of_two(least: int) -> int:
     return 1 << max(least - 1, 0).bit_length()
-
-
-def chunk_of(view: View, place: Index, width: int) -> int:
-    """How many of `width` elements, numbered by k, one access reads; 0 where they do not follow each other."""
-    chunk = min(width, WIDEST_ACCESS // view.dtype.itemsize)
-    rest = first_of(place)
-    if place.coefficient("k") != 1 or rest.reads("k") or view.alignment % (chunk * view.dtype.itemsize):
-        return 0
-    return 0 if math.gcd(rest.constant, *(c for _, c in rest.terms)) % chunk else chunk
-
-
-def first_of(place: Index) -> Index:
-    """The place of the first of several elements numbered by k."""
-    return Index(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
 
 
 def read_strides(shape: Sequence[int], accesses: Callable[[Coords], Sequence[Access]]) -> tuple[int, ...]:
