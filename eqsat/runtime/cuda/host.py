@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.constant import Array
 from eqsat.language.floats import Floats
-from eqsat.language.interpret import run_node
-from eqsat.language.types import TensorType
 from eqsat.runtime.cuda.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.emulated import compute
 from eqsat.runtime.cuda.emulator import build, emulate
+from eqsat.runtime.cuda.fallback import run_fallback
 from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Span, kind_of, moved_bytes
 from eqsat.runtime.cuda.program import Fallback, Launch, Program
@@ -57,19 +56,36 @@ class HostMachine:
         """The elements of a view, where they lie."""
         return strided(self._memory[view.buffer], view)
 
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The arrays that inputs are read from, by name."""
+        return {name: self.array(view) for name, view in self.program.inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, Array]:
+        """The arrays that outputs are written to, by name."""
+        return {name: self.array(view) for name, view in self.program.outputs.items()}
+
     def put(self, name: str, array: Any) -> None:
         """Copies an input in."""
         self.array(self.program.inputs[name])[...] = array
 
-    def get(self, name: str) -> Array:
-        """A copy of an output."""
+    def get(self, name: str, *, on_device: bool = False) -> Array:
+        """A copy of an output; there is no device here that it could stay on."""
         return np.array(self.array(self.program.outputs[name]))
 
-    def launch(self) -> list[Span]:
+    def launch(self) -> None:
+        """Runs every launch in order."""
+        self.timed()
+
+    def wait(self) -> None:
+        """Nothing is left running here."""
+
+    def timed(self) -> list[Span]:
         """Runs every launch in order; how long each took."""
         return self.launch_in(range(len(self.program.launches)))
 
-    def launch_in(self, order: Any) -> list[Span]:
+    def launch_in(self, order: Iterable[int]) -> list[Span]:
         """Runs the launches, by index, in another order, which must keep what each reads made before it."""
         for name, buffer in self.program.buffers.items():
             if buffer.role == "output":
@@ -127,34 +143,6 @@ class HostMachine:
                     where=self.program.name,
                     expected="kernels that write their results alone",
                 )
-
-
-def run_fallback(work: Fallback, launch: Launch, array: Any, interpretation: Any) -> list[Any]:
-    """The results of an operator by its reference, for those of its outputs that are used.
-
-    `array` finds the elements of a view; `interpretation` is what is computed with. Reads and writes of the launch are
-    the operands that are there and the results that are used, in the node's order.
-    """
-    node = work.node
-    reads, writes = iter(launch.reads), iter(launch.writes)
-    views = [None if value is None else next(reads) for value in node.inputs]
-    made_in = [next(writes) if value else None for value in node.outputs]
-    operands = [None if view is None else array(view) for view in views]
-    types = [None if view is None else _type(view) for view in views]
-    results = _results(work, types, made_in)
-    made = run_node(interpretation, node, operands, types, results)
-    return [one for one, view in zip(made, made_in, strict=False) if view is not None]
-
-
-def _results(work: Fallback, types: list[TensorType | None], views: list[View | None]) -> list[TensorType]:
-    from eqsat.language.spec import spec
-
-    inferred = spec(work.node.op).result_types(types, work.node.attrs)
-    return [t if v is None else _type(v) for t, v in zip(inferred, [*views, *[None] * len(inferred)], strict=False)]
-
-
-def _type(view: View) -> TensorType:
-    return TensorType(view.dtype, view.shape)
 
 
 def _guarded(nbytes: int) -> Bytes:

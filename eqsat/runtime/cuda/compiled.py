@@ -1,0 +1,270 @@
+"""A model made ready for a GPU: a machine for each size of its named dims, and the calls that run it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import bound_sizes
+from eqsat.language.plan import Plan
+from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, span, taken
+from eqsat.runtime.cuda.profile import Profile, Span
+from eqsat.runtime.cuda.program import Program
+
+#: For how many sizes of named dims programs are kept, the one used longest ago dropped first.
+KEPT_SIZES = 4
+
+Sizes = Mapping[str, int]
+
+
+class DeviceMemoryError(BackendError):
+    """A program that does not fit in the memory that is free on its GPU."""
+
+
+class Machine(Protocol):
+    """A program with the memory it runs in.
+
+    `inputs` and `outputs` are that memory as arrays; `put` copies an input in, `get` an output out, to the host or to
+    a new array on the device. `launch` starts all launches and `wait` waits for them; `timed` runs them one by one.
+    """
+
+    program: Program
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The arrays that inputs are read from, by name."""
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """The arrays that outputs are written to, by name."""
+
+    def put(self, name: str, array: Any) -> None:
+        """Copies an input in."""
+
+    def get(self, name: str, *, on_device: bool = False) -> Any:
+        """A copy of an output."""
+
+    def launch(self) -> None:
+        """Starts all launches."""
+
+    def wait(self) -> None:
+        """Waits until all that was started is done."""
+
+    def timed(self) -> list[Span]:
+        """Runs every launch by itself; how long each took."""
+
+    def close(self) -> None:
+        """Gives the memory back."""
+
+
+class CompiledProgram:
+    """A graph or plan that runs on machines that `build` makes, one for each size of its named dims.
+
+    Safe to call from several threads, one at a time. `close` gives all memory back; a later call takes it anew.
+    """
+
+    def __init__(self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: Device | None = None) -> None:
+        self.graph = given.graph if isinstance(given, Plan) else given
+        self._build, self._device = build, device
+        self._machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
+        self._bound: dict[int, object] = {}
+        self._profiles: list[Profile] = []
+        self._turn = threading.RLock()
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name, arrays of the kind that the inputs are; BackendError for inputs that do not fit."""
+        given = taken(self.graph, inputs, self._device)
+        with self._turn:
+            machine = self._fed(given)
+            self._launch(machine)
+            made = {name: machine.get(name, on_device=given.on_device) for name in self.graph.outputs}
+        return {name: given.wrap(array) for name, array in made.items()}
+
+    def run_into(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+        """Runs, and writes outputs to arrays of the caller's.
+
+        BackendError for one that is no output, of another shape, element type or device, read-only, whose elements
+        share memory, or that shares memory with an input or another output.
+        """
+        given = taken(self.graph, inputs, self._device)
+        for name, array in outputs.items():
+            if name not in self.graph.outputs:
+                raise self._no_output(name)
+            declared = self.graph.type(self.graph.outputs[name])
+            if isinstance(declared, TensorType):
+                check_output(
+                    name, array, declared.at(bound_sizes(self.graph, given.arrays)), self.graph.name, self._device
+                )
+        check_apart(given.arrays, outputs, self.graph.name)
+        with self._turn:
+            machine = self._fed(given)
+            self._launch(machine)
+            for name, array in outputs.items():
+                array[...] = machine.get(name, on_device=not isinstance(array, np.ndarray))
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """A call that runs on these inputs, checked and copied in once, and returns when all is done; for measuring."""
+        given = taken(self.graph, inputs, self._device)
+        mark = object()
+
+        def call() -> None:
+            with self._turn:
+                machine = self._machine(bound_sizes(self.graph, given.arrays))
+                if self._bound.get(id(machine)) is not mark:
+                    self._feed(machine, given)
+                    self._bound[id(machine)] = mark
+                self._launch(machine)
+                machine.wait()
+
+        call()
+        return call
+
+    def static(self, sizes: Sizes | None = None) -> StaticProgram:
+        """The program for one size of its named dims, with buffers that stay in place."""
+        return StaticProgram(self, dict(sizes or {}))
+
+    @contextmanager
+    def profile(self) -> Iterator[Profile]:
+        """Times every launch of the runs within: `with program.profile() as p: program.run(inputs)`.
+
+        Launches then run one by one, not as one captured graph, so that the whole takes longer than it does otherwise.
+        """
+        profile = Profile(self.graph.name)
+        self._profiles.append(profile)
+        try:
+            yield profile
+        finally:
+            self._profiles.remove(profile)
+
+    def close(self) -> None:
+        """Gives the memory of all machines back."""
+        with self._turn:
+            while self._machines:
+                self._drop()
+
+    def _no_output(self, name: str) -> BackendError:
+        return BackendError(
+            f"no output {name!r}", where=self.graph.name, expected="some of " + ", ".join(self.graph.outputs)
+        )
+
+    def _fed(self, given: Given) -> Machine:
+        machine = self._machine(bound_sizes(self.graph, given.arrays))
+        self._feed(machine, given)
+        return machine
+
+    def _feed(self, machine: Machine, given: Given) -> None:
+        self._bound.pop(id(machine), None)
+        for name in machine.program.inputs:
+            machine.put(name, given.arrays[name])
+
+    def _launch(self, machine: Machine) -> None:
+        if not self._profiles:
+            machine.launch()
+            return
+        spans = machine.timed()
+        for profile in self._profiles:
+            profile.runs.append(spans)
+
+    def _machine(self, sizes: Sizes) -> Machine:
+        key = tuple(sorted(sizes.items()))
+        found = self._machines.get(key)
+        if found is None:
+            while len(self._machines) >= KEPT_SIZES:
+                self._drop()
+            found = self._machines[key] = self._built(sizes)
+        self._machines.move_to_end(key)
+        return found
+
+    def _built(self, sizes: Sizes) -> Machine:
+        """A machine for these sizes; those for other sizes make room where memory is short."""
+        while True:
+            try:
+                return self._build(sizes)
+            except DeviceMemoryError:
+                if not self._machines:
+                    raise
+                self._drop()
+
+    def _drop(self) -> None:
+        _, machine = self._machines.popitem(last=False)
+        self._bound.pop(id(machine), None)
+        machine.close()
+
+
+class StaticProgram:
+    """A program whose inputs and outputs stay in place: fill `inputs`, call, and read `outputs`.
+
+    Both are arrays on the device, by name. A call copies in what it is given and returns `outputs`, which the next
+    call writes anew; given NumPy arrays, it returns copies of NumPy's. BackendError for an input that shares memory
+    with an output.
+    """
+
+    def __init__(self, program: CompiledProgram, sizes: Sizes) -> None:
+        self._program = program
+        self._machine = program._built(sizes)
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The arrays that inputs are read from, by name."""
+        return self._machine.inputs
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """The arrays that outputs are written to, by name."""
+        return self._machine.outputs
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """Runs on what is given, and on what the other input arrays hold."""
+        program, machine = self._program, self._machine
+        given = taken(program.graph, {**self._held(inputs), **inputs}, program._device)
+        passed = {name: given.arrays[name] for name in inputs}
+        check_apart(passed, machine.outputs, program.graph.name)
+        for name, array in passed.items():
+            self._check_size(name, array)
+            if span(array) != span(machine.inputs[name]):
+                machine.put(name, array)
+        program._launch(machine)
+        if all(_is_static(array) for array in inputs.values()):
+            machine.wait()
+            return dict(machine.outputs)
+        return {name: machine.get(name) for name in machine.program.outputs}
+
+    def profile(self) -> Any:
+        """Times every launch of the calls within: `with program.profile() as p: program()`."""
+        return self._program.profile()
+
+    def close(self) -> None:
+        """Gives the memory back; the arrays must not be used after that."""
+        self._machine.close()
+
+    def _held(self, passed: Mapping[str, Any]) -> dict[str, Any]:
+        """What stands for inputs that are not passed: arrays of the declared type, of the size compiled for."""
+        held = {}
+        for name, view in self._machine.program.inputs.items():
+            declared = self._program.graph.type(name)
+            if name not in passed and isinstance(declared, TensorType):
+                held[name] = np.broadcast_to(np.zeros((), declared.dtype.numpy), view.shape)
+        return held
+
+    def _check_size(self, name: str, array: Any) -> None:
+        wanted = self._machine.program.inputs[name].shape
+        if tuple(array.shape) != wanted:
+            raise BackendError(
+                f"input {name!r} has shape {list(array.shape)}",
+                where=self._program.graph.name,
+                expected=f"{list(wanted)}, the size that was compiled for",
+                remedy="compile it for that size, or use run()",
+            )
+
+
+def _is_static(array: Any) -> bool:
+    """Whether an array lies on a GPU, so that outputs may stay there."""
+    return hasattr(array, "__cuda_array_interface__")
