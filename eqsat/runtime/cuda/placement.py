@@ -50,19 +50,17 @@ def seen_as(node: Node, view: View, results: list[TensorType]) -> list[View] | N
     if node.op == "expand":
         return [view.broadcast_to(results[0].static)]
     if node.op == "slice":
-        for axis, start, end, step in zip(attrs["axes"], attrs["starts"], attrs["ends"], attrs["steps"], strict=True):
-            taken = range(*slice(start, _end(end, step), step).indices(view.shape[axis]))
+        steps = attrs["steps"] or (1,) * len(attrs["axes"])
+        for axis, start, end, step in zip(attrs["axes"], attrs["starts"], attrs["ends"], steps, strict=True):
+            # An end of -1 lies before the first element and belongs to a negative step.
+            stop = None if step < 0 and end < 0 else max(end, 0)
+            taken = range(*slice(max(start, 0), stop, step).indices(view.shape[axis]))
             view = view.sliced(axis, taken.start, len(taken), step)
         return [view]
     if node.op == "split":
         starts = (sum(attrs["sizes"][:i]) for i in range(len(attrs["sizes"])))
         return [view.sliced(attrs["axis"], s, n) for s, n in zip(starts, attrs["sizes"], strict=True)]
     return None
-
-
-def _end(end: int, step: int) -> int | None:
-    """An end as Python has it; one far before the beginning stands for all that is left."""
-    return None if step < 0 and end < -(1 << 31) else end
 
 
 class _Wishes:

@@ -1,0 +1,250 @@
+"""What graphs become on their way to a GPU: which launches, which views, which library calls, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import BackendError
+from eqsat.language.builder import Builder
+from eqsat.language.floats import Floats
+from eqsat.language.interpret import run
+from eqsat.language.plan import Conversion, Held, Kernel, Plan
+from eqsat.language.state import PLAIN, State
+from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.grouping import grouped
+from eqsat.runtime.cuda.host import HostMachine
+from eqsat.runtime.cuda.lowering import program_of
+from eqsat.runtime.cuda.memory import arrange, check
+from eqsat.runtime.cuda.static import plain_plan
+
+
+def labels(program):
+    return [launch.label for launch in program.launches]
+
+
+def weights(*shape, seed=0):
+    return (np.random.default_rng(seed).standard_normal(shape) / 4).astype(np.float32)
+
+
+def computed(graph, program, **inputs):
+    """The outputs on the processor, held against the references."""
+    arrangement = arrange(program)
+    check(program, arrangement)
+    made = HostMachine(program, arrangement).run(inputs)
+    wanted = run(graph, inputs, Floats(wide=True))
+    for name, array in wanted.items():
+        np.testing.assert_allclose(made[name], array, rtol=2e-5, atol=2e-5)
+    return made
+
+
+def test_views_launch_nothing():
+    g = Builder("views")
+    x = g.input("x", (2, 3, 4))
+    left, right = eqsat.split(eqsat.transpose(x, perm=(0, 2, 1)), (1, 3), axis=1)
+    g.output("reversed", eqsat.slice(right, starts=(2,), ends=(-5,), axes=(1,), steps=(-1,)))
+    g.output("flat", eqsat.reshape(x, shape=(6, 4)))
+    g.output("wide", eqsat.expand(left, shape=(5, 2, 1, 3)))
+    graph = g.build()
+    program = program_of(graph)
+    assert program.launches == ()
+    computed(graph, program, x=weights(2, 3, 4))
+
+
+def test_a_reshape_of_a_transposed_value_takes_a_copy_only_where_it_was_made_in_another_order():
+    g = Builder("orders")
+    x = g.input("x", (2, 3, 4))
+    g.output("y", eqsat.reshape(eqsat.transpose(eqsat.relu(x), perm=(0, 2, 1)), shape=(8, 3)))
+    g.output("z", eqsat.reshape(eqsat.transpose(x, perm=(0, 2, 1)), shape=(8, 3)))
+    graph = g.build()
+    program = program_of(graph)
+    assert sorted(labels(program)) == ["relu", "reshape"]
+    computed(graph, program, x=weights(2, 3, 4))
+
+
+def test_parts_of_a_concatenation_are_written_where_they_belong():
+    g = Builder("parts")
+    x = g.input("x", (2, 8))
+    g.output("y", eqsat.concat([eqsat.exp(x), x, eqsat.sin(x)], axis=1))
+    graph = g.build()
+    program = program_of(graph)
+    assert labels(program) == ["exp", "sin", "copy of x into concat_0"]
+    assert {view.buffer for launch in program.launches for view in launch.writes} == {"concat_0"}
+    computed(graph, program, x=weights(2, 8))
+
+
+def test_parts_that_are_not_aligned_are_put_together_by_one_kernel():
+    g = Builder("parts")
+    x = g.input("x", (2, 3))
+    g.output("y", eqsat.concat([eqsat.exp(x), eqsat.sin(x)], axis=1))
+    graph = g.build()
+    assert labels(program_of(graph))[-1] == "concat"
+    computed(graph, program_of(graph), x=weights(2, 3))
+
+
+def test_what_follows_a_product_is_computed_at_its_end():
+    g = Builder("layer")
+    x = g.input("x", (4, 6, 16))
+    y = eqsat.relu(x @ g.constant(weights(16, 8)) / 2.0 + g.constant(weights(8, seed=1)))
+    g.output("y", y)
+    graph = g.build()
+    program = program_of(graph)
+    (launch,) = program.launches
+    assert isinstance(launch.work, Matmul)
+    assert (launch.work.epilogue, launch.work.alpha, launch.work.a.shape) == ("relu_bias", 0.5, (24, 16))
+    computed(graph, program, x=weights(4, 6, 16))
+    assert labels(program_of(graph, libraries=())) == ["matmul + div + add + relu"]
+    computed(graph, program_of(graph, libraries=()), x=weights(4, 6, 16))
+
+
+def test_a_tensor_added_to_a_product_goes_into_the_row_that_reads_it():
+    g = Builder("residual")
+    x = g.input("x", (4, 32))
+    scale, shift = g.constant(weights(32, seed=2)), g.constant(weights(32, seed=3))
+    h = x @ g.constant(weights(32, 32)) + g.constant(weights(32, seed=1)) + x
+    g.output("y", eqsat.layer_norm(h, scale, shift, axis=-1))
+    g.output("h", h)
+    graph = g.build()
+    program = program_of(graph)
+    assert labels(program) == ["matmul + add", "add + layer_norm"]
+    assert len(program.launches[1].writes) == 2
+    computed(graph, program, x=weights(4, 32))
+
+
+def test_batches_that_one_stride_does_not_walk_are_copied():
+    g = Builder("heads")
+    q, k = g.input("q", (2, 5, 3, 4)), g.input("k", (2, 5, 3, 4))
+    g.output("y", eqsat.transpose(q, perm=(0, 2, 1, 3)) @ eqsat.transpose(k, perm=(0, 2, 3, 1)))
+    graph = g.build()
+    program = program_of(graph)
+    assert labels(program) == ["copy of operand of matmul", "copy of operand of matmul", "matmul"]
+    computed(graph, program, q=weights(2, 5, 3, 4), k=weights(2, 5, 3, 4, seed=1))
+    one = Builder("heads")
+    q, k = one.input("q", (1, 5, 3, 4)), one.input("k", (1, 5, 3, 4))
+    one.output("y", eqsat.transpose(q, perm=(0, 2, 1, 3)) @ eqsat.transpose(k, perm=(0, 2, 3, 1)))
+    assert labels(program_of(one.build())) == ["matmul"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", ["none", "float", "bool"])
+def test_attention_of_floats_is_unfolded(causal, mask):
+    g = Builder("attention")
+    q, k, v = g.input("q", (1, 4, 5, 8)), g.input("k", (1, 2, 6, 8)), g.input("v", (1, 2, 6, 8))
+    operands = [q, k, v]
+    inputs = {"q": weights(1, 4, 5, 8), "k": weights(1, 2, 6, 8, seed=1), "v": weights(1, 2, 6, 8, seed=2)}
+    if mask != "none":
+        operands.append(g.input("m", (5, 6), "float32" if mask == "float" else "bool"))
+        inputs["m"] = weights(5, 6, seed=3) if mask == "float" else weights(5, 6, seed=3) > 0
+        if mask == "bool":
+            inputs["m"][2] = False  # a query that keeps no key
+    g.output("y", eqsat.attention(*operands, causal=causal))
+    graph = g.build()
+    program = program_of(graph)
+    assert not any(isinstance(launch.work, Attention) for launch in program.launches)
+    assert sum(isinstance(launch.work, Matmul) for launch in program.launches) == 2
+    computed(graph, program, **inputs)
+
+
+def test_attention_of_halves_is_the_librarys():
+    g = Builder("attention")
+    q, k, v = (g.input(name, (2, 4, 16, 32), "float16") for name in "qkv")
+    g.output("y", eqsat.attention(q, k, v))
+    program = program_of(g.build())
+    assert [type(launch.work) for launch in program.launches] == [Attention]
+
+
+def test_a_convolution_takes_its_bias_and_activation():
+    g = Builder("conv")
+    x = g.input("x", (1, 8, 6, 6))
+    w, b = g.constant(weights(8, 8, 3, 3)), g.constant(weights(8, seed=1))
+    g.output("y", eqsat.relu(eqsat.conv(x, w, b, pads=(1, 1, 1, 1))))
+    graph = g.build()
+    program = program_of(graph)
+    (launch,) = program.launches
+    assert isinstance(launch.work, Convolution)
+    assert launch.work.relu
+    assert launch.work.bias is not None
+    computed(graph, program, x=weights(1, 8, 6, 6, seed=2))
+
+
+def test_a_plan_is_run_as_it_was_chosen():
+    """Kernels of several operators, a value in two states, and an input that is held by columns."""
+    g = Builder("plan")
+    x = g.input("x", (6, 5))
+    g.output("y", eqsat.exp(eqsat.relu(x)) @ g.constant(weights(5, 3)))
+    graph = g.build()
+    relu, exp, product = (node.outputs[0] for node in graph.nodes)
+    weight = next(iter(graph.constants))
+    column, half = State("column"), State("row", "float16")
+    steps = (
+        Kernel((relu, exp), (Held("x", column),), (Held(exp, column),)),
+        Conversion(exp, column, half),
+        Kernel((product,), (Held(exp, half), Held(weight, half)), (Held(product, half),)),
+        Conversion(product, half, PLAIN),
+    )
+    program = program_of(Plan(graph, steps, {"x": column}))
+    assert labels(program)[0] == "relu + exp"
+    assert program.inputs["x"].strides == (1, 6)
+    assert [view.dtype.value for view in program.launches[2].reads] == ["float16", "float16"]
+    machine = HostMachine(program, arrange(program))
+    given = weights(6, 5, seed=4)
+    made = machine.run({"x": given})["y"]
+    np.testing.assert_allclose(made, np.exp(np.maximum(given, 0)) @ weights(5, 3), rtol=5e-3, atol=5e-3)
+
+
+def test_named_dims_become_sizes_and_shapes_constants():
+    g = Builder("dynamic")
+    x = g.input("x", ("batch", "length", 4))
+    scale = eqsat.cast(eqsat.reduce_prod(eqsat.shape(x), axes=(0,), keepdims=False), to="float32")
+    g.output("y", x / scale)
+    graph = g.build()
+    for batch, length in ((1, 2), (2, 7)):
+        program = program_of(graph, {"batch": batch, "length": length})
+        assert labels(program) == ["div"]
+        assert program.outputs["y"].shape == (batch, length, 4)
+        computed(graph, program, x=weights(batch, length, 4))
+    with pytest.raises(BackendError, match=r"input 'x' is float32\[batch, length, 4\]") as caught:
+        program_of(graph, {"batch": 1})
+    assert "sizes such as length=1" in str(caught.value)
+
+
+def test_what_cannot_run_on_a_gpu_is_refused_by_name():
+    g = Builder("layouts")
+    x = g.input("x", (1, 16, 4, 4))
+    g.output("y", eqsat.relu(x))
+    graph = g.build()
+    made = graph.nodes[0].outputs[0]
+    blocked = State("blocked")
+    steps = (
+        Conversion("x", PLAIN, blocked),
+        Kernel((made,), (Held("x", blocked),), (Held(made, blocked),)),
+        Conversion(made, blocked, PLAIN),
+    )
+    with pytest.raises(BackendError, match="'x' is held in the layout 'blocked', which no kernel here reads"):
+        program_of(Plan(graph, steps))
+
+
+def test_grouping_computes_nothing_twice():
+    g = Builder("shared")
+    x = g.input("x", (4, 8))
+    h = eqsat.exp(x)
+    g.output("a", eqsat.relu(h))
+    g.output("b", eqsat.softmax(eqsat.neg(h) * 2.0, axis=-1))
+    graph = g.build()
+    plan = grouped(plain_plan(graph))
+    nodes = [v for kernel in plan.kernels for v in kernel.nodes]
+    assert sorted(nodes) == sorted(n.outputs[0] for n in graph.nodes)
+    assert [len(k.results) for k in plan.kernels] == [2, 1]
+    computed(graph, program_of(graph), x=weights(4, 8))
+
+
+def test_rotary_embedding_is_one_kernel_for_each_tensor():
+    g = Builder("rotary")
+    x, sine, cosine = g.input("x", (1, 2, 3, 8)), g.input("s", (3, 8)), g.input("c", (3, 8))
+    first, second = eqsat.split(x, 2, axis=3)
+    g.output("y", x * cosine + eqsat.concat([eqsat.neg(second), first], axis=3) * sine)
+    graph = g.build()
+    program = program_of(graph)
+    assert len(program.launches) == 1
+    computed(graph, program, x=weights(1, 2, 3, 8), s=weights(3, 8, seed=1), c=weights(3, 8, seed=2))
