@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
+from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.runtime.reference import ReferenceBackend
 from eqsat.runtime.session import SessionBackend
 
@@ -39,8 +40,8 @@ class Backend(Protocol):
         """The graph made ready to run."""
 
 
-#: Every backend by name, the fastest first.
-BACKENDS: dict[str, Backend] = {b.name: b for b in (SessionBackend(), ReferenceBackend())}
+#: Every backend by name, the fastest on a CPU first; one for GPUs is used where it is asked for.
+BACKENDS: dict[str, Backend] = {b.name: b for b in (SessionBackend(), ReferenceBackend(), CupyBackend())}
 
 
 def select(name: str | None = None) -> Backend:

@@ -12,8 +12,10 @@ from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.importer import load
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime import session
-from eqsat.runtime.backend import BACKENDS, execute, select
+from eqsat.runtime.backend import execute, select
 from eqsat.runtime.measure import interleaved
+
+ON_CPU = ("onnxruntime", "numpy")
 
 
 def graph_of(op: str, *types: TensorType, result: TensorType, constants=(), **attrs) -> Graph:
@@ -38,11 +40,11 @@ def dense(n: int = 64) -> Graph:
 @pytest.mark.parametrize("threads", [None, 1, 2])
 def test_both_backends_agree(threads):
     x = np.random.default_rng(1).normal(size=(5, 64)).astype(np.float32)
-    made = [execute(dense(), {"x0": x}, name, threads=threads)["out"] for name in BACKENDS]
+    made = [execute(dense(), {"x0": x}, name, threads=threads)["out"] for name in ON_CPU]
     np.testing.assert_allclose(made[0], made[1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_an_output_may_be_an_input_or_a_constant_and_serve_twice(name):
     types = {"x": TensorType.of("float32", (2,)), "c": TensorType.of("int64", (1,))}
     constant = Constant.of(np.int64([7]))
@@ -56,7 +58,7 @@ def test_an_output_may_be_an_input_or_a_constant_and_serve_twice(name):
 @pytest.mark.parametrize(
     "dtype", [d for d in DType if d.value in ("bfloat16", "float8e4m3fn", "float8e5m2", "float16")]
 )
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_element_types_that_numpy_lacks_go_in_and_come_out(dtype, name):
     flat, square = TensorType(dtype, (4,)), TensorType(dtype, (2, 2))
     x = np.arange(4).astype(dtype.numpy)
@@ -125,7 +127,7 @@ def overridable() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_an_input_with_a_default_may_be_left_out_or_given(name):
     program = select(name).compile(load(overridable()))
     x = np.float32([1, 2])
@@ -135,7 +137,7 @@ def test_an_input_with_a_default_may_be_left_out_or_given(name):
         program.run({"d": x})
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", ON_CPU)
 def test_an_unknown_custom_operator_is_named_by_either_backend(name):
     info = helper.make_tensor_value_info
     graph = helper.make_graph(

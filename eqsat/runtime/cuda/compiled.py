@@ -127,6 +127,11 @@ class CompiledProgram:
         call()
         return call
 
+    def prepare(self, sizes: Sizes) -> None:
+        """Makes the machine for these sizes of named dims now, and not with the first run."""
+        with self._turn:
+            self._machine(sizes)
+
     def static(self, sizes: Sizes | None = None) -> StaticProgram:
         """The program for one size of its named dims, with buffers that stay in place."""
         return StaticProgram(self, dict(sizes or {}))

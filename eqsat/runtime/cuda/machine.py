@@ -147,15 +147,24 @@ class GpuMachine:
         """A library's kernel, or a generated one where the library is missing or has no plan for the call."""
         name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
         library = self.toolkit.libraries.get(name)
-        reason = self.toolkit.missing.get(name, "")
-        if library is not None:
+        if library is None:
+            return self._generated(call, label, name, self.toolkit.missing.get(name, f"{name} is not here"))
+        reason = ""
+        # A plan that another version was measured with is no reason to leave the library.
+        for plan in dict.fromkeys((self._choose(call), None)):
             try:
-                prepared = library.prepare(call, self.address, self._choose(call))
+                prepared = library.prepare(call, self.address, plan)
             except BackendError as error:
                 reason = error.what
-            else:
-                self._prepared.append(prepared)
-                return prepared
+                continue
+            self._prepared.append(prepared)
+            if reason:
+                warnings.warn(f"{label} runs by {name}'s own choice: {reason}", RuntimeWarning, stacklevel=2)
+            return prepared
+        return self._generated(call, label, name, reason)
+
+    def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
+        """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
         group = group_of(call)
         source = generate(group)
         if source is None or any(a in group.constants for a in source.arguments):
