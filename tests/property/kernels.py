@@ -24,6 +24,7 @@ from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
 SHAPES = [(), (1,), (5,), (24,), (4, 16), (7, 13), (2, 3, 8), (3, 1, 40), (1, 24), (0, 4), (2, 0, 3), (2, 5, 4, 8)]
 SHAPES += [(2, 8, 3, 3), (6, 1), (1, 1, 1), (40, 33), (2, 33, 40), (3, 4, 1, 2, 5)]
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+INDEXED = ("gather", "scatter")
 #: How far a result may be from the exact one, by the element type it is held in, in units of the largest value.
 SLACK = {"float16": 1.5e-3, "bfloat16": 1.2e-2, "float32": 1e-5, "float64": 1e-11}
 #: Attributes that sample rules leave at their defaults.
@@ -36,6 +37,8 @@ MORE = {
     "celu": lambda rng: {"alpha": rng.choice((1.0, 0.7))},
     "silu": lambda rng: {"alpha": rng.choice((1.0, 1.5))},
     "gelu": lambda rng: {"approximate": rng.choice(("none", "tanh"))},
+    "scatter_elements": lambda rng: {"reduction": rng.choice(("none", "add", "mul", "max", "min"))},
+    "scatter_nd": lambda rng: {"reduction": rng.choice(("none", "add", "mul", "max", "min"))},
     "shrink": lambda rng: {"bias": 0.25},
     "pad": lambda rng: {"mode": rng.choice(("constant", "constant", "edge", "reflect", "wrap"))},
 }
@@ -76,7 +79,7 @@ class Chain:
             kinds = [self.dtype] * count
         for _ in range(20):
             names: list[str | None] = [None] * count
-            fixed = op.startswith("gather")  # what was made before is no index
+            fixed = op.startswith(INDEXED)  # what was made before is no index
             places = [i for i in range(1 if fixed else count) if self.last and self.types[self.last].dtype.value == kinds[i]]
             if self.last is not None:
                 if not places:
@@ -102,7 +105,7 @@ class Chain:
             results = declared.result_types(types, full)
         except GraphError:
             return False
-        if op.startswith("gather") and 0 in types[0].static:  # there is nothing to read
+        if op.startswith(INDEXED) and 0 in types[0].static:  # there is nothing to read
             return False
         if any(math.prod(t.static) > 20000 for t in (*types, *results)):
             return False
@@ -128,7 +131,7 @@ class Chain:
     def _operand(self, op, place, type, types, attrs) -> str:
         name = f"x{len(self.arrays)}"
         array = self.elements(type)
-        if type.dtype.is_integer and op.startswith("gather") and place == 1:
+        if type.dtype.is_integer and op.startswith(INDEXED) and place == 1:
             array = self._indices(op, type, types[0].static, attrs)
         elif array.size and type.rank and self.rng.random() < 0.15:
             axis = self.rng.randrange(type.rank)
@@ -140,9 +143,9 @@ class Chain:
         return name
 
     def _indices(self, op, type, shape, attrs):
-        if op == "gather_nd":
+        if op.endswith("_nd"):
             depth = type.static[-1]
-            sizes = np.array(shape[attrs["batch_dims"] :][:depth])
+            sizes = np.array(shape[attrs.get("batch_dims", 0) :][:depth])
         else:
             sizes = np.array([shape[attrs["axis"]]])
         low, high = -sizes, sizes

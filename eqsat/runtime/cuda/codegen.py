@@ -1,33 +1,35 @@
-"""Kernels from groups of operators: by the first template that takes them."""
+"""Kernels from groups of operators, by the template of the operator that the others go before and after."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from eqsat.runtime.cuda import contraction, pointwise, reduction, rows, window
+from eqsat.runtime.cuda.contraction import SUMS
 from eqsat.runtime.cuda.expression import UnsupportedError
 from eqsat.runtime.cuda.group import Group
+from eqsat.runtime.cuda.reduction import REDUCTIONS
+from eqsat.runtime.cuda.rows import ROW_OPERATORS
 from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.window import WINDOWS
 
 Template = Callable[[Group], "Source | None"]
 
-#: Templates in the order they are asked; each returns None for groups that it does not take.
-TEMPLATES: Sequence[Template] = (
-    pointwise.generate,
-    rows.generate,
-    reduction.generate,
-    window.generate,
-    contraction.generate,
-)
+#: By operator, the template that knows it. Operators element by element and those that copy elements need none of
+#: these: any template computes them where their elements are read or made, and `pointwise` where there is no other.
+TEMPLATES: Mapping[str, Template] = {
+    **dict.fromkeys(SUMS, contraction.generate),
+    **dict.fromkeys(REDUCTIONS, reduction.generate),
+    **dict.fromkeys(ROW_OPERATORS, rows.generate),
+    **dict.fromkeys(WINDOWS, window.generate),
+}
 
 
 def generate(group: Group) -> Source | None:
-    """The kernel of a group; None where no template takes it, and its operators are to be run one by one."""
-    for template in TEMPLATES:
-        try:
-            found = template(group)
-        except UnsupportedError:
-            continue
-        if found is not None:
-            return found
-    return None
+    """The kernel of a group; None where there is none for all of its operators together."""
+    cores = [node.op for node in group.nodes if node.op in TEMPLATES]
+    template = TEMPLATES[cores[0]] if cores else pointwise.generate
+    try:
+        return template(group)
+    except UnsupportedError:
+        return None

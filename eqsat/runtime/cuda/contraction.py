@@ -16,9 +16,9 @@ from eqsat.runtime.cuda.expression import Expr, UnsupportedError, computed, numb
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES
 from eqsat.runtime.cuda.pointwise import launched
-from eqsat.runtime.cuda.scalar import ARITHMETIC
+from eqsat.runtime.cuda.scalar import ARITHMETIC, given, operand
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.tiling import generate_tiled, operand, scaled
+from eqsat.runtime.cuda.tiling import generate_tiled, scaled
 from eqsat.runtime.cuda.writer import bare
 
 #: A loop: the name of its variable, and how often it runs.
@@ -41,13 +41,6 @@ def generate(group: Group) -> Source | None:
     body = Body(group)
     body.produce(node.outputs[0], lambda coords: SUMS[node.op](body, node, coords))
     return launched(body)
-
-
-def _given(node: Node, place: int) -> str:
-    value = operand(node, place)
-    if value is None:
-        raise UnsupportedError(f"operand {place} of {node.op} is left out")
-    return value
 
 
 def _total(
@@ -99,7 +92,7 @@ Where = Callable[[Coords], "str | None"]
 
 
 def _matmul(body: Body, node: Node, coords: Coords) -> Expr:
-    a, b = _given(node, 0), _given(node, 1)
+    a, b = given(node, 0), given(node, 1)
 
     def factors(at: Coords) -> list[Expr]:
         left, right = matrix_coords(body.shape(a), body.shape(b), coords, at[0])
@@ -119,7 +112,7 @@ def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: Index) 
 
 
 def _gemm(body: Body, node: Node, coords: Coords) -> Expr:
-    a, b = _given(node, 0), _given(node, 1)
+    a, b = given(node, 0), given(node, 1)
     row, column = coords
     size = body.shape(a)[0 if node.attrs["trans_a"] else 1]
 
@@ -133,7 +126,7 @@ def _gemm(body: Body, node: Node, coords: Coords) -> Expr:
 
 
 def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
-    values = [_given(node, place) for place in range(len(node.inputs))]
+    values = [given(node, place) for place in range(len(node.inputs))]
     terms, result = explicit(node.attrs["equation"], [len(body.shape(v)) for v in values])
     sizes: dict[str, int] = {}
     for term, value in zip(terms, values, strict=True):
@@ -153,7 +146,7 @@ def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
 
 
 def _conv(body: Body, node: Node, coords: Coords) -> Expr:
-    x, w = _given(node, 0), _given(node, 1)
+    x, w = given(node, 0), given(node, 1)
     (_, _, *sizes), (outputs, depth, *kernel) = body.shape(x), body.shape(w)
     strides, dilations, pads = conv_geometry(node.attrs, len(sizes))
     image, channel, *place = coords
@@ -189,7 +182,7 @@ def _biased(body: Body, node: Node, total: Expr, channel: Index) -> Expr:
 
 
 def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
-    x, w = _given(node, 0), _given(node, 1)
+    x, w = given(node, 0), given(node, 1)
     (_, channels, *sizes), (_, outputs, *kernel) = body.shape(x), body.shape(w)
     strides, dilations, pads = conv_geometry(node.attrs, len(sizes))
     image, channel, *place = coords

@@ -9,8 +9,10 @@ import numpy as np
 
 from eqsat.language.graph import Node
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, broadcast, flattened, unflattened
-from eqsat.runtime.cuda.expression import Expr, UnsupportedError, cast, computed, number
+from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, flattened, unflattened
+from eqsat.runtime.cuda.expression import Expr, cast, computed, number
+from eqsat.runtime.cuda.indexing import gather, gather_elements, gather_nd, scatter_elements, scatter_nd
+from eqsat.runtime.cuda.scalar import given
 
 if TYPE_CHECKING:
     from eqsat.runtime.cuda.body import Body
@@ -19,29 +21,22 @@ if TYPE_CHECKING:
 Move = Callable[["Body", Node, int, Coords], Expr]
 
 
-def _operand(node: Node, place: int = 0) -> str:
-    value = node.inputs[place]
-    if value is None:
-        raise UnsupportedError(f"operand {place} of {node.op} is left out")
-    return value
-
-
 def _identity(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    return body.value(_operand(node), coords)
+    return body.value(given(node), coords)
 
 
 def _reshape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x = _operand(node)
+    x = given(node)
     return body.value(x, unflattened(flattened(coords, body.shape(node.outputs[0])), body.shape(x)))
 
 
 def _transpose(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     order = node.attrs["perm"]
-    return body.value(_operand(node), [coords[order.index(axis)] for axis in range(len(order))])
+    return body.value(given(node), [coords[order.index(axis)] for axis in range(len(order))])
 
 
 def _slice(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, at = _operand(node), list(coords)
+    x, at = given(node), list(coords)
     shape = body.shape(x)
     attrs = node.attrs
     steps = attrs["steps"] or (1,) * len(attrs["axes"])
@@ -53,7 +48,7 @@ def _slice(body: Body, node: Node, place: int, coords: Coords) -> Expr:
 
 
 def _split(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, at = _operand(node), list(coords)
+    x, at = given(node), list(coords)
     axis = node.attrs["axis"] % len(at)
     at[axis] = at[axis] + sum(node.attrs["sizes"][:place])
     return body.value(x, at)
@@ -64,9 +59,8 @@ def _concat(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     along = coords[axis]
     cases: list[tuple[str, Callable[[], Expr]]] = []
     start = 0
-    for value in node.inputs:
-        if value is None:
-            raise UnsupportedError("an operand of concat is left out")
+    for part in range(len(node.inputs)):
+        value = given(node, part)
         end = start + body.shape(value)[axis]
         if start < end and along.low < end and along.high >= start:
             at = (*coords[:axis], along - start, *coords[axis + 1 :])
@@ -84,7 +78,7 @@ def _bordered(
     body: Body, node: Node, coords: Coords, begins: Sequence[int], ends: Sequence[int], value: float = 0.0
 ) -> Expr:
     """An element of the operand with borders of a number; negative ones cut off."""
-    x = _operand(node)
+    x = given(node)
     filler = number(value, computed(body.group.types[x].dtype))
     left = [n + min(b, 0) + min(e, 0) for n, b, e in zip(body.shape(x), begins, ends, strict=True)]
     if any(n <= 0 for n in left):
@@ -99,7 +93,7 @@ def _bordered(
 
 
 def _pad(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, pads, mode = _operand(node), node.attrs["pads"], node.attrs["mode"]
+    x, pads, mode = given(node), node.attrs["pads"], node.attrs["mode"]
     shape = body.shape(x)
     begins, ends = pads[: len(shape)], pads[len(shape) :]
     if mode == "constant":
@@ -132,53 +126,17 @@ def _repeated(body: Body, coord: Index, size: int, begin: int, mode: str) -> Ind
 
 
 def _tile(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x = _operand(node)
+    x = given(node)
     return body.value(x, [c % max(n, 1) for c, n in zip(coords, body.shape(x), strict=True)])
 
 
 def _expand(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x = _operand(node)
+    x = given(node)
     return body.value(x, broadcast(coords, body.shape(x)))
 
 
-def _place(body: Body, value: str, coords: Coords, size: int) -> Index:
-    """A coordinate that is an element of a tensor of indices; negative ones count from the end."""
-    index = body.value(value, coords)
-    if index.value is not None:
-        whole = int(index.value)
-        return Index.number(min(max(whole + size if whole < 0 else whole, 0), size - 1))
-    type = "long long" if size > INT_LIMIT else "int"
-    text = f"({type})placed({index.template}, ({index.c_type}){size})"
-    return Index.variable(body.writer.define(type, "place", text), size)
-
-
-def _gather(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, indices = _operand(node), _operand(node, 1)
-    shape = body.shape(x)
-    axis = node.attrs["axis"] % len(shape)
-    rank = len(body.shape(indices))
-    chosen = _place(body, indices, coords[axis : axis + rank], shape[axis])
-    return body.value(x, (*coords[:axis], chosen, *coords[axis + rank :]))
-
-
-def _gather_elements(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x = _operand(node)
-    shape = body.shape(x)
-    axis = node.attrs["axis"] % len(shape)
-    chosen = _place(body, _operand(node, 1), coords, shape[axis])
-    return body.value(x, (*coords[:axis], chosen, *coords[axis + 1 :]))
-
-
-def _gather_nd(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, indices, batch = _operand(node), _operand(node, 1), node.attrs["batch_dims"]
-    shape, (*lead, depth) = body.shape(x), body.shape(indices)
-    head = coords[: len(lead)]
-    vector = [_place(body, indices, (*head, Index.number(i)), shape[batch + i]) for i in range(depth)]
-    return body.value(x, (*coords[:batch], *vector, *coords[len(lead) :]))
-
-
 def _depth_to_space(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, b = _operand(node), node.attrs["blocksize"]
+    x, b = given(node), node.attrs["blocksize"]
     n, c, h, w = coords
     rest = body.shape(x)[1] // (b * b)
     within = h % b * b + w % b
@@ -187,7 +145,7 @@ def _depth_to_space(body: Body, node: Node, place: int, coords: Coords) -> Expr:
 
 
 def _space_to_depth(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, b = _operand(node), node.attrs["blocksize"]
+    x, b = given(node), node.attrs["blocksize"]
     n, k, h, w = coords
     channels = body.shape(x)[1]
     within = k // channels
@@ -195,7 +153,7 @@ def _space_to_depth(body: Body, node: Node, place: int, coords: Coords) -> Expr:
 
 
 def _trilu(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x, k = _operand(node), node.attrs["k"]
+    x, k = given(node), node.attrs["k"]
     beyond = coords[-1] - coords[-2] - k if node.attrs["upper"] else coords[-2] - coords[-1] + k
     zero = number(0, computed(body.group.types[x].dtype))
     return _kept(body, node, beyond, _puller(body, x, coords), zero)
@@ -255,13 +213,13 @@ def _pool_kernel(body: Body, node: Node, place: int, coords: Coords) -> Expr:
 
 
 def _enlarge(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    x = _operand(node)
+    x = given(node)
     borders = [0, 0, *((k - n) // 2 for k, n in zip(node.attrs["kernel"], body.shape(x)[2:], strict=True))]
     return _bordered(body, node, coords, borders, borders)
 
 
 def _shape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    dims = body.shape(_operand(node))[node.attrs["start"] : node.attrs["end"]]
+    dims = body.shape(given(node))[node.attrs["start"] : node.attrs["end"]]
     if coords[0].is_number:
         return number(dims[coords[0].constant], DType.INT64)
     at = body.writer.index(coords[0])
@@ -270,7 +228,7 @@ def _shape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
 
 
 def _size(body: Body, node: Node, place: int, coords: Coords) -> Expr:
-    return number(int(np.prod(body.shape(_operand(node)), dtype=np.int64)), DType.INT64)
+    return number(int(np.prod(body.shape(given(node)), dtype=np.int64)), DType.INT64)
 
 
 #: By operator, where an element of its result comes from.
@@ -284,9 +242,11 @@ MOVES: Mapping[str, Move] = {
     "pad": _pad,
     "tile": _tile,
     "expand": _expand,
-    "gather": _gather,
-    "gather_elements": _gather_elements,
-    "gather_nd": _gather_nd,
+    "gather": gather,
+    "gather_elements": gather_elements,
+    "gather_nd": gather_nd,
+    "scatter_elements": scatter_elements,
+    "scatter_nd": scatter_nd,
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,
     "trilu": _trilu,

@@ -75,3 +75,16 @@ def expression(
     ]
     made = traced(node, ranked)
     return None if made is None else convert(made, computed(result.dtype))
+
+
+def operand(node: Node, place: int) -> str | None:
+    """The name of an operand; None for an optional one left out."""
+    return node.inputs[place] if place < len(node.inputs) else None
+
+
+def given(node: Node, place: int = 0) -> str:
+    """The name of an operand that kernels cannot do without."""
+    value = operand(node, place)
+    if value is None:
+        raise UnsupportedError(f"operand {place} of {node.op} is left out")
+    return value

@@ -10,7 +10,7 @@ from eqsat.runtime.cuda.body import Body, entry_name
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, unflattened
 from eqsat.runtime.cuda.expression import C_TYPES, Expr, computed, number
 from eqsat.runtime.cuda.group import Group
-from eqsat.runtime.cuda.scalar import ARITHMETIC
+from eqsat.runtime.cuda.scalar import ARITHMETIC, operand
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.writer import bare
 
@@ -29,11 +29,6 @@ def generate_tiled(group: Group, node: Node) -> Source | None:
     product = _Product(group, node)
     small = min(product.rows, product.columns) < LEAST_SIDE or product.depth < LEAST_DEPTH
     return None if small or not math.prod(product.batch) else product.source()
-
-
-def operand(node: Node, place: int) -> str | None:
-    """The name of an operand; None for an optional one left out."""
-    return node.inputs[place] if place < len(node.inputs) else None
 
 
 def scaled(body: Body, node: Node, total: Expr, coords: Coords) -> Expr:
