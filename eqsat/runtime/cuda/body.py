@@ -68,6 +68,7 @@ class Body:
         self.producers: dict[str, Producer] = {}
         self._pointers: dict[str, str] = {}
         self._lanes: tuple[int, int] | None = None
+        self._conditions: list[str] = []
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
@@ -138,10 +139,21 @@ class Body:
         self.writer.line(f"{found.c_type} {found.template};")
         for place, (condition, make) in enumerate(cases):
             head = "else" if not condition else f"{'else ' if place else ''}if ({condition})"
-            with self.writer.block(head):
+            others = [f"!({other})" for other, _ in cases[:place]]
+            self._conditions.append(" && ".join([*others, *([condition] if condition else [])]))
+            with self.writer.case(head):
                 value = bare(self.writer.render(convert(make(), dtype), stem))
                 self.writer.line(f"{found.template} = {value};")
+            self._conditions.pop()
         return found
+
+    def below(self, index: Index, bound: int) -> str:
+        """The condition that a coordinate is less than a bound."""
+        return f"{self.writer.index(index.rounded(bound))} < {bound}"
+
+    def least(self, index: Index, bound: int = 0) -> str:
+        """The condition that a coordinate is no less than a bound."""
+        return f"{self.writer.index(index.rounded(bound))} >= {bound}"
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
@@ -171,18 +183,23 @@ class Body:
             self._lanes = None
 
     def _pack(self, name: str, place: Index) -> str | None:
-        """The element of the lane that is written, of several elements read at once; None where they lie apart."""
-        if self._lanes is None or self._lanes[0] != self.writer.depth:
+        """The element of the lane that is written, of several elements read at once; None where they lie apart.
+
+        Where conditions hold for all lanes or for none, the access is made where they hold.
+        """
+        if self._lanes is None or self._lanes[0] + len(self._conditions) != self.writer.depth:
             return None
         width, view = self._lanes[1], self.group.operands[name]
         if width == 1 or not fits(view, place, width):
             return None
-        first = self.writer.index(place.without("k"))
-        if not self.writer.is_constant(first):
+        first, condition = self.writer.index(place.without("k")), " && ".join(self._conditions)
+        if not self.writer.is_constant(f"{first} {condition}"):
             return None
-        pointer = self.pointer(name)
+        pointer, type = self.pointer(name), f"Pack<{STORED[view.dtype]}, {width}>"
         text = f"load<{width}>({pointer} + {first})"
-        return self.writer.define(f"Pack<{STORED[view.dtype]}, {width}>", f"{pointer}_pack", text) + ".at[k]"
+        if condition:
+            text = f"{condition} ? {text} : {type}{{}}"
+        return self.writer.define(type, f"{pointer}_pack", text, safe=True) + ".at[k]"
 
     def hold(self, access: Access, text: str) -> None:
         """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""

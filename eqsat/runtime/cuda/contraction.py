@@ -171,8 +171,8 @@ def _conv(body: Body, node: Node, coords: Coords) -> Expr:
 
 def _within(body: Body, places: Sequence[Index], sizes: Sequence[int]) -> str:
     """The condition that an element lies within an operand and not in its padding."""
-    conditions = [f"{body.writer.index(p)} >= 0" for p in places if p.low < 0]
-    conditions += [f"{body.writer.index(p)} < {n}" for p, n in zip(places, sizes, strict=True) if p.high >= n]
+    conditions = [body.least(p) for p in places if p.low < 0]
+    conditions += [body.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
     return " && ".join(conditions)
 
 
@@ -199,9 +199,9 @@ def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
             rest, found = step % stride, step // stride
             if rest.is_number and rest.constant:
                 return None
-            conditions += [f"{body.writer.index(step)} >= 0"] * (step.low < 0)
+            conditions += [body.least(step)] * (step.low < 0)
             conditions += [f"{body.writer.index(rest)} == 0"] * (not rest.is_number)
-            conditions += [f"{body.writer.index(found)} < {size}"] * (found.high >= size)
+            conditions += [body.below(found, size)] * (found.high >= size)
         return " && ".join(conditions)
 
     def factors(at: Coords) -> list[Expr]:

@@ -137,6 +137,15 @@ class Index:
         parts = Variable("", count, "/", self, by), Variable("", min(by, max(self.high, 0) + 1), "%", self, by)
         return Index(((parts[0], 1),)), Index(((parts[1], 1),))
 
+    def rounded(self, bound: int) -> Index:
+        """A sum of fewer terms that is less than the bound exactly where this one is."""
+        for unit in sorted({math.gcd(bound, c) for _, c in self.terms}, reverse=True):
+            rest = Index(tuple((v, c) for v, c in self.terms if c % unit), self.constant % unit)
+            if rest.low >= 0 and rest.high < unit:
+                whole = tuple((v, c) for v, c in self.terms if c % unit == 0)
+                return Index(whole, self.constant - self.constant % unit)
+        return self
+
     def text(self, name: Namer) -> str:
         """The sum as a C expression, variables called what `name` says; wide where it takes 64 bits.
 

@@ -65,7 +65,7 @@ def _concat(body: Body, node: Node, place: int, coords: Coords) -> Expr:
         if start < end and along.low < end and along.high >= start:
             at = (*coords[:axis], along - start, *coords[axis + 1 :])
             last = along.high < end
-            cases.append(("" if last else f"{body.writer.index(along)} < {end}", _puller(body, value, at)))
+            cases.append(("" if last else body.below(along, end), _puller(body, value, at)))
         start = end
     return body.choose(computed(body.group.types[node.outputs[0]].dtype), "concat", cases)
 
@@ -84,8 +84,8 @@ def _bordered(
     if any(n <= 0 for n in left):
         return filler
     inner = [c - max(b, 0) for c, b in zip(coords, begins, strict=True)]
-    conditions = [f"{body.writer.index(c)} >= 0" for c in inner if c.low < 0]
-    conditions += [f"{body.writer.index(c)} < {n}" for c, n in zip(inner, left, strict=True) if c.high >= n]
+    conditions = [body.least(c) for c in inner if c.low < 0]
+    conditions += [body.below(c, n) for c, n in zip(inner, left, strict=True) if c.high >= n]
     pull = _puller(body, x, tuple(c - min(b, 0) for c, b in zip(inner, begins, strict=True)))
     if not conditions:
         return pull()
@@ -165,7 +165,7 @@ def _kept(body: Body, node: Node, beyond: Index, inside: Callable[[], Expr], out
         return inside()
     if beyond.high < 0:
         return outside
-    cases = [(f"{body.writer.index(beyond)} >= 0", inside), ("", lambda: outside)]
+    cases = [(body.least(beyond), inside), ("", lambda: outside)]
     return body.choose(outside.dtype, node.op, cases)
 
 

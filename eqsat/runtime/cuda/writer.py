@@ -26,6 +26,7 @@ class _Scope:
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Any] = field(default_factory=dict)
     varying: set[str] | None = None
+    is_case: bool = False
 
 
 class Writer:
@@ -68,6 +69,12 @@ class Writer:
             yield
 
     @contextmanager
+    def case(self, head: str) -> Iterator[None]:
+        """A block that is run under a condition: coordinates that it defines may be worked out without it as well."""
+        with self._scope(head, _Scope(is_case=True)):
+            yield
+
+    @contextmanager
     def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
         """A block that is run many times: what it defines without reading what varies is put before it.
 
@@ -105,29 +112,40 @@ class Writer:
         self._taken[stem] = count + 1
         return f"{stem}_{count}"
 
-    def define(self, type: str, stem: str, text: str) -> str:
-        """The name of a constant of C that holds the value of a text, defined here unless one is known."""
+    def define(self, type: str, stem: str, text: str, *, safe: bool = False) -> str:
+        """The name of a constant of C that holds the value of a text, defined here unless one is known.
+
+        A `safe` text can be worked out whatever the conditions around it, and is so before a loop that leaves it alone.
+        """
         key = (type, text)
         found: str | None = self.recall(key)
         if found is None:
             found = self._fresh(stem)
             place = len(self._scopes) - 1
-            while self._is_constant(text, self._scopes[place]):
-                place -= 1
+            while (loop := self._loop_of(place, safe)) and self._is_constant(text, self._scopes[loop]):
+                place = loop - 1
             scope = self._scopes[place]
             self._add(scope, f"const {type} {found} = {text};")
             scope.known[key] = found
-            if scope.varying is not None:
-                scope.varying.add(found)
+            loops = [s.varying for s in self._scopes[: place + 1] if s.varying is not None]
+            if loops:  # no name of a block within a loop is known before it
+                loops[-1].add(found)
         return found
+
+    def _loop_of(self, place: int, safe: bool) -> int:
+        """The scope of the loop whose rounds a scope is part of, conditions in between passed over; 0 for none."""
+        while safe and self._scopes[place].is_case:
+            place -= 1
+        return place if self._scopes[place].varying is not None else 0
 
     def _is_constant(self, text: str, scope: _Scope) -> bool:
         """Whether a scope is a loop, and a text has the same value in all its rounds."""
         return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
 
     def is_constant(self, text: str) -> bool:
-        """Whether a text has the same value in all rounds of the loop around the next line."""
-        return self._is_constant(text, self._scopes[-1])
+        """Whether a text has the same value in all rounds of the loop around the next line, and is known before it."""
+        loop = self._loop_of(len(self._scopes) - 1, True)
+        return bool(loop) and self._is_constant(text, self._scopes[loop])
 
     def remember(self, key: Hashable, value: Any) -> None:
         """Keeps what holds until the block ends."""
@@ -151,7 +169,7 @@ class Writer:
         text = f"{of} {variable.kind} {variable.by}"
         if variable.of.is_wide and type == "int":
             text = f"(int)({text})"
-        return self.define(type, "quotient" if variable.kind == "/" else "rest", text)
+        return self.define(type, "quotient" if variable.kind == "/" else "rest", text, safe=True)
 
     def render(self, expr: Expr, stem: str) -> str:
         """A value as an operand of C; what is read twice, or is long, gets a name that begins with the stem."""
