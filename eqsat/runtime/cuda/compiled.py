@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,6 +114,8 @@ class CompiledProgram:
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """A call that runs on these inputs, checked and copied in once, and returns when all is done; for measuring."""
         given = taken(self.graph, inputs, self._device)
+        # Another call may come in between, after which these are copied in again: as they are now.
+        given = replace(given, arrays={name: array.copy() for name, array in given.arrays.items()})
         mark = object()
 
         def call() -> None:

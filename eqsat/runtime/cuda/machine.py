@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -115,8 +114,7 @@ class GpuMachine:
 
     def _set_up(self, arrangement: Arrangement) -> None:
         cupy, program, memory = self._cupy, self.program, self.memory
-        special = importlib.import_module("cupyx.scipy.special")
-        self.fallback = DeviceFallback(cupy, special, cupy.asnumpy)
+        self.fallback = DeviceFallback(cupy, self.toolkit.special, cupy.asnumpy)
         self.inputs = {name: memory.array(view) for name, view in program.inputs.items()}
         self.outputs = {name: memory.array(view) for name, view in program.outputs.items()}
         self._mark = cupy.cuda.Event(disable_timing=True)

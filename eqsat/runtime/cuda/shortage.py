@@ -14,8 +14,10 @@ def shortage(name: str, arrangement: Arrangement, workspace: int, free: int) -> 
     needed = arrangement.total + workspace
     growing = arrangement.arena + arrangement.inputs + arrangement.outputs
     left = free - arrangement.weights - workspace
-    if left <= 0:
-        fits = f"the weights alone take {_size(arrangement.weights)}"
+    if free < arrangement.weights:
+        fits = "not even the weights fit"
+    elif left <= 0:
+        fits = "only the weights fit"
     elif growing > left:
         fits = f"values, inputs and outputs of {left / growing:.0%} of this size would fit beside the weights"
     else:

@@ -47,6 +47,7 @@ class Toolkit:
     def __init__(self, number: int = 0) -> None:
         self.number = number
         self.cupy: Any = importlib.import_module("cupy")
+        self.special: Any = importlib.import_module("cupyx.scipy.special")
         self.runtime: Any = self.cupy.cuda.runtime
         self.driver: Any = self.cupy.cuda.driver
         fault = driver_fault(int(self.runtime.driverGetVersion()), self._made_for())
