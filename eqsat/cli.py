@@ -12,9 +12,11 @@ from typing import NoReturn
 import click
 
 from eqsat.commands.arguments import Settings
+from eqsat.commands.bench import bench
 from eqsat.commands.costs import costs
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
+from eqsat.commands.measure import measure
 from eqsat.commands.optimize import optimize
 from eqsat.commands.pareto import pareto
 from eqsat.commands.rules import rules
@@ -38,7 +40,7 @@ def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
 
 
-for _command in (optimize, pareto, inspect, costs, rules, extract):
+for _command in (optimize, pareto, inspect, measure, bench, costs, rules, extract):
     commands.add_command(_command)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from eqsat.commands.arguments import DURATION, SIZE, debug_option
 from eqsat.commands.display import console, interruptible
+from eqsat.commands.keys import keys_of_model, light_models
 from eqsat.errors import UsageError
 from eqsat.report import count
 
 if TYPE_CHECKING:
     from eqsat.costs.fusion import Key
-    from eqsat.costs.implementations import Choices
 
 
 @click.command()
@@ -55,7 +54,7 @@ def measure(
     from eqsat.optimize import choices_for
 
     if Device.of(device).name != DEVICE:
-        raise UsageError(f"{device} is not measured here", expected=DEVICE, remedy="its costs are estimates")
+        raise UsageError(f"{device} is not measured here", expected=DEVICE, remedy="`eqsat measure` measures GPUs")
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"--time-limit {time_limit}", expected="a time above 0")
     if fused < 0:
@@ -64,9 +63,9 @@ def measure(
     with CostTable() as table, interruptible() as should_stop, _bar(Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None)
         keys: dict[Key, None] = {}
-        for model in models or _light_models():
+        for model in models or light_models():
             bar.update(task, description=model.name)
-            keys |= dict.fromkeys(_keys(model, dict(sizes), choices, fused))
+            keys |= dict.fromkeys(keys_of_model(model, Device.of(device), dict(sizes), choices, fused))
             if should_stop():
                 break
 
@@ -88,29 +87,3 @@ def measure(
 def _bar(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _light_models() -> list[Path]:
-    """The networks in the onnx package."""
-    import onnx
-
-    return sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
-
-
-def _keys(model: Path, sizes: Mapping[str, int], choices: Choices, fused: int) -> Iterator[Key]:
-    """The operators of a model, then those of every graph its e-graph holds, and the ways they can be run."""
-    from eqsat.costs.device import Device
-    from eqsat.costs.measure import DEVICE
-    from eqsat.costs.model import keys_of
-    from eqsat.egraph.encode import encode
-    from eqsat.egraph.saturate import Limits, Saturator
-    from eqsat.egraph.snapshot import snapshot
-    from eqsat.extract.candidates import candidates
-    from eqsat.language.onnx.importer import load
-    from eqsat.rewrites.loader import load_rules
-
-    graph = load(model)
-    yield from keys_of(graph, sizes)
-    encoding = encode(graph)
-    Saturator(encoding.egraph, load_rules(), Limits()).run()
-    yield from candidates(snapshot(encoding), Device.of(DEVICE), choices, sizes, fused)

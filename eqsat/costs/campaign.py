@@ -44,7 +44,7 @@ class Measuring:
     stopwatch: Stopwatch
     table: CostTable
     environment: Environment
-    sentinel: Key = SENTINEL
+    sentinel: Key
     discarded: int = 0
     failed: list[tuple[Key, str]] = field(default_factory=list)
 
@@ -139,7 +139,7 @@ class Measuring:
     def _again(self, sentinel: Subject, last: Key) -> float:
         """The sentinel's time at the end of a window; where it no longer runs, the device was lost on the way."""
         try:
-            return steady(sentinel)
+            return steady(sentinel).seconds
         except EqsatError as error:
             raise CostError(
                 f"the device fails since it was measured: {error.what}",

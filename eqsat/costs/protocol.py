@@ -20,8 +20,8 @@ FINALISTS, NEAR = 4, 1.25
 #: Seconds that the shorter graph should take: long against a clock's resolution.
 GRAPH_SECONDS = 2e-4
 LEAST_COPIES, MOST_COPIES = 8, 256
-#: Bytes that the constants of all copies in a graph may take.
-MOST_BYTES = 4 << 30
+#: The constants that copies take turns on are this many times the second-level cache together, where copies suffice.
+COLD_TIMES = 3
 #: How far two measurements of one kernel may be apart on a steady device.
 DRIFT = 0.02
 _SETTLING = 20
@@ -44,8 +44,11 @@ class Subject(Protocol):
     name. `weight_bytes` are those of its constants.
     """
 
-    plans: Sequence[str]
     weight_bytes: int
+
+    @property
+    def plans(self) -> Sequence[str]:
+        """The ways to run it."""
 
     def graph(self, plan: str, copies: int, weights: int) -> Replay:
         """`copies` of the kernel one after the other, which take turns on so many sets of constants.
@@ -58,7 +61,9 @@ class Subject(Protocol):
 
 
 class Stopwatch(Protocol):
-    """A device that can time graphs."""
+    """A device that can time graphs; `l2_bytes` is its second-level cache."""
+
+    l2_bytes: int
 
     def sweep(self) -> None:
         """Reads at least three times the second-level cache, so that nothing is left of what was there."""
@@ -68,8 +73,9 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     """The time of a kernel by its fastest plan: cold, and hot where it has constants.
 
     Graphs of K and of 2K copies are replayed in turn; the time is (T(2K) - T(K)) / K, in each round, which is free of
-    what a replay costs in any case. Cold, each copy has constants of its own, and before each replay the caches are
-    swept; hot, all copies share theirs. The plans are screened first, then the
+    what a replay costs in any case. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache
+    lies between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share
+    theirs. The plans are screened first, then the
     fastest are timed in turn, in an order drawn anew each round, so that drift meets all alike. CostError where no plan
     runs.
     """
@@ -89,21 +95,26 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     return Entry(middle, low, high, replays, best, None if hot is None else min(float(np.median(hot)), middle))
 
 
-def steady(subject: Subject, *, replays: int = REPLAYS) -> float:
-    """The hot time of a kernel by the device's own choice of plan, which tells a slower clock from a slower kernel."""
+def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
+    """The hot time of a kernel, or of a whole graph, by the device's own choice of plan.
+
+    Of one kernel, it tells a device whose clock has fallen from a kernel that is slow.
+    """
     plan = next(iter(subject.plans), "")
     copies = _copies(subject, (plan,))
     with ExitStack() as held:
         short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
-        samples = [(long.seconds() - short.seconds()) / copies for _ in range(replays + 1)]
-    return float(np.median(samples[1:]))
+        slope = _Slope(short, long, copies, hot=True)
+        samples = [slope.sample() for _ in range(replays + 1)][1:]
+    low, middle, high = (float(q) for q in np.quantile(samples, (0.1, 0.5, 0.9)))
+    return Entry(middle, low, high, replays, plan)
 
 
 def settled(subject: Subject) -> float:
     """The time of a kernel once two measurements in a row agree: a card that was idle takes a while to its clock."""
-    before = steady(subject)
+    before = steady(subject).seconds
     for _ in range(_SETTLING):
-        now = steady(subject)
+        now = steady(subject).seconds
         if not drifted(before, now):
             return now
         before = now
@@ -155,8 +166,7 @@ def _copies(subject: Subject, plans: Sequence[str]) -> int:
         except EqsatError as error:
             failed = error
             continue
-        wanted = min(max(math.ceil(GRAPH_SECONDS / max(taken, 1e-9)), LEAST_COPIES), MOST_COPIES)
-        return max(min(wanted, MOST_BYTES // (2 * max(subject.weight_bytes, 1))), 1)
+        return min(max(math.ceil(GRAPH_SECONDS / max(taken, 1e-9)), LEAST_COPIES), MOST_COPIES)
     raise CostError(
         f"no plan runs: {failed.what if failed is not None else 'none is known'}", expected="a kernel of the device"
     )
@@ -180,12 +190,13 @@ def _slopes(
 ) -> Iterator[dict[tuple[str, bool], _Slope]]:
     """The graphs of each plan, cold and, where asked for and there are constants, hot."""
     sweep = stopwatch if subject.weight_bytes else None
+    sets = max(math.ceil(COLD_TIMES * stopwatch.l2_bytes / max(subject.weight_bytes, 1)), 2)
     with ExitStack() as held:
         made: dict[tuple[str, bool], _Slope] = {}
         failed: EqsatError | None = None
         for plan in plans:
             try:
-                short, long = (_held(held, subject, plan, n * copies, n * copies) for n in (1, 2))
+                short, long = (_held(held, subject, plan, n * copies, min(n * copies, sets)) for n in (1, 2))
                 made[plan, False] = _Slope(short, long, copies, sweep)
                 if hot and subject.weight_bytes:
                     short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))

@@ -49,10 +49,13 @@ class Data:
     """Random nonzero data: overlapping windows of one pool an element type, so that no two are equal and few are made.
 
     Floats lie between 0.9 and 1, where nearly every function is finite and no long product becomes a denormal number.
+    Where they are `signed` each sign is as likely: the units that multiply matrices draw power, and lose clock, by the
+    bits that change.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, signed: bool = False) -> None:
         self._rng = np.random.default_rng(seed)
+        self._signed = signed
         self._pools: dict[DType, Array] = {}
         self._drawn = 0
 
@@ -70,6 +73,18 @@ class Data:
         """Indices from 0 to below a bound."""
         return self._rng.integers(0, max(bound, 1), type.static).astype(type.dtype.numpy)
 
+    def operand(self, key: OpKey, index: int, type: TensorType) -> Array:
+        """What an operator is run on: indices within what they index, squares where a power is constant."""
+        if key.op in _INDEXED and index == _INDEXED[key.op][0]:
+            indexed = key.operands[_INDEXED[key.op][1]]
+            dims = indexed.static if indexed is not None else ()
+            axis = key.attrs.get("axis")
+            return self.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))
+        if key.op == "pow" and index == 1 and key.const_operands[1] and type.size == 1:
+            # Squares are what models raise to a constant power, and what runtimes have a case for.
+            return np.full(type.static, 2, type.dtype.numpy)
+        return self.tensor(type)
+
     def _pool(self, dtype: DType, count: int) -> Array:
         if dtype is DType.BOOL:
             return self._rng.random(count) < 0.5
@@ -77,7 +92,10 @@ class Data:
             return self._rng.integers(1, 4, count).astype(dtype.numpy)
         if not dtype.is_float:
             raise CostError(f"no data of {dtype.value} to measure with", expected="numbers or booleans")
-        return (self._rng.random(count, np.float32) * np.float32(0.1) + np.float32(0.9)).astype(dtype.numpy)
+        floats = self._rng.random(count, np.float32) * np.float32(0.1) + np.float32(0.9)
+        if self._signed:
+            floats *= self._rng.integers(0, 2, count).astype(np.float32) * 2 - 1
+        return floats.astype(dtype.numpy)
 
 
 def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
@@ -125,7 +143,7 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
             if link is None:
                 continue
             made, read = chain.members[link], member.operands[index]
-            if results[link] != (read,) or _layout(made, -1) != _layout(member, index):
+            if results[link] != (read,) or layout_of(made, -1) != layout_of(member, index):
                 raise CostError(
                     f"{made.op} does not make the operand {index} of {member.op}",
                     where=chain.text,
@@ -134,7 +152,8 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
     return results
 
 
-def _layout(key: OpKey, index: int) -> str:
+def layout_of(key: OpKey, index: int) -> str:
+    """The layout of an operand, or of the results at index -1."""
     return key.layouts[index] if key.layouts else "row"
 
 
@@ -186,12 +205,12 @@ class _Draft:
                 name = self._operand(copy, place, index) if link is None else made[link][0]
                 operands.append(name)
                 if name is not None and link is None:
-                    read[name] = Held(name, State(_layout(member, index)))
+                    read[name] = Held(name, State(layout_of(member, index)))
             last = place == len(self.chain.members) - 1
             made.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
             self.types.update(zip(made[-1], self.results[place], strict=True))
             self.nodes.append(Node(member.op, tuple(operands), made[-1], member.attrs))
-        state = State(_layout(self.chain.members[-1], -1))
+        state = State(layout_of(self.chain.members[-1], -1))
         nodes = tuple(outputs[0] for outputs in made)
         self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in made[-1])))
         self.states |= dict.fromkeys(made[-1], state)
@@ -220,24 +239,13 @@ class _Draft:
         if name not in self.types:
             self.types[name] = type
             if const:
-                self.constants[name] = Constant.of(self._array(member, index, type), type.dtype)
+                self.constants[name] = Constant.of(self.data.operand(member, index, type), type.dtype)
             else:
-                self.states[name] = State(_layout(member, index))
-                stored = type.with_shape(stored_shape(type.dims, _layout(member, index)))
-                self.inputs[name] = self._array(member, index, stored)
+                self.states[name] = State(layout_of(member, index))
+                stored = type.with_shape(stored_shape(type.dims, layout_of(member, index)))
+                self.inputs[name] = self.data.operand(member, index, stored)
         # An image that a convolution did not make is brought into the blocked layout once for all copies.
         return self._pooled(name, whole=False) if image and place else name
-
-    def _array(self, key: OpKey, index: int, type: TensorType) -> Array:
-        if key.op in _INDEXED and index == _INDEXED[key.op][0]:
-            indexed = key.operands[_INDEXED[key.op][1]]
-            dims = indexed.static if indexed is not None else ()
-            axis = key.attrs.get("axis")
-            return self.data.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))
-        if key.op == "pow" and index == 1 and key.const_operands[1] and type.size == 1:
-            # Squares are what models raise to a constant power, and what ONNX Runtime has a case for.
-            return np.full(type.static, 2, type.dtype.numpy)
-        return self.data.tensor(type)
 
     def _pooled(self, value: str, *, whole: bool) -> str:
         """A pooling of single elements: of one a channel, by a stride of the whole plane, or of all there are."""

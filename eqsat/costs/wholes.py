@@ -96,6 +96,10 @@ class Correction:
         """The time predicted."""
         return self.factor * sum + self.overhead * kernels
 
+    def sum(self, seconds: float, kernels: int) -> float:
+        """The sum of which this is the time predicted; the time itself where it says nothing of the sum."""
+        return max(seconds - self.overhead * kernels, 0.0) / self.factor if self.factor > 0 else seconds
+
 
 def wholes_of(entries: Mapping[str, Entry]) -> tuple[Whole, ...]:
     """The whole graphs among entries, in the order of their keys."""

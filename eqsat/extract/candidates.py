@@ -39,11 +39,12 @@ def candidates(
 ) -> Candidates:
     """The kernels worth measuring for an e-graph on a device, each once, as keys on known shapes.
 
-    Layouts in which nothing can save a copy are left out, as they are from the program. Fused kernels are products
-    followed by operators element by element, at most `most_fused`: those of the original graph first, then the one
-    that makes each class at the least estimated cost, and among those the ones that save most.
+    Layouts in which nothing can save a copy are left out, as they are from the program. Fused kernels are at most
+    `most_fused`: those of the original graph first, then the one that makes each class at the least estimated cost, and
+    among those the ones that save most. On a device whose backend is not known to fuse they are products followed by
+    operators element by element.
     """
-    model = _Estimates(replace(device, fuses=True), sizes=sizes)
+    model = CostModel(device, sizes=sizes) if device.fuses else _Estimates(replace(device, fuses=True), sizes=sizes)
     return _Listing(tensor_problem(snapshot, model, choices=choices), model).listed(most_fused)
 
 

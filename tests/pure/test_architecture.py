@@ -31,6 +31,7 @@ FLOORS = {
     "pipeline": 8,
     "optimize": 9,
     "frontier": 10,
+    "bench": 11,
     "explore": 11,
     "testing": 11,
     "onnx_backend": 11,

@@ -30,7 +30,7 @@ class Device:
     def __init__(self, *, noise=0.0, spikes=0.0, overhead=8e-6, speed=lambda now: 1.0, seed=0):
         self.rng = np.random.default_rng(seed)
         self.noise, self.spikes, self.overhead, self.speed = noise, spikes, overhead, speed
-        self.now, self.held = 0.0, OrderedDict()
+        self.l2_bytes, self.now, self.held = L2, 0.0, OrderedDict()
         self.open = 0
 
     def use(self, name, nbytes):
@@ -172,7 +172,7 @@ def campaign_of(device, table, *, broken=()):
         seconds = of.operands[0].static[0] * 1e-6
         return Subject(device, {"": (seconds, seconds)})
 
-    return Measuring(subject, device, table, HERE)
+    return Measuring(subject, device, table, HERE, SENTINEL)
 
 
 @pytest.fixture(autouse=True)

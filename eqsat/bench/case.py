@@ -1,0 +1,147 @@
+"""One model as all contenders are given it: static, in one element type, with inputs, exact outputs, and limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.certify import relative_difference
+from eqsat.costs.device import Device
+from eqsat.costs.model import applications, is_free
+from eqsat.costs.precision import PRODUCTS
+from eqsat.costs.work import work_of
+from eqsat.errors import UsageError
+from eqsat.finalists import example_inputs
+from eqsat.language.constant import Constant
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.interpret import run
+from eqsat.language.types import DType, TensorType
+from eqsat.runtime.cuda.static import plain_plan, static_plan
+
+#: What a comparison may be run in: an element type, or float32 with products formed in TF32.
+PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the hardware allows, in seconds: moving weights, inputs and outputs once, and the arithmetic at its peak."""
+
+    bytes: int
+    flops: int
+    memory_seconds: float
+    arithmetic_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Neither can be undercut, and both may overlap."""
+        return max(self.memory_seconds, self.arithmetic_seconds)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on a device: its graph with every dim a number, in the element type that all contenders run it in.
+
+    `given` is the same graph in the model's own element type. Products of float32 are formed in TF32 where `tf32`.
+    """
+
+    name: str
+    given: Graph
+    graph: Graph
+    device: Device
+    precision: str
+    threads: int = 1
+    seed: int = 0
+
+    @staticmethod
+    def of(graph: Graph, name: str, device: Device, precision: str, sizes: Mapping[str, int], threads: int = 1) -> Case:
+        """The case of a graph as it was read; UsageError for a precision that there is not."""
+        if precision not in PRECISIONS:
+            raise UsageError(f"precision = {precision!r}", expected="one of " + ", ".join(PRECISIONS))
+        static = static_plan(plain_plan(graph), sizes).graph
+        narrow = static if precision in ("float32", "tf32") else narrowed(static, DType.of(precision))
+        return Case(name, static, narrow, device, precision, threads)
+
+    @property
+    def tf32(self) -> bool:
+        """Whether products of float32 may be formed in TF32."""
+        return self.precision == "tf32"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it is run on a GPU."""
+        return bool(self.device.gpu)
+
+    def inputs(self, draw: int) -> dict[str, Any]:
+        """Random inputs, others for every draw."""
+        return example_inputs(self.graph, {}, self.seed + draw)
+
+    @cached_property
+    def checked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Inputs that nothing is timed on, and the outputs for them in float64 with the model's own weights."""
+        inputs = self.inputs(1)
+        wide = {n: np.asarray(a, np.float64) if DType.of(a.dtype).is_float else a for n, a in inputs.items()}
+        return inputs, run(self.given, wide, Floats(wide=True))
+
+    def error(self, outputs: Mapping[str, Any]) -> float:
+        """The largest ‖out − ref‖ / ‖ref‖ of the outputs for the checked inputs."""
+        _, exact = self.checked
+        pairs = ((np.asarray(exact[n], np.float64), np.asarray(outputs[n]).astype(np.float64)) for n in exact)
+        return max((relative_difference(ref, out) for ref, out in pairs), default=0.0)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The physical limits of the graph as it stands, by the figures of the device."""
+        graph, device = self.graph, self.device
+        read = {v for node in graph.nodes for v in node.inputs if v is not None and v in graph.constants}
+        moved = sum(graph.constants[v].nbytes for v in read)
+        moved += sum(_bytes(graph.type(v)) for v in (*graph.inputs, *graph.outputs.values()))
+        flops, arithmetic = 0, 0.0
+        for node, operands, results, const in applications(graph):
+            if is_free(node.op, operands, const):
+                continue
+            work = work_of(node.op, node.attrs, operands, results, const)
+            peak = device.peak("tf32" if self.tf32 and node.op in PRODUCTS else work.dtype)
+            flops, arithmetic = flops + work.flops, arithmetic + work.flops / peak
+        return Limits(moved, flops, moved / device.bandwidth, arithmetic)
+
+
+def _bytes(type: object) -> int:
+    if not isinstance(type, TensorType) or not type.is_static:
+        return 0
+    return math.prod(type.static) * type.dtype.itemsize
+
+
+def narrowed(graph: Graph, dtype: DType) -> Graph:
+    """A graph with float16 or bfloat16 wherever it has float32: inputs, constants, results and casts.
+
+    >>> from eqsat.language.builder import Builder
+    >>> g = Builder("g")
+    >>> g.output("y", g.input("x", (2,)) + g.constant(np.float32([1, 2])))
+    >>> str(narrowed(g.build(), DType.FLOAT16).type("x"))
+    'float16[2]'
+    """
+
+    def narrow(type: Any) -> Any:
+        return replace(type, dtype=dtype) if isinstance(type, TensorType) and type.dtype is DType.FLOAT32 else type
+
+    def held(constant: Constant) -> Constant:
+        wide = constant.type.dtype is DType.FLOAT32
+        return Constant.of(constant.array.astype(dtype.numpy), dtype) if wide else constant
+
+    def node(given: Node) -> Node:
+        changed = {k: dtype.value for k in ("to", "dtype") if given.attrs.get(k) == DType.FLOAT32.value}
+        return replace(given, attrs=Attrs({**given.attrs, **changed})) if changed else given
+
+    return replace(
+        graph,
+        nodes=tuple(map(node, graph.nodes)),
+        constants={name: held(constant) for name, constant in graph.constants.items()},
+        types={name: narrow(type) for name, type in graph.types.items()},
+        origin=None,
+    )

@@ -1,0 +1,38 @@
+"""What takes part in a comparison: something that can load a case, and what it has loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eqsat.bench.case import Case
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A case made ready: `call` runs it once on the timed inputs and waits for the result; `outputs` are those for
+    other inputs, as NumPy arrays, after what an earlier run left in their place was overwritten with NaN. `close` gives
+    back what it holds."""
+
+    call: Callable[[], object]
+    outputs: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    close: Callable[[], object] = lambda: None
+
+
+class Contender(Protocol):
+    """A way to run a model."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in tables."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is eqsat, in whole or in part."""
+
+    def missing(self, case: Case) -> str | None:
+        """Why it cannot take part, naming the package that is missing; None where it can."""
+
+    def load(self, case: Case) -> Loaded:
+        """The case made ready; EqsatError where its graph has something that this cannot run."""

@@ -1,0 +1,31 @@
+"""ONNX Runtime as a peer: the model as it was given, at the optimisation level "all", on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eqsat.bench.case import Case
+from eqsat.bench.contender import Loaded
+from eqsat.language.onnx.availability import lacking
+from eqsat.rewrites.definitions import expanded
+from eqsat.runtime.session import SessionBackend
+
+
+class OnnxRuntimePeer:
+    """The CPU's provider, which is a peer on a CPU alone."""
+
+    name, ours = "ONNX Runtime", False
+
+    def missing(self, case: Case) -> str | None:
+        """Why it cannot take part."""
+        return "it runs on the CPU here" if case.on_gpu else SessionBackend().available()
+
+    def load(self, case: Case) -> Loaded:
+        """A session of the model."""
+        program = SessionBackend().compile(expanded(case.graph, lacking()), threads=case.threads)
+
+        def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+            return program.run(inputs)
+
+        return Loaded(program.bind(case.inputs(0)), outputs)

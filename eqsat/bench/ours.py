@@ -1,0 +1,104 @@
+"""eqsat as a contender: as a model is given, and as it is optimised in whole or in part."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.bench.case import Case
+from eqsat.bench.contender import Loaded
+from eqsat.costs.table import CostTable
+from eqsat.errors import BackendError
+from eqsat.language.graph import Graph
+from eqsat.language.onnx.availability import lacking
+from eqsat.optimize import optimize
+from eqsat.result import Result
+from eqsat.rewrites.definitions import expanded
+from eqsat.runtime.backend import select
+
+#: What is optimised, by the name it is shown under.
+FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
+
+#: What is left out for a form that optimises a part.
+_PARTS: Mapping[str, Mapping[str, Any]] = {"graph only": {"layouts": "row"}, "layout only": {"rules": ()}}
+
+
+@dataclass
+class Ours:
+    """A form of the model on the backend of the device; `time_limit` is that of an optimisation, in seconds."""
+
+    form: str
+    table: CostTable
+    time_limit: float = 30.0
+    ours: bool = True
+
+    @property
+    def name(self) -> str:
+        """How it is called in tables."""
+        return "eqsat" if self.form == "joint" else f"eqsat, {self.form}"
+
+    def missing(self, case: Case) -> str | None:
+        """Why the backend of the device cannot be used here."""
+        try:
+            select(_backend(case))
+        except BackendError as error:
+            return error.what
+        return None
+
+    def load(self, case: Case) -> Loaded:
+        """The form on its backend."""
+        if self.form == "unoptimised":
+            written = case.graph if case.on_gpu else expanded(case.graph, lacking())
+            program = select(_backend(case)).compile(written, threads=case.threads)
+        else:
+            program = self._optimised(case).compile(_backend(case))
+        timed = program.bind(case.inputs(0))
+        wait = _waiting(case)
+
+        def call() -> object:
+            made = timed()
+            wait()
+            return made
+
+        def outputs(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+            poison = getattr(program, "poison", None)
+            if poison is not None:
+                poison()
+            return {name: np.asarray(one) for name, one in program.run(inputs).items()}
+
+        return Loaded(call, outputs, getattr(program, "close", lambda: None))
+
+    def _optimised(self, case: Case) -> Result:
+        if self.form == "one after the other":
+            first = self._by(case, case.graph, layouts="row")
+            return self._by(case, first.graph, rules=())
+        return self._by(case, case.graph, **_PARTS.get(self.form, {}))
+
+    def _by(self, case: Case, graph: Graph, **more: Any) -> Result:
+        return optimize(
+            graph,
+            device=case.device.name,
+            precision="tf32" if case.tf32 else "exact",
+            table=self.table,
+            threads=case.threads,
+            time_limit=self.time_limit,
+            measure=False,
+            **more,
+        )
+
+
+def _backend(case: Case) -> str:
+    return "cupy" if case.on_gpu else "onnxruntime"
+
+
+def _waiting(case: Case) -> Callable[[], object]:
+    """What waits until the device has done all it was asked for."""
+    if not case.on_gpu:
+        return lambda: None
+    cupy: Any = importlib.import_module("cupy")
+    wait: Callable[[], object] = cupy.cuda.runtime.deviceSynchronize
+    return wait

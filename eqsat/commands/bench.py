@@ -1,0 +1,226 @@
+"""`eqsat bench`: models by eqsat and by the frameworks that are installed, in one interleaved run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
+from eqsat.commands.display import console, interruptible
+from eqsat.commands.targets import write_text
+from eqsat.errors import EqsatError, UsageError
+from eqsat.report import duration
+
+if TYPE_CHECKING:
+    from eqsat.bench.comparison import Comparison
+    from eqsat.costs.device import Device
+
+_FILE = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What holds for all models of a run."""
+
+    device: Device
+    forms: tuple[str, ...]
+    sizes: dict[str, int]
+    threads: int
+    rounds: int
+    seconds: float
+    time_limit: float
+    check: bool
+
+    def compared(
+        self, path: Path, precision: str, progress: Callable[[str], None], should_stop: Callable[[], bool]
+    ) -> Comparison:
+        """One model in one precision by everyone who is here."""
+        from eqsat.bench.case import Case
+        from eqsat.bench.comparison import compare, contenders
+        from eqsat.costs.table import CostTable
+        from eqsat.language.onnx.importer import load
+
+        case = Case.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
+        with CostTable() as table:
+            return compare(
+                case,
+                contenders(table, forms=self.forms, time_limit=self.time_limit),
+                check=self.check,
+                rounds=self.rounds,
+                seconds=self.seconds,
+                progress=progress,
+                should_stop=should_stop,
+            )
+
+
+@click.command()
+@click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
+@click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas; those after it count too.")
+@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Where to run; cuda is the GPU here.")
+@click.option("--precision", type=NAMES, default="float32", show_default=True, help="float32, tf32, float16, bfloat16.")
+@click.option("--forms", type=NAMES, default="all", show_default=True, help="What eqsat optimises: joint, graph only …")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is; may be repeated.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads on a CPU.")
+@click.option("--rounds", type=int, default=100, show_default=True, help="Rounds of all contenders, at most.")
+@click.option("--seconds", type=DURATION, default="60s", show_default=True, help="Of timing each model, at most.")
+@click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Of each optimisation.")
+@click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
+@click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
+@debug_option
+def bench(
+    given: tuple[Path, ...],
+    models: tuple[list[str], ...],
+    device: str,
+    precision: list[str],
+    forms: list[str],
+    sizes: tuple[tuple[str, int], ...],
+    threads: int,
+    rounds: int,
+    seconds: float,
+    time_limit: float,
+    check: bool,
+    results: Path | None,
+) -> None:
+    """Compare eqsat with PyTorch, torch.compile, XLA and ONNX Runtime, whichever are here, on models.
+
+    All run the same graph in the same element type, with TF32 for all or for none. Beside the times stand what the
+    hardware allows, and the error of each against float64. eqsat takes part in whole and in part: graph and layouts
+    chosen together, one after the other, either alone, and neither.
+    """
+    paths = [*(Path(name) for names in models for name in names), *given]
+    if not paths:
+        raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
+    run = Run(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
+    done: list[Comparison] = []
+    failed: list[tuple[str, str]] = []
+    with interruptible() as should_stop, _bar() as bar:
+        task = bar.add_task("models", total=len(paths) * len(precision))
+        for path in paths:
+            for kind in precision:
+                try:
+                    done.append(run.compared(path, kind, lambda what: bar.update(task, description=what), should_stop))
+                except EqsatError as error:
+                    if should_stop():
+                        break
+                    failed.append((f"{path.name}, {kind}", str(error)))
+                bar.advance(task)
+                if results is not None:
+                    _write(results, run.device, done, failed)
+            if should_stop():
+                break
+    _show(done, failed)
+    if results is not None:
+        console().print(f"wrote {results}", soft_wrap=True)
+    if should_stop():
+        raise KeyboardInterrupt
+
+
+def _device(name: str) -> Device:
+    from eqsat.costs.device import Device
+    from eqsat.costs.environment import kind_of
+    from eqsat.costs.gpu import present
+
+    return present(name, "run models") if kind_of(name) == "gpu" else Device.of(name)
+
+
+def _forms(given: Sequence[str]) -> tuple[str, ...]:
+    from eqsat.bench.ours import FORMS
+
+    if list(given) == ["all"]:
+        return FORMS
+    unknown = next((form for form in given if form not in FORMS), None)
+    if unknown is not None:
+        raise UsageError(f"--forms {unknown}", expected="all, or some of " + ", ".join(FORMS))
+    return tuple(form for form in FORMS if form in given)
+
+
+def _bar() -> Progress:
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
+def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
+    """The summary, and every sample of every contender, as JSON; what an earlier run has of other models goes."""
+    from eqsat.bench.comparison import summary
+    from eqsat.costs.environment import Environment
+
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": asdict(Environment.current(device.name)),
+        "versions": _versions(),
+        "device": {"name": device.name, "source": device.source},
+    }
+    rows = [one.as_dict() for one in done]
+    document = about | {"summary": summary(done), "models": rows, "failed": dict(failed)}
+    write_text(folder / f"bench-{device.name}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    samples = [
+        {"model": one.model, "precision": one.precision, "samples": {r.name: list(r.samples) for r in one.results}}
+        for one in done
+    ]
+    lines = [json.dumps(about), *map(json.dumps, samples)]
+    write_text(folder / f"bench-{device.name}.samples.jsonl", "\n".join(lines) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in ("eqsat", "numpy", "onnx", "onnxruntime", "torch", "jax", "jaxlib", "triton"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _show(done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
+    """A table for each model, what took no part, and what it comes to."""
+    from eqsat.bench.comparison import summary
+
+    out = console()
+    for one in done:
+        out.print(table_of(one))
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for one in done:
+        for name, why in one.skipped.items():
+            reasons.setdefault((name, why), []).append(one.model)
+    for (name, why), where in reasons.items():
+        models = "" if len(where) == len(done) else f" on {', '.join(dict.fromkeys(where))}"
+        out.print(f"left out{models}: {name}: {why}", soft_wrap=True)
+    for name, why in failed:
+        out.print(f"failed: {name}: {why}", soft_wrap=True)
+    total = summary(done)
+    if (mean := total["best peer over eqsat"]) is not None:
+        behind = f"; behind a peer on {', '.join(total['behind'])}" if total["behind"] else "; behind none"
+        out.print(f"best peer / eqsat: {mean:.2f} in the geometric mean of {total['models']}{behind}", soft_wrap=True)
+    for form, ratio in total["forms over joint"].items():
+        out.print(f"{form} / eqsat: {ratio:.2f}", soft_wrap=True)
+
+
+def table_of(one: Comparison) -> Table:
+    """The contenders of a model under the limits of the hardware; ratios are their times over eqsat's."""
+    limits = one.limits
+    least = f"bytes {duration(limits.memory_seconds)}, arithmetic {duration(limits.arithmetic_seconds)}"
+    made = Table(title=f"{one.model}, {one.precision}; limits of {one.device}: {least}")
+    made.add_column("by", no_wrap=True)
+    for heading in ("median", "p10", "p90", "/ limit", "/ eqsat", "90 %", "error"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    ratios = one.as_dict()["ratios"]
+    for row in one.results:
+        ratio = ratios.get(row.name)
+        times = (duration(s) for s in (row.median, *row.spread))
+        shown = ("", "") if ratio is None else (f"{ratio['median']:.2f}", f"{ratio['low']:.2f}–{ratio['high']:.2f}")
+        beyond = f"{row.median / limits.seconds:.1f}" if limits.seconds else ""
+        made.add_row(row.name, *times, beyond, *shown, "" if row.error is None else f"{row.error:.1e}")
+    return made

@@ -1,0 +1,51 @@
+"""What is worth measuring for a model: its operators, and those of every graph its e-graph holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eqsat.costs.device import Device
+    from eqsat.costs.fusion import Key
+    from eqsat.costs.implementations import Choices
+    from eqsat.language.graph import Graph
+
+
+def keys_of_model(
+    model: Path, device: Device, sizes: Mapping[str, int], choices: Choices, fused: int, dtype: str = "float32"
+) -> Iterator[Key]:
+    """The operators of a model, then those of every graph its e-graph holds, and the ways they can be run.
+
+    Another `dtype` stands for float32 throughout.
+    """
+    from eqsat.costs.model import keys_of
+    from eqsat.egraph.encode import encode
+    from eqsat.egraph.saturate import Limits, Saturator
+    from eqsat.egraph.snapshot import snapshot
+    from eqsat.extract.candidates import candidates
+    from eqsat.rewrites.loader import load_rules
+
+    graph = read_as(model, dtype)
+    yield from keys_of(graph, sizes)
+    encoding = encode(graph)
+    Saturator(encoding.egraph, load_rules(), Limits()).run()
+    yield from candidates(snapshot(encoding), device, choices, sizes, fused)
+
+
+def read_as(model: Path, dtype: str) -> Graph:
+    """A model as a graph, in float32 as it was given or with another element type throughout."""
+    from eqsat.bench.case import narrowed
+    from eqsat.language.onnx.importer import load
+    from eqsat.language.types import DType
+
+    graph = load(model)
+    return graph if dtype == DType.FLOAT32.value else narrowed(graph, DType.of(dtype))
+
+
+def light_models() -> list[Path]:
+    """The networks in the onnx package."""
+    import onnx
+
+    return sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))

@@ -1,0 +1,106 @@
+"""Whole graphs measured, so that what is predicted of them can be compared and corrected."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eqsat.commands.keys import read_as
+from eqsat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from eqsat.costs.device import Device
+    from eqsat.costs.entry import Entry
+    from eqsat.costs.table import CostTable
+    from eqsat.result import Result
+
+#: What choosing a graph needs, which measuring kernels does not.
+_NEEDED = ("egglog", "highspy", "scipy")
+_ROUNDS, _SECONDS = 40, 5.0
+
+
+def measure_whole(
+    model: Path,
+    device: Device,
+    variant: tuple[str, str],
+    table: CostTable,
+    watch: Any,
+    *,
+    sizes: Mapping[str, int],
+    threads: int,
+) -> int:
+    """Measures the result for a model by the table as it is, beside its prediction; 0 where it was known, else 1.
+
+    `variant` is what stands for float32, and the policy; `watch` is the stopwatch of a GPU, None for the CPU.
+    MissingExtraError where no graph can be chosen here.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(f"{missing[0]} is not installed", expected="all that `eqsat.optimize` needs")
+    import eqsat
+    from eqsat.costs.environment import Environment
+    from eqsat.costs.wholes import Whole, WholeKey, correction, wholes_of
+
+    dtype, precision = variant
+    result = eqsat.optimize(
+        read_as(model, dtype),
+        device=device.name,
+        precision=precision,
+        table=table,
+        sizes=sizes,
+        threads=threads,
+        measure=False,
+    )
+    steps = result.report.steps
+    digest = hashlib.blake2b(json.dumps([_identity(s) for s in steps]).encode(), digest_size=8).hexdigest()
+    key = WholeKey(model.stem, result.report.kept, precision if dtype == "float32" else dtype, digest)
+    environment = Environment.current(device.name, threads)
+    own = table.own(environment)
+    if key.text in own:
+        return 0
+    kernels = sum(step["bytes"] > 0 for step in steps)
+    seconds = sum(step["seconds"] for step in steps)
+    plain = correction(wholes_of(table.entries(environment))).sum(seconds, kernels) if device.gpu else seconds
+    inputs = _inputs(result, sizes)
+    if watch is None:
+        entry = _timed(result, inputs, threads)
+    else:
+        entry = _timed_on_gpu(result, inputs, watch, [e.plan for e in own.values()])
+    predicted = Whole.predicted(plain, kernels, result.report.estimated_share)
+    table.put(environment, key, replace(entry, plan=predicted))
+    return 1
+
+
+def _identity(step: Mapping[str, Any]) -> list[Any]:
+    """What a step is, without what it costs."""
+    return [step[name] for name in ("op", "value", "operands", "result", "arithmetic")]
+
+
+def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
+    from eqsat.finalists import example_inputs
+
+    return example_inputs(result.graph, sizes, 0)
+
+
+def _timed(result: Result, inputs: Mapping[str, Any], threads: int) -> Entry:
+    from eqsat.costs.entry import Entry
+    from eqsat.runtime.measure import interleaved
+
+    program = result.compile("onnxruntime")
+    clock: Any = "thread" if threads == 1 else "wall"
+    timings = interleaved({"whole": program.bind(inputs)}, _ROUNDS, clock=clock, time_limit=_SECONDS)
+    low, middle, high = (float(q) for q in np.quantile(timings.samples["whole"], (0.1, 0.5, 0.9)))
+    return Entry(middle, low, high, timings.rounds)
+
+
+def _timed_on_gpu(result: Result, inputs: Mapping[str, Any], watch: Any, plans: list[str]) -> Entry:
+    from eqsat.costs.gpu import measured_whole
+
+    return measured_whole(watch, result.graph if result.plan is None else result.plan, inputs, plans)

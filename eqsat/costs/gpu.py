@@ -1,0 +1,63 @@
+"""Kernels measured on the GPU that is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from eqsat.costs.campaign import SENTINEL, Measuring
+from eqsat.costs.device import CUDA, DEVICES, Device
+from eqsat.costs.entry import Entry
+from eqsat.costs.environment import Environment
+from eqsat.costs.fusion import Key
+from eqsat.costs.kernel import planned
+from eqsat.costs.protocol import Subject, steady
+from eqsat.costs.table import CostTable
+from eqsat.errors import CostError
+from eqsat.language.graph import Graph
+from eqsat.language.plan import Plan
+from eqsat.runtime.cuda import installation
+from eqsat.runtime.cuda.stopwatch import CudaStopwatch, open_stopwatch
+
+
+def present(device: str, purpose: str = "be measured") -> Device:
+    """The GPU of this name, or whatever GPU is here for "cuda"; CostError that says what is missing for it."""
+    probed = installation.probe()
+    reason = probed if isinstance(probed, str) else ""
+    if not reason:
+        found = Device.of(device)
+        if found.is_here:
+            return found
+        reason = f"the GPU here is {Device.of(CUDA).name}"
+    names = " or ".join(name for name, known in DEVICES.items() if known.gpu)
+    raise CostError(
+        f"{device} is not here to {purpose}: {reason}",
+        expected="that GPU with its driver, and CuPy",
+        remedy=f"`eqsat measure --device {names} --list FILE MODEL…` writes what is to be measured; where that GPU "
+        "is, `eqsat measure --device cuda --keys FILE --export OUT.jsonl` measures it",
+    )
+
+
+@contextmanager
+def measuring(device: Device, table: CostTable) -> Iterator[Measuring]:
+    """What measures kernels of a GPU into a table."""
+    watch = open_stopwatch()
+    try:
+
+        def subject(key: Key) -> Subject:
+            made = planned(key)
+            return watch.subject(made.plan, made.inputs)
+
+        yield Measuring(subject, watch, table, Environment.current(device.name), SENTINEL)
+    finally:
+        watch.close()
+
+
+def measured_whole(watch: CudaStopwatch, plan: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str]) -> Entry:
+    """The time of a whole plan, run after itself again and again; libraries' calls by the plans that a table has."""
+    subject = watch.subject(plan, inputs, plans)
+    try:
+        return steady(subject)
+    finally:
+        subject.close()

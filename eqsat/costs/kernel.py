@@ -1,0 +1,142 @@
+"""A kernel as a plan of its own with data to run it on, for devices whose programs are made of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from eqsat.costs.fusion import FusedKey, Key
+from eqsat.costs.implementations import Choices, implementations, is_view
+from eqsat.costs.key import OpKey
+from eqsat.costs.precision import NARROW, PRODUCTS
+from eqsat.costs.specimen import Array, Data, chain_types, layout_of
+from eqsat.errors import CostError
+from eqsat.language.constant import Constant
+from eqsat.language.graph import Graph, Node
+from eqsat.language.plan import Held, Implementation, Kernel, Plan
+from eqsat.language.state import State
+from eqsat.language.types import DType, TensorType
+
+#: The layouts that strides can say.
+_ORDERS = ("row", "column", "nhwc")
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """One kernel as a plan, and the inputs it is run on: logical arrays, whatever state they are held in."""
+
+    plan: Plan
+    inputs: Mapping[str, Array]
+
+
+def planned(key: Key, seed: int = 0) -> PlannedKernel:
+    """The plan of one kernel: operands in the states of its key, random nonzero data, constants as weights.
+
+    A product that rounds its operands and keeps its sums is stated in float32 with its operands held lower. CostError
+    for a kernel that nothing runs.
+    """
+    chain = FusedKey.of(key)
+    held = _held(chain)
+    stated = _stated(chain)
+    draft = _Draft(stated, held, seed)
+    for member, made in zip(stated.members, draft.results, strict=True):
+        _check(member, made)
+    return draft.planned(chain.op)
+
+
+def _held(chain: FusedKey) -> tuple[tuple[tuple[State, ...], State], ...]:
+    """The states of each member's operands, then of its result."""
+    mixed = any(member.result for member in chain.members)
+
+    def state(layout: str, type: TensorType | None) -> State:
+        return State(layout, type.dtype.value if mixed and type is not None and type.dtype.value in NARROW else "")
+
+    found = []
+    for member in chain.members:
+        taken = tuple(state(layout_of(member, i), t) for i, t in enumerate(member.operands))
+        narrow = next((s.precision for s in taken if s.precision), "")
+        # Where a product says what it makes, that is float32; what comes after it makes what it reads.
+        made = ("" if member.result == DType.FLOAT32.value else member.result) if member.result else narrow
+        found.append((taken, State(layout_of(member, -1), made)))
+    return tuple(found)
+
+
+def _stated(chain: FusedKey) -> FusedKey:
+    """The chain in the element types of its graph: float32 where operands are held lower than results."""
+    if not any(member.result for member in chain.members):
+        return chain
+    return FusedKey(tuple(_raised(member) for member in chain.members), chain.links)
+
+
+def _raised(member: OpKey) -> OpKey:
+    operands = tuple(
+        replace(t, dtype=DType.FLOAT32) if t is not None and t.dtype.value in NARROW else t for t in member.operands
+    )
+    return replace(member, operands=operands, result="")
+
+
+def _check(member: OpKey, results: tuple[TensorType, ...]) -> None:
+    """CostError for layouts that no kernel of the operator takes."""
+    if not member.layouts:
+        return
+    way = Implementation(tuple(State(name) for name in member.layouts[:-1]), State(member.layouts[-1]))
+    choices = Choices(_ORDERS)
+    known = implementations(member.op, member.attrs, member.operands, results, member.const_operands, choices)
+    if way not in known or is_view(member.op, member.attrs, member.operands, way):
+        raise CostError(
+            f"{member.op} has no kernel for these layouts", where=member.text, expected="a way it can be run"
+        )
+
+
+class _Draft:
+    """A plan of one kernel being built."""
+
+    def __init__(self, chain: FusedKey, held: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:
+        self.chain, self.held = chain, held
+        self.results = chain_types(chain)
+        self.data = Data(seed, signed=any(m.op in PRODUCTS for m in chain.members))
+        self.inputs: dict[str, Array] = {}
+        self.constants: dict[str, Constant] = {}
+        self.types: dict[str, TensorType] = {}
+        self.states: dict[str, State] = {}
+
+    def planned(self, name: str) -> PlannedKernel:
+        """The plan, once all operands and nodes are named."""
+        nodes: list[Node] = []
+        read: dict[str, Held] = {}
+        last = len(self.chain.members) - 1
+        for place, (member, links) in enumerate(zip(self.chain.members, self.chain.links, strict=True)):
+            operands: list[str | None] = []
+            for index, link in enumerate(links):
+                value = self._operand(place, index) if link is None else nodes[link].outputs[0]
+                operands.append(value)
+                if value is not None and link is None:
+                    read[value] = Held(value, self.held[place][0][index])
+            stem = "y" if place == last else f"t{place}_"
+            made = tuple(f"{stem}{i}" for i in range(len(self.results[place])))
+            self.types.update(zip(made, self.results[place], strict=True))
+            nodes.append(Node(member.op, tuple(operands), made, member.attrs))
+        state = self.held[-1][1]
+        results = tuple(Held(value, state) for value in nodes[-1].outputs)
+        arithmetic = next((m.arithmetic for m in self.chain.members if m.arithmetic), "")
+        kernel = Kernel(tuple(node.outputs[0] for node in nodes), tuple(read.values()), results, arithmetic)
+        outputs = {value: value for value in nodes[-1].outputs}
+        graph = Graph(name, tuple(self.inputs), outputs, tuple(nodes), self.constants, self.types)
+        boundary = {value: read[value].state for value in self.inputs} | dict.fromkeys(outputs, state)
+        plain = {value: held for value, held in boundary.items() if not held.is_plain}
+        return PlannedKernel(Plan(graph, (kernel,), plain), self.inputs)
+
+    def _operand(self, place: int, index: int) -> str | None:
+        member = self.chain.members[place]
+        type = member.operands[index]
+        if type is None:
+            return None
+        const = member.const_operands[index]
+        name = f"{'w' if const else 'x'}{place}_{index}"
+        self.types[name] = type
+        array = self.data.operand(member, index, type)
+        if const:
+            self.constants[name] = Constant.of(array, type.dtype)
+        else:
+            self.inputs[name] = array
+        return name

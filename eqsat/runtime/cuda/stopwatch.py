@@ -1,0 +1,226 @@
+"""Kernels of the GPU that is here, timed by its own events around graphs that are replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eqsat.errors import BackendError
+from eqsat.language.graph import Graph
+from eqsat.language.plan import Plan
+from eqsat.language.types import DType
+from eqsat.runtime.cuda.calls import Call, Matmul
+from eqsat.runtime.cuda.installation import found
+from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Prepared
+from eqsat.runtime.cuda.lowering import program_of
+from eqsat.runtime.cuda.machine import GpuMachine, KernelStep, Step
+from eqsat.runtime.cuda.memory import arrange
+from eqsat.runtime.cuda.program import Fallback, Launch
+from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.toolkit import Toolkit
+from eqsat.runtime.cuda.tuning import choice, tuned
+from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
+
+#: How many times the second-level cache a sweep reads.
+_SWEPT = 3
+
+
+def open_stopwatch() -> CudaStopwatch:
+    """The stopwatch of the GPU that is here; BackendError that says what is missing for one."""
+    return CudaStopwatch(Toolkit(), found().gpu.l2_bytes)
+
+
+class CudaStopwatch:
+    """Times what runs on one GPU, without a change to any of its settings."""
+
+    def __init__(self, toolkit: Toolkit, l2_bytes: int) -> None:
+        self.toolkit, self.l2_bytes = toolkit, l2_bytes
+        with toolkit.device():
+            self.stream = toolkit.cupy.cuda.Stream(non_blocking=True)
+            self.workspace = toolkit.cupy.cuda.alloc(WORKSPACE_BYTES)
+            self._swept = toolkit.cupy.ones(_SWEPT * l2_bytes // 4, "float32")
+
+    def sweep(self) -> None:
+        """Reads three times the second-level cache, so that nothing is left of what was there."""
+        with self.toolkit.device(), self.stream:
+            self._swept.sum()
+            self.stream.synchronize()
+
+    def subject(self, given: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str] = ()) -> CudaSubject:
+        """A plan on this GPU with inputs in place; `plans` are those that a table has for calls of libraries."""
+        return CudaSubject(self, given, inputs, choice(plans))
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        del self._swept, self.workspace
+        self.toolkit.cupy.get_default_memory_pool().free_all_blocks()
+
+
+class CudaSubject:
+    """A plan whose launches can be captured any number of times, on any number of copies of its weights.
+
+    Where it makes one call of a library, `plans` are all that the library has for it.
+    """
+
+    def __init__(
+        self,
+        watch: CudaStopwatch,
+        given: Plan | Graph,
+        inputs: Mapping[str, Any],
+        choose: Callable[[Call], str | None],
+    ) -> None:
+        self._watch, self._choose = watch, choose
+        program = program_of(given)
+        self._machine = GpuMachine(program, arrange(program), watch.toolkit, choose)
+        self._launches = program.launches
+        for name, array in inputs.items():
+            self._machine.put(name, array)
+        self._machine.wait()
+        self._weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
+        self.weight_bytes = sum(self._weights.values())
+        self._sets: list[Any] = [None]
+        self._steps: dict[tuple[str, int], list[Step]] = {}
+        self._prepared: list[Prepared] = []
+        self.plans = self._found_plans()
+
+    def _found_plans(self) -> tuple[str, ...]:
+        calls = [launch.work for launch in self._launches if not isinstance(launch.work, Source | Fallback)]
+        library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
+        if library is None:
+            return ()
+        return tuple(tuned(calls[0], plan) for plan in library.plans(calls[0], self._machine.memory.address))
+
+    def graph(self, plan: str, copies: int, weights: int) -> CudaReplay | MachineReplay:
+        """So many copies of the launches, captured one after the other, which take turns on so many sets of weights."""
+        if any(isinstance(launch.work, Fallback) for launch in self._launches):
+            return MachineReplay(self._watch, self._machine, copies)
+        with self._watch.toolkit.device():
+            self._copy_weights(weights)
+            steps = [step for copy in range(copies) for step in self._made(plan, copy % weights)]
+            return CudaReplay(self._watch, steps)
+
+    def _copy_weights(self, count: int) -> None:
+        """Takes memory for more sets of weights, and fills it on the GPU."""
+        cupy = self._watch.toolkit.cupy
+        while len(self._sets) < count:
+            block = cupy.cuda.alloc(max(sum(map(_aligned, self._weights.values())), 1))
+            self._sets.append(block)
+            place = len(self._sets) - 1
+            for name, nbytes in self._weights.items():
+                source = self._base(name, 0)
+                self._watch.toolkit.runtime.memcpy(
+                    self._base(name, place), source, nbytes, self._watch.toolkit.runtime.memcpyDeviceToDevice
+                )
+
+    def _base(self, name: str, place: int) -> int:
+        """Where a buffer of weights begins in a set."""
+        if place == 0:
+            return self._machine.memory.address(View.of(name, DType.UINT8, (self._weights[name],)))
+        before = list(self._weights)[: list(self._weights).index(name)]
+        return int(self._sets[place].ptr) + sum(_aligned(self._weights[other]) for other in before)
+
+    def _address(self, place: int) -> Callable[[View], int]:
+        def address(view: View) -> int:
+            if view.buffer not in self._weights:
+                return self._machine.memory.address(view)
+            return self._base(view.buffer, place) + view.offset * view.dtype.itemsize
+
+        return address
+
+    def _made(self, plan: str, place: int) -> list[Step]:
+        """The launches on one set of weights, a library's call by a plan."""
+        if (plan, place) not in self._steps:
+            address = self._address(place)
+            self._steps[plan, place] = [step for launch in self._launches for step in self._step(launch, plan, address)]
+        return self._steps[plan, place]
+
+    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[Step]:
+        toolkit, work = self._watch.toolkit, launch.work
+        if isinstance(work, Fallback):
+            raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
+        if isinstance(work, Source):
+            views = (*launch.reads, *launch.writes)
+            return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
+        library = toolkit.libraries.get(_library_of(work))
+        if library is None:
+            raise BackendError(f"{launch.label} has no kernel: {toolkit.missing.get(_library_of(work), '')}")
+        chosen = choice([plan])(work) if plan else self._choose(work)
+        prepared = library.prepare(work, address, chosen)
+        self._prepared.append(prepared)
+        if prepared.workspace > WORKSPACE_BYTES:
+            raise BackendError(f"a plan of {prepared.workspace} bytes of workspace", expected=f"{WORKSPACE_BYTES}")
+        return [prepared]
+
+    def close(self) -> None:
+        """Gives back plans and memory."""
+        self._steps.clear()
+        while self._prepared:
+            self._prepared.pop().close()
+        self._sets.clear()
+        self._machine.close()
+
+
+class CudaReplay:
+    """Launches captured as one graph."""
+
+    def __init__(self, watch: CudaStopwatch, steps: Sequence[Step]) -> None:
+        self._watch = watch
+        stream = watch.stream
+        # What is set up by a first launch cannot be captured.
+        for step in dict.fromkeys(steps):
+            step.launch(stream.ptr, watch.workspace.ptr)
+        stream.synchronize()
+        stream.begin_capture()
+        try:
+            for step in steps:
+                step.launch(stream.ptr, watch.workspace.ptr)
+        finally:
+            self._graph = stream.end_capture()
+        self._graph.upload(stream)
+
+    def seconds(self) -> float:
+        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        return _between(self._watch, lambda: self._graph.launch(self._watch.stream), self._watch.stream)
+
+    def close(self) -> None:
+        """Gives the graph back."""
+        self._graph = None
+
+
+class MachineReplay:
+    """Runs of a machine one after the other, for a program that no graph can hold."""
+
+    def __init__(self, watch: CudaStopwatch, machine: GpuMachine, copies: int) -> None:
+        self._watch, self._machine, self._copies = watch, machine, copies
+
+    def seconds(self) -> float:
+        """Runs all copies and returns the seconds that the GPU took."""
+
+        def run() -> None:
+            for _ in range(self._copies):
+                self._machine.launch()
+
+        return _between(self._watch, run, self._machine.streams[0])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
+    """The seconds by the GPU's clock from before to after what `run` puts on a stream."""
+    cuda = watch.toolkit.cupy.cuda
+    with watch.toolkit.device():
+        begin, end = cuda.Event(), cuda.Event()
+        begin.record(stream)
+        run()
+        end.record(stream)
+        end.synchronize()
+    return float(cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+def _library_of(call: object) -> str:
+    return "cublaslt" if isinstance(call, Matmul) else "cudnn"
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
