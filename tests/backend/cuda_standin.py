@@ -169,6 +169,7 @@ class Memory:
 
     def __del__(self):
         if hasattr(self, "ptr"):
+            self.cuda.settle()  # as cudaFree does
             self.cuda.taken -= self.size
 
 
@@ -179,15 +180,16 @@ class StandIn:
         self.rng, self.limit, self.number = random.Random(seed), limit, number
         self.numbers, self.streams, self.taken, self.graphs, self.launched = itertools.count(1), {}, 0, 0, 0
         self.functions = {}
-        self.current = []
-        self.current.append(Stream(self))
+        self.null = Stream(self)
+        self.current = [self.null]
         runtime = types.SimpleNamespace(
             CUDARuntimeError=CudaError,
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
-            memset=ctypes.memset,
-            memcpy=lambda to, origin, size, kind: ctypes.memmove(to, origin, size),
+            memset=lambda to, value, size: self.null.push(lambda: ctypes.memset(to, value, size)),
+            memcpy=lambda to, origin, size, kind: self._later(to, origin, size),
             memcpyAsync=self._copy,
+            deviceSynchronize=self.settle,
             memGetInfo=lambda: (self.limit - self.taken, self.limit),
         )
         driver = types.SimpleNamespace(CUDADriverError=CudaError, launchKernel=self._launch)
@@ -234,6 +236,16 @@ class StandIn:
     def _to_host(self, array):
         self.stream().synchronize()
         return np.array(array.held)
+
+    def settle(self):
+        for stream in list(self.streams.values()):
+            if stream.capture is None:
+                stream.synchronize()
+
+    def _later(self, to, origin, size):
+        """From the host, what is read is read at once; when it arrives is another matter."""
+        held = ctypes.string_at(origin, size)
+        self.null.push(lambda: ctypes.memmove(to, held, size))
 
     def _copy(self, to, origin, size, kind, stream):
         self.streams[stream].push(lambda: ctypes.memmove(to, origin, size))

@@ -4,6 +4,7 @@ Products are computed here as cuBLASLt would from what it is asked for. Where nv
 made for real, behind a stub where there is no driver; where cuDNN's frontend is, its graphs are validated for real.
 """
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -347,3 +349,33 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
         cublaslt_library.library()
     with pytest.raises(BackendError, match=r"cudnn is not installed\n.*\n  pip install 'eqsat\[cuda13\]'"):
         cudnn_library.library()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="pip install cupy-cuda13x")
+@pytest.mark.parametrize("file", ["toolkit", "machine", "device_memory"])
+def test_every_name_of_cupys_that_is_used_exists(file):
+    cupy = importlib.import_module("cupy")
+    roots = {"cupy": cupy, "_cupy": cupy, "runtime": cupy.cuda.runtime, "_runtime": cupy.cuda.runtime}
+    roots |= {"driver": cupy.cuda.driver, "cuda": cupy.cuda}
+    source = importlib.util.find_spec(f"eqsat.runtime.cuda.{file}").origin
+    used = [chain(node) for node in ast.walk(ast.parse(Path(source).read_text())) if isinstance(node, ast.Attribute)]
+    found = 0
+    for names in used:
+        start = max((i for i, name in enumerate(names[:-1]) if name in roots), default=None)
+        if start is None:
+            continue
+        here = roots[names[start]]
+        for name in names[start + 1 :]:
+            assert hasattr(here, name), ".".join(names)
+            here = getattr(here, name)
+        found += 1
+    assert found > 5
+
+
+def chain(node):
+    """The names of an attribute, outermost object first; none where it is no plain chain of names."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []

@@ -69,6 +69,8 @@ class DeviceMemory:
         for view in (*self.program.inputs.values(), *self.program.outputs.values()):
             nbytes = max(self.program.buffers[view.buffer].nbytes, 1)
             self._pinned.setdefault(view.buffer, self._cupy.cuda.alloc_pinned_memory(nbytes))
+        # The streams of programs do not wait for the one that this was put on.
+        self._runtime.deviceSynchronize()
 
     def take(self, name: str, nbytes: int) -> int:
         """A block of memory, which goes with the rest; its address."""
