@@ -133,6 +133,11 @@ class Index:
                 return quotient, remainder * unit + rest
         if self.is_number:
             return Index.number(self.constant // by), Index.number(self.constant % by)
+        multiple = Index(tuple((v, c // by) for v, c in self.terms if c % by == 0), self.constant // by)
+        left = Index(tuple((v, c) for v, c in self.terms if c % by), self.constant % by)
+        if (multiple.terms or multiple.constant) and left.low >= 0:
+            quotient, remainder = left._divided(by)
+            return multiple + quotient, remainder
         count = max(self.high, 0) // by + 1
         parts = Variable("", count, "/", self, by), Variable("", min(by, max(self.high, 0) + 1), "%", self, by)
         return Index(((parts[0], 1),)), Index(((parts[1], 1),))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from eqsat.runtime.cuda.body import Access, Body
-from eqsat.runtime.cuda.coordinates import Coords, Index, offset
-from eqsat.runtime.cuda.expression import STORED, Expr
+from eqsat.language.graph import Node
+from eqsat.runtime.cuda.body import Access, Body, entry_name
+from eqsat.runtime.cuda.coordinates import Coords, Index, Variable, offset
+from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.cuda.group import Group
+from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 
 
@@ -36,6 +38,24 @@ class PackedBody(Body):
         for name in names:
             at = self.onward(made, name, coords)
             self.store(name, at, self.value(name, at))
+
+    def settled(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
+        """The coordinates, or plain ones where what is made of the element there cannot be led back to it otherwise."""
+        probe = PackedBody(self.group)
+        try:
+            probe.store_made(made, names, coords, Expr(computed(self.group.types[made].dtype), "made"))
+        except UnsupportedError:
+            return self.plain(coords)
+        return coords
+
+    def plain(self, coords: Coords) -> Coords:
+        """The coordinates with a name of C for each quotient in them, so that they can be put together anew."""
+        return tuple(Index(tuple((self._plain(v), c) for v, c in at.terms), at.constant) for at in coords)
+
+    def _plain(self, variable: Variable) -> Variable:
+        if variable.of is None or variable.of.reads("k"):
+            return variable
+        return Variable(self.writer.index(Index(((variable, 1),))), variable.size)
 
     def load_packs(self, accesses: Sequence[Access], width: int) -> None:
         """Reads what `width` elements need and lies side by side, before the loop over k."""
@@ -104,3 +124,16 @@ def chunk_of(view: View, place: Index, width: int) -> int:
 def first_of(place: Index) -> Index:
     """The place of the first of several elements numbered by k."""
     return Index(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
+
+
+def generated(group: Group, node: Node, template: Callable[[Group, Node], Source]) -> Source | None:
+    """What a template makes of a group around one of its nodes; None where it refuses."""
+    if any(view.count for view in group.results.values()):
+        try:
+            return template(group, node)
+        except UnsupportedError:
+            return None
+    body = Body(group)  # there is nothing to make, and nothing to launch
+    for name in group.results:
+        body.pointer(name)
+    return body.source(entry_name(group), (0, 1, 1), (1, 1, 1))

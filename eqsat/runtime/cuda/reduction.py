@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.coordinates import Coords, Index
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
-from eqsat.runtime.cuda.packs import PackedBody
+from eqsat.runtime.cuda.packs import PackedBody, generated
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.sweep import RowKernel
 from eqsat.runtime.cuda.team import MANY_ROWS, WARP, Team
@@ -77,14 +77,11 @@ def generate(group: Group) -> Source | None:
     core = next((node for node in group.nodes if node.op in REDUCTIONS), None)
     if core is None:
         return None
-    try:
-        if core.op in _REDUCTIONS:
-            return _reduced(group, core, _REDUCTIONS[core.op])
-        if core.op in _PLACES:
-            return _placed(group, core)
-        return _log_sum_exp(group, core) if core.op == "reduce_log_sum_exp" else _running_sum(group, core)
-    except UnsupportedError:
-        return None
+    if core.op in _REDUCTIONS:
+        return generated(group, core, _reduced)
+    if core.op in _PLACES:
+        return generated(group, core, _placed)
+    return generated(group, core, _log_sum_exp if core.op == "reduce_log_sum_exp" else _running_sum)
 
 
 def identity(operator: str, dtype: DType) -> Expr:
@@ -129,7 +126,8 @@ def joined(
     return kernel.reduce(operator, part, dtype, stem)
 
 
-def _reduced(group: Group, core: Node, reduction: _Reduction) -> Source:
+def _reduced(group: Group, core: Node) -> Source:
+    reduction = _REDUCTIONS[core.op]
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1)
     first = reduction.prepare(number(0, kernel.dtype)).dtype
     total = joined(kernel, reduction.operator, first, "total", lambda b, c: reduction.prepare(kernel.element(b, c)))
@@ -139,16 +137,15 @@ def _reduced(group: Group, core: Node, reduction: _Reduction) -> Source:
 def _log_sum_exp(group: Group, core: Node) -> Source:
     """Shifted by the maximum, where that is finite, so as not to overflow."""
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=2)
+    if not kernel.dtype.is_float:
+        raise UnsupportedError("logarithms of integers")
     top = joined(kernel, "Greatest", kernel.dtype, "top", kernel.element)
-    wide = kernel.dtype if kernel.dtype.is_float else DType.FLOAT64
-    if kernel.dtype.is_float:
-        shift = Expr(wide, "({0} - {0} == 0 ? {0} : 0)", (top,))
-        top = kernel.constant(shift, "shift")
+    top = kernel.constant(Expr(kernel.dtype, "({0} - {0} == 0 ? {0} : 0)", (top,)), "shift")
 
     def weight(body: PackedBody, coords: Coords) -> Expr:
         return FUNCTIONS["exp"](FUNCTIONS["subtract"](kernel.element(body, coords), top))
 
-    total = joined(kernel, "Sum", wide, "total", weight)
+    total = joined(kernel, "Sum", kernel.dtype, "total", weight)
     return _finished(kernel, FUNCTIONS["add"](FUNCTIONS["log"](total), top))
 
 
@@ -179,6 +176,7 @@ def _finished(kernel: RowKernel, value: Expr) -> Source:
         at = kernel.rows.coords(row, Index.number(0))
         coords = tuple(Index.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
         made = convert(value, computed(kernel.group.types[kernel.made].dtype))
+        coords = body.settled(kernel.made, kernel.after, coords)
         body.store_made(kernel.made, kernel.after, coords, body.named(made, core.op))
     return kernel.source()
 
@@ -213,6 +211,7 @@ def _running_sum(group: Group, core: Node) -> Source:
         else:
             shown = running
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):
+            coords = body.settled(kernel.made, kernel.after, coords)
             body.store_made(kernel.made, kernel.after, coords, Expr(kernel.dtype, shown))
         writer.line(f"{carry} = {f'last_of_warp({running})' if warp else running};")
     return kernel.source()

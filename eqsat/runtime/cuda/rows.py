@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from eqsat.language.graph import Node
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
-from eqsat.runtime.cuda.expression import Expr, UnsupportedError, number
+from eqsat.runtime.cuda.expression import Expr, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
-from eqsat.runtime.cuda.packs import PackedBody
+from eqsat.runtime.cuda.packs import PackedBody, generated
 from eqsat.runtime.cuda.reduction import joined
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.sweep import RowKernel
@@ -27,10 +27,7 @@ def generate(group: Group) -> Source | None:
     core = next((node for node in group.nodes if node.op in _KINDS), None)
     if core is None or not group.types[str(core.inputs[0])].dtype.is_float:
         return None
-    try:
-        return _KINDS[core.op](group, core)
-    except UnsupportedError:
-        return None
+    return generated(group, core, _KINDS[core.op])
 
 
 def _axis(group: Group, node: Node) -> int:

@@ -176,17 +176,19 @@ class RowKernel:
             value = body.named(result(body, coords), self.core.op)
             body.store_made(self.made, self.after, coords, value)
 
-        self.sweep(fill)
+        self.sweep(fill, settle=True)
 
-    def sweep(self, fill: Fill) -> None:
+    def sweep(self, fill: Fill, *, settle: bool = False) -> None:
         """Visits the elements of a row: what they read and store side by side goes several elements at once."""
         if not self.rows.size:
             return
-        coords = self._coords(self.team.width)
-        probe = PackedBody(self.group)
-        fill(probe, coords)
         body, width = self.body, self.team.width
         with self._turns():
+            coords = self._coords(width)
+            if settle:
+                coords = body.settled(self.made, self.after, coords)
+            probe = PackedBody(self.group)
+            fill(probe, coords)
             body.load_packs(probe.accesses, width)
             with body.stored_packs(probe.stores, width), body.each(width):
                 fill(body, coords)

@@ -13,7 +13,7 @@ from eqsat.runtime.cuda.coordinates import Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
-from eqsat.runtime.cuda.packs import PackedBody, chunk_of, varying
+from eqsat.runtime.cuda.packs import PackedBody, chunk_of, generated, varying
 from eqsat.runtime.cuda.reduction import identity
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.team import checked
@@ -33,10 +33,7 @@ def generate(group: Group) -> Source | None:
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
-    try:
-        return _Pooling(group, core).source()
-    except UnsupportedError:
-        return None
+    return generated(group, core, lambda group, node: _Pooling(group, node).source())
 
 
 class _Axis:
@@ -88,7 +85,8 @@ class _Pooling:
             self.body.onward(self.made, name, [Index.number(0)] * len(self.shape))
         view = group.results[self.names[0]]
         fits = view.shape == self.shape
-        self.order = sorted(range(len(self.shape)), key=lambda a: -abs(view.strides[a])) if fits else range(view.rank)
+        rank = range(len(self.shape))
+        self.order = sorted(rank, key=lambda a: -abs(view.strides[a])) if fits else list(rank)
         self.count = checked(math.prod(self.shape))
         self.width = self._width()
 
@@ -124,7 +122,7 @@ class _Pooling:
         """The coordinates of element k of those of thread t."""
         position = Index.variable("t", self.count // width) * width + Index.variable("k", width)
         walked = unflattened(position, [self.shape[a] for a in self.order])
-        return tuple(walked[list(self.order).index(axis)] for axis in range(len(self.shape)))
+        return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
 
     @staticmethod
     def _seen(coords: Coords, places: Sequence[Index]) -> Coords:
@@ -138,7 +136,7 @@ class _Pooling:
             threads //= 2
         writer.line(f"const int t = blockIdx.x * {threads} + threadIdx.x;")
         writer.line(f"if (t >= {count}) return;")
-        coords = self._coords(width)
+        coords = body.settled(self.made, self.names, self._coords(width))
         type = STORED[self.dtype]
         writer.line(f"{type} found[{width}];")
         with body.each(width):
