@@ -16,6 +16,7 @@ from eqsat.extract.assembly import Assembled
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import concrete
 from eqsat.language.onnx.availability import lacking
+from eqsat.language.plan import Plan
 from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -78,18 +79,21 @@ def measure_finalists(
     sizes: Mapping[str, int],
     seed: int,
     threads: int,
+    plans: Mapping[str, Plan] | None = None,
+    backend: str = "onnxruntime",
+    tuned: Sequence[str] = (),
     drift: Mapping[str, float] | None = None,
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
 ) -> Measured:
-    """Times graphs on ONNX Runtime on the same random inputs; the original as the file or model it was given as.
+    """Times graphs on a backend on the same random inputs.
 
-    `drift` says how far the outputs of a graph may be from the original's, where that is not for rounding alone.
-    BackendError where the original cannot be run there, or too little was measured when `should_stop()` became true.
+    ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
+    graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
+    says how far the outputs of a graph may be from the original's, where that is not for rounding alone. BackendError
+    where the original cannot be run there, or too little was measured when `should_stop()` became true.
     """
-    from eqsat.runtime.session import SessionProgram, session
-
-    backend = select("onnxruntime")
+    compiled = _Compiling(backend, source, threads, plans or {}, tuned)
     calls: dict[str, Callable[[], object]] = {}
     refused: dict[str, str] = {}
     original = graphs["original"]
@@ -100,16 +104,13 @@ def measure_finalists(
             raise BackendError("interrupted before anything was measured")
         if follow is not None:
             follow(f"compiling {name}")
-        if name == "original" and source is not None:
-            program: Program = SessionProgram(original, session(source, threads=threads, where=graph.name))
-        else:
-            try:
-                program = backend.compile(expanded(graph, lacking()), threads=threads)
-            except EqsatError as error:
-                if name == "original":
-                    raise
-                refused[name] = error.what
-                continue
+        try:
+            program = compiled.program(name, graph)
+        except EqsatError as error:
+            if name == "original":
+                raise
+            refused[name] = error.what
+            continue
         if name == "original":
             references = [program.run(feeds) for feeds in draws]
         else:
@@ -122,11 +123,39 @@ def measure_finalists(
         calls[name] = program.bind(draws[0])
     if follow is not None:
         follow("timing")
-    clock: Clock = "thread" if threads == 1 else "wall"
+    clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
     timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=SECONDS, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
     return Measured(timings, refused)
+
+
+@dataclass(frozen=True)
+class _Compiling:
+    """How finalists are made ready on a backend."""
+
+    backend: str
+    source: Any
+    threads: int
+    plans: Mapping[str, Plan]
+    tuned: Sequence[str]
+
+    def program(self, name: str, graph: Graph) -> Program:
+        """The program of a finalist; EqsatError where the backend refuses it."""
+        if self.backend == "cupy":
+            return gpu_program(self.plans.get(name, graph), self.tuned)
+        if name == "original" and self.source is not None:
+            from eqsat.runtime.session import SessionProgram, session
+
+            return SessionProgram(graph, session(self.source, threads=self.threads, where=graph.name))
+        return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
+
+
+def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:
+    """A plan or graph on the GPU that is here, its library calls by the plans that were measured to be fastest."""
+    backend: Any = select("cupy")
+    program: Program = backend.compile(given, plans=tuned)
+    return program
 
 
 def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, Any], least: float) -> str | None:

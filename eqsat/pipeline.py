@@ -28,7 +28,7 @@ from eqsat.extract.program import cheapest_trees
 from eqsat.extract.resources import limited
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.solution import decode
-from eqsat.extract.tensors import TensorProblem, tensor_problem
+from eqsat.extract.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
 from eqsat.given import Given
 from eqsat.language.graph import Graph
@@ -97,7 +97,7 @@ class Pipeline:
             framed = self.frame(original, frozen, costs)
             solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
         with self.phase("measure"):
-            measured = self._measure(candidates, given.source) if measure else None
+            measured = self._measure(candidates, given.source, costs) if measure else None
             # What is asked for besides time is not what was timed.
             judged = measured if costs.cost is not None or set(costs.objective) == {"time"} else None
             best, because = kept(candidates, judged)
@@ -138,7 +138,9 @@ class Pipeline:
     def frame(self, original: Graph, frozen: Snapshot, costs: CostModel, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
         settings = self.settings
-        available = available_on(settings.device, settings.opset or opset_of(original))
+        available: Available = available_on(settings.device, settings.opset or opset_of(original))
+        if costs.device.strided:
+            available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
         framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
         return limited(framed, costs, settings.bounds, counted)
 
@@ -300,10 +302,10 @@ class Pipeline:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
 
-    def _measure(self, candidates: Sequence[Candidate], source: Any) -> Measured | None:
+    def _measure(self, candidates: Sequence[Candidate], source: Any, costs: CostModel) -> Measured | None:
         settings = self.settings
-        if settings.device != "onnxruntime-cpu":
-            self.warnings.append(f"not measured: {settings.device} is not this machine")
+        if not costs.device.is_here:
+            self.warnings.append(f"not measured: {settings.device} is not this machine's")
             return None
         if len(candidates) == 1:
             return None
@@ -318,6 +320,9 @@ class Pipeline:
                 sizes=settings.sizes,
                 seed=settings.seed,
                 threads=settings.threads,
+                plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},
+                backend="cupy" if costs.device.gpu else "onnxruntime",
+                tuned=costs.library_plans,
                 drift=dict.fromkeys(loose, settings.choices.policy.error),
                 should_stop=settings.should_stop,
                 follow=lambda text: self._say(Progress("measure", detail=text)),

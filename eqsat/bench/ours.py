@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
+from eqsat.costs.model import CostModel
 from eqsat.costs.table import CostTable
 from eqsat.errors import BackendError
+from eqsat.finalists import gpu_program
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking
 from eqsat.optimize import optimize
@@ -51,26 +53,34 @@ class Ours:
 
     def load(self, case: Case) -> Loaded:
         """The form on its backend."""
+        return self._on_gpu(case) if case.on_gpu else self._on_cpu(case)
+
+    def _on_cpu(self, case: Case) -> Loaded:
+        graph = case.graph if self.form == "unoptimised" else self._optimised(case).graph
+        program = select("onnxruntime").compile(expanded(graph, lacking()), threads=case.threads)
+        return Loaded(program.bind(case.inputs(0)), program.run)
+
+    def _on_gpu(self, case: Case) -> Loaded:
+        tuned = CostModel(case.device, self.table).library_plans
+        program: Any
         if self.form == "unoptimised":
-            written = case.graph if case.on_gpu else expanded(case.graph, lacking())
-            program = select(_backend(case)).compile(written, threads=case.threads)
+            program = gpu_program(case.graph, tuned)
         else:
-            program = self._optimised(case).compile(_backend(case))
-        timed = program.bind(case.inputs(0))
-        wait = _waiting(case)
+            result = self._optimised(case)
+            program = gpu_program(result.graph if result.plan is None else result.plan, tuned)
+        static = program.static({})
 
-        def call() -> object:
-            made = timed()
-            wait()
-            return made
+        def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+            for array in static.outputs.values():
+                if array.dtype.kind != "b" and array.dtype.kind not in "iu":
+                    array.fill(math.nan)
+            return {name: np.asarray(one) for name, one in static(**inputs).items()}
 
-        def outputs(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-            poison = getattr(program, "poison", None)
-            if poison is not None:
-                poison()
-            return {name: np.asarray(one) for name, one in program.run(inputs).items()}
+        def close() -> None:
+            static.close()
+            program.close()
 
-        return Loaded(call, outputs, getattr(program, "close", lambda: None))
+        return Loaded(program.bind(case.inputs(0)), outputs, close)
 
     def _optimised(self, case: Case) -> Result:
         if self.form == "one after the other":
@@ -93,12 +103,3 @@ class Ours:
 
 def _backend(case: Case) -> str:
     return "cupy" if case.on_gpu else "onnxruntime"
-
-
-def _waiting(case: Case) -> Callable[[], object]:
-    """What waits until the device has done all it was asked for."""
-    if not case.on_gpu:
-        return lambda: None
-    cupy: Any = importlib.import_module("cupy")
-    wait: Callable[[], object] = cupy.cuda.runtime.deviceSynchronize
-    return wait

@@ -18,7 +18,7 @@ from eqsat.costs.implementations import Types, converting, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.table import CostTable
-from eqsat.costs.wholes import Correction, correction, wholes_of
+from eqsat.costs.wholes import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import OPAQUE, Graph, Node
@@ -116,6 +116,11 @@ class CostModel:
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
         self._fused: dict[tuple[Member, ...], Cost | None] = {}
+
+    @property
+    def library_plans(self) -> tuple[str, ...]:
+        """The plans by which calls of libraries were measured to be fastest, as the table keeps them."""
+        return tuple(sorted({e.plan for text, e in self._measured.items() if e.plan and not text.startswith(WHOLE)}))
 
     def settle(self, weight_bytes: int) -> None:
         """Says how many bytes of constants the model has, before anything is costed.

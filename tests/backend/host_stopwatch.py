@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from repetition import repeated
 
+from eqsat.runtime.cuda.compiled import CompiledProgram
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.installation import Gpu, Installation
 from eqsat.runtime.cuda.lowering import program_of
@@ -61,6 +62,27 @@ class HostReplay:
 
     def close(self):
         pass
+
+
+class HostBackend:
+    """The GPU's backend on the host's machine: the same programs, launch by launch."""
+
+    name = "cupy"
+
+    def __init__(self):
+        self.compiled = []
+
+    def available(self):
+        return None
+
+    def compile(self, graph, *, threads=None, plans=()):
+        self.compiled.append((graph, tuple(plans)))
+
+        def build(sizes):
+            program = program_of(graph, sizes)
+            return HostMachine(program, arrange(program))
+
+        return CompiledProgram(graph, build)
 
 
 def install(monkeypatch=None):

@@ -1,0 +1,68 @@
+"""Finalists of a GPU that is here are measured on its backend, which stands in for itself on the host's machine."""
+
+import host_stopwatch
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.costs.entry import Entry
+from eqsat.costs.environment import Environment
+from eqsat.costs.key import OpKey
+from eqsat.costs.table import CostTable
+from eqsat.language.graph import Graph
+from eqsat.language.plan import Plan
+from eqsat.runtime.backend import BACKENDS
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    host_stopwatch.install(monkeypatch)
+    made = host_stopwatch.HostBackend()
+    monkeypatch.setitem(BACKENDS, "cupy", made)
+    return made
+
+
+def products():
+    """Two products of one operand, which are merged."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("products")
+    x = g.input("x", (4, 32))
+    for name in "ab":
+        w = g.constant(rng.standard_normal((32, 16)).astype(np.float32))
+        g.output(name, eqsat.relu(x @ w))
+    return g
+
+
+def test_finalists_of_a_gpu_are_run_as_plans_on_its_backend(backend):
+    table = CostTable(":memory:")
+    relu = OpKey.parse("relu {} float32[4, 16]")
+    table.put(Environment.current("cuda"), relu, Entry(1e-6, 1e-6, 1e-6, 20, plan="0a by cublaslt 1 ff 0"))
+    report = eqsat.optimize(products(), device="cuda", table=table).report
+    assert not [w for w in report.warnings if w.startswith("not measured")]
+    assert report.measured_before > 0
+    assert report.rounds >= 5
+    kinds = [type(given) for given, _ in backend.compiled]
+    # The original as it is, the others as they were chosen; each by the plans that the table has.
+    assert kinds[0] is Graph
+    assert set(kinds[1:]) == {Plan}
+    assert {plans for _, plans in backend.compiled} == {("0a by cublaslt 1 ff 0",)}
+
+
+def test_what_the_backend_refuses_is_left_out_and_said(backend, monkeypatch):
+    compile = backend.compile
+
+    def refusing(graph, **more):
+        if isinstance(graph, Plan):
+            raise eqsat.errors.BackendError("no kernel for it")
+        return compile(graph, **more)
+
+    monkeypatch.setattr(backend, "compile", refusing)
+    report = eqsat.optimize(products(), device="cuda", table=":memory:").report
+    assert report.kept == "original"
+    assert any(w.endswith("was left out: no kernel for it") for w in report.warnings)
+
+
+def test_a_gpu_that_is_not_here_measures_nothing_and_says_so():
+    report = eqsat.optimize(products(), device="nvidia-h200", table=":memory:").report
+    assert report.measured_before is None
+    assert "not measured: nvidia-h200 is not this machine's" in report.warnings
