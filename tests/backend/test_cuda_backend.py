@@ -19,6 +19,8 @@ from eqsat.errors import BackendError
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.types import DType
 from eqsat.runtime.backend import execute
+from eqsat.runtime.cuda import backend
+from eqsat.runtime.cuda import toolkit as toolkit_module
 from eqsat.runtime.cuda.backend import warn_of
 from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.compiled import CompiledProgram, DeviceMemoryError
@@ -30,6 +32,7 @@ from eqsat.runtime.cuda.memory import Arrangement, arrange
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.static import plain_plan
 from eqsat.runtime.cuda.toolkit import opened
 from eqsat.runtime.cuda.view import View
 
@@ -146,6 +149,34 @@ def test_libraries_that_are_missing_are_named_once_with_what_runs_slower():
         warn_of(reasons)
 
 
+def test_a_static_graph_or_plan_is_made_ready_at_once_and_its_libraries_are_opened_once(monkeypatch):
+    cuda = StandIn()
+    cuda.cupy.cuda.runtime.getDevice = lambda: 0
+    made = []
+    monkeypatch.setitem(sys.modules, "cupy", cuda.cupy)
+    monkeypatch.setattr(backend, "fault", lambda: None)
+    monkeypatch.setattr(toolkit_module, "Toolkit", lambda number: made.append(Toolkit(cuda, ("cublaslt",))) or made[-1])
+    chosen = backend.CupyBackend()
+    graph = branches(n=4)
+    with pytest.warns(RuntimeWarning, match="cudnn is not installed; convolutions and attention run on generated"):
+        program = chosen.compile(graph)
+    assert cuda.taken > 0 and made[0].libraries["cublaslt"].open == 5
+    inputs = {"x": RNG.standard_normal((4, 8)).astype(np.float32)}
+    launched = cuda.launched
+    agree(program(**inputs), graph, inputs)
+    assert cuda.launched == launched
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planned = chosen.compile(plain_plan(graph))
+    agree(planned.run(inputs), graph, inputs)
+    assert len(made) == 1
+    waiting = chosen.compile(branches())
+    assert not waiting._machines
+    for one in (program, planned):
+        one.close()
+    assert cuda.taken == 0 and made[0].libraries["cublaslt"].open == 0
+
+
 def branches(n="n", width=8):
     """Four products side by side, of which two meet before the end."""
     g = eqsat.Graph("branches")
@@ -236,7 +267,7 @@ def test_each_launch_is_timed_by_itself():
 
 
 def test_a_program_that_does_not_fit_says_what_would_and_gives_back_what_it_took():
-    program, cuda = compiled(branches(n=4096), limit=100 << 20)
+    program, cuda = compiled(branches(), limit=100 << 20)
     with pytest.raises(DeviceMemoryError) as caught:
         program.run({"x": np.zeros((4096, 8), np.float32)})
     assert str(caught.value) == (
@@ -248,6 +279,8 @@ def test_a_program_that_does_not_fit_says_what_would_and_gives_back_what_it_took
     )
     del caught
     assert cuda.taken == 0
+    small = {"x": np.ones((4, 8), np.float32)}
+    agree(program.run(small), program.graph, small)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ made for real, behind a stub where there is no driver; where cuDNN's frontend is
 """
 
 import ast
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -357,6 +359,18 @@ def test_every_name_of_cupys_that_is_used_exists(file):
     cupy = importlib.import_module("cupy")
     roots = {"cupy": cupy, "_cupy": cupy, "runtime": cupy.cuda.runtime, "_runtime": cupy.cuda.runtime}
     roots |= {"driver": cupy.cuda.driver, "cuda": cupy.cuda}
+    assert_names_exist(file, roots)
+
+
+@needs_cudnn
+def test_every_name_of_cudnns_that_is_used_exists():
+    module = importlib.import_module("cudnn")
+    roots = {"cudnn": module, "_cudnn": module, "graph": module.pygraph, "_graph": module.pygraph}
+    assert_names_exist("cudnn_library", roots | {"notes": module.numerical_note, "modes": module.heur_mode})
+
+
+def assert_names_exist(file, roots):
+    """Every chain of attributes in a source that starts with one of these names is there."""
     source = importlib.util.find_spec(f"eqsat.runtime.cuda.{file}").origin
     used = [chain(node) for node in ast.walk(ast.parse(Path(source).read_text())) if isinstance(node, ast.Attribute)]
     found = 0
@@ -379,3 +393,133 @@ def chain(node):
         names.append(node.attr)
         node = node.value
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
+
+
+class Plans:
+    """cuDNN as far as plans are chosen: `names` of those it lists, `broken` those that cannot be built."""
+
+    class UnsupportedError(Exception):
+        pass
+
+    def __init__(self, names, broken=(), supported=True):
+        self.names, self.broken, self.supported, self.done = names, set(broken), supported, []
+        self.cudnnGraphNotSupportedError = self.UnsupportedError
+        self.heur_mode = SimpleNamespace(A="A", B="B", FALLBACK="F")
+        self.numerical_note = SimpleNamespace(DOWN_CONVERT_INPUTS=1, REDUCED_PRECISION_REDUCTION=2, TENSOR_CORE=3)
+        self.build_plan_policy = SimpleNamespace(ALL="all")
+        self.data_type = SimpleNamespace(HALF="half", FLOAT="float", BFLOAT16="bfloat16")
+        self.built = set()
+
+    def backend_version(self):
+        return 92800
+
+    def create_handle(self):
+        return 7
+
+    def destroy_handle(self, handle):
+        self.done.append(("destroy", handle))
+
+    def set_stream(self, handle, stream):
+        self.done.append(("stream", handle, stream))
+
+    def pygraph(self, **options):
+        assert options["handle"] == 7
+        return self
+
+    def tensor(self, name, **options):
+        return name
+
+    def conv_fprop(self, **options):
+        return Result()
+
+    def validate(self):
+        pass
+
+    build_operation_graph = validate
+
+    def check_support(self):
+        if not self.supported:
+            raise self.UnsupportedError("no engine")
+
+    def create_execution_plans(self, modes):
+        self.done.append(("modes", modes))
+
+    def deselect_workspace_greater_than(self, size):
+        pass
+
+    def deselect_numeric_notes(self, notes):
+        self.done.append(("unwanted", notes))
+
+    def get_execution_plan_count(self):
+        return len(self.names)
+
+    def get_plan_name_at_index(self, index):
+        return self.names[index]
+
+    def build_plans(self, policy):
+        for index in range(len(self.names)):
+            with contextlib.suppress(RuntimeError):
+                self.build_plan_at_index(index)
+
+    def build_plan_at_index(self, index):
+        if self.names[index] in self.broken:
+            raise RuntimeError("not for this device")
+        self.built.add(index)
+
+    def get_workspace_size_plan_at_index(self, index):
+        if index not in self.built:
+            raise RuntimeError("not built")
+        return 1000 + index
+
+    def execute_plan_at_index(self, pointers, workspace, index, handle):
+        self.done.append(("execute", pointers, workspace, self.names[index], handle))
+
+
+class Result(str):
+    def set_output(self, _):
+        return self
+
+    set_data_type = set_dim = set_stride = set_output
+
+
+def test_the_first_plan_that_can_be_built_is_run_or_the_one_that_is_named():
+    module = Plans(["slow", "quick", "other"], broken=["slow"])
+    library = cudnn_library.Cudnn(module)
+    call = convolution()
+    places = {"x": 1024, "w": 2048, "y": 4096}
+    prepared = library.prepare(call, lambda view: places[view.buffer])
+    assert (prepared.plan, prepared.workspace) == ("cudnn 92800 quick", 1001)
+    named = library.prepare(call, lambda view: places[view.buffer], "cudnn 92800 other")
+    named.launch(55, 9999)
+    assert module.done[-2:] == [("stream", 7, 55), ("execute", {"x": 1024, "w": 2048, "": 4096}, 9999, "other", 7)]
+    assert library.plans(call, lambda view: 0) == ("cudnn 92800 quick", "cudnn 92800 other")
+    with pytest.raises(BackendError, match="has no plan 'cudnn 92800 slow' for a convolution of float16"):
+        library.prepare(call, lambda view: 0, "cudnn 92800 slow")
+    with pytest.raises(BackendError, match="the plan is of cuDNN 1, here is 92800"):
+        library.prepare(call, lambda view: 0, "cudnn 1 quick")
+    library.close()
+    library.close()
+    assert module.done.count(("destroy", 7)) == 1
+
+
+def test_a_call_that_cudnn_does_not_support_has_no_plan():
+    library = cudnn_library.Cudnn(Plans(["one"], supported=False))
+    assert library.plans(convolution(), lambda view: 0) == ()
+    with pytest.raises(BackendError, match="cuDNN 92800 has no plan for a convolution"):
+        library.prepare(convolution(), lambda view: 0)
+    with pytest.raises(BackendError, match=r"cuDNN does not compute .*: element types float64"):
+        library.prepare(convolution(dtype=F64), lambda view: 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "unwanted"),
+    [
+        (convolution(), [1, 2]),
+        (convolution(dtype=F32), [1, 2, 3]),
+        (convolution(dtype=F32, arithmetic="tf32"), [1, 2]),
+    ],
+)
+def test_narrower_arithmetic_is_used_only_where_it_is_asked_for(call, unwanted):
+    module = Plans(["one"])
+    cudnn_library.Cudnn(module).prepare(call, lambda view: 0)
+    assert ("unwanted", unwanted) in module.done

@@ -89,6 +89,10 @@ class CompiledProgram:
             made = {name: machine.get(name, on_device=given.on_device) for name in self.graph.outputs}
         return {name: given.wrap(array) for name, array in made.items()}
 
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name for inputs by name, as `run` has it."""
+        return self.run(inputs)
+
     def run_into(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
         """Runs, and writes outputs to arrays of the caller's.
 
