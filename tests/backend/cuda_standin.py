@@ -10,6 +10,7 @@ import itertools
 import random
 import time
 import types
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -280,6 +281,7 @@ class Toolkit:
     def __init__(self, cuda, libraries=("cublaslt", "cudnn")):
         self.cuda, self.cupy, self.number = cuda, cuda.cupy, cuda.number
         self.runtime, self.driver = self.cupy.cuda.runtime, self.cupy.cuda.driver
+        self.weights = weakref.WeakValueDictionary()
         self.special = types.SimpleNamespace(erf=None, expit=None)
         self.libraries = {name: Library(cuda, name) for name in libraries}
         self.missing = {name: f"{name} is not installed" for name in ("cublaslt", "cudnn") if name not in libraries}

@@ -303,6 +303,20 @@ def test_programs_for_other_sizes_make_room():
     assert len(program._machines) == 1
 
 
+def test_programs_for_several_sizes_share_their_weights():
+    graph = branches(width=64)
+    program, cuda = compiled(graph)
+    taken = [0]
+    for n in (1, 2):
+        inputs = {"x": RNG.standard_normal((n, 64)).astype(np.float32)}
+        agree(program.run(inputs), graph, inputs)
+        taken.append(cuda.taken - taken[-1])
+    weights = 4 * 64 * 64 * 4
+    assert taken[1] > weights > taken[2]
+    program.close()
+    assert cuda.taken == 0
+
+
 def test_only_so_many_sizes_are_kept():
     closed = []
 

@@ -1,11 +1,13 @@
-"""The memory of a program on a GPU: taken once, in one block for each role of buffers, and copied to and from."""
+"""The memory of a program on a GPU: taken once, in a block for each role of buffers, weights shared by programs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from eqsat.language.constant import Constant
 from eqsat.runtime.cuda.arrays import Bytes, strided
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES
 from eqsat.runtime.cuda.memory import Arrangement
@@ -32,8 +34,17 @@ def places(program: Program, arrangement: Arrangement) -> dict[str, tuple[str, i
     return found
 
 
+class Weight:
+    """A constant in memory of its own, in one layout: as long as any program reads it, and for all that do."""
+
+    def __init__(self, constant: Constant, memory: Any) -> None:
+        self.constant, self.memory = constant, memory
+
+
 class DeviceMemory:
     """Blocks of memory on a GPU with the views of a program in them; DeviceMemoryError where they do not fit.
+
+    Programs for several sizes of one model share its weights.
 
     Copies from and to the host go through pinned memory, on the stream that is named.
     """
@@ -44,6 +55,7 @@ class DeviceMemory:
         self._places = places(program, arrangement)
         self._blocks: dict[str, Any] = {}
         self._pinned: dict[str, Any] = {}
+        self._weights: dict[str, Weight] = {}
         try:
             self._fill()
         except BaseException:
@@ -54,32 +66,45 @@ class DeviceMemory:
         sizes = {"value": self.arrangement.arena}
         for name, buffer in self.program.buffers.items():
             role, begin = self._places[name]
-            sizes[role] = max(sizes.get(role, 0), begin + buffer.nbytes)
+            if role != "weight":
+                sizes[role] = max(sizes.get(role, 0), begin + buffer.nbytes)
         for role, nbytes in sizes.items():
             address = self.take(role, nbytes)
             if nbytes:
                 # Zeros are indices within any bounds, and numbers that no kernel chokes on: first runs find them here.
                 self._runtime.memset(address, 0, nbytes)
         for constant, view in self.program.weights.values():
-            held = np.zeros(self.program.buffers[view.buffer].nbytes, np.uint8)
-            strided(held, view)[...] = constant.array
-            if held.nbytes:
-                kind = self._runtime.memcpyHostToDevice
-                self._runtime.memcpy(self._base(view.buffer), held.ctypes.data, held.nbytes, kind)
+            self._weights[view.buffer] = self._weight(constant, view)
         for view in (*self.program.inputs.values(), *self.program.outputs.values()):
             nbytes = max(self.program.buffers[view.buffer].nbytes, 1)
             self._pinned.setdefault(view.buffer, self._cupy.cuda.alloc_pinned_memory(nbytes))
         # The streams of programs do not wait for the one that this was put on.
         self._runtime.deviceSynchronize()
 
+    def _weight(self, constant: Constant, view: View) -> Weight:
+        """A constant in the layout of a view, copied there unless another program has it there."""
+        key = id(constant), replace(view, buffer="")
+        found: Weight | None = self.toolkit.weights.get(key)
+        if found is None:
+            held = np.zeros(self.program.buffers[view.buffer].nbytes, np.uint8)
+            strided(held, view)[...] = constant.array
+            found = self.toolkit.weights[key] = Weight(constant, self._memory(held.nbytes) if held.nbytes else None)
+            if held.nbytes:
+                kind = self._runtime.memcpyHostToDevice
+                self._runtime.memcpy(int(found.memory.ptr), held.ctypes.data, held.nbytes, kind)
+        return found
+
     def take(self, name: str, nbytes: int) -> int:
         """A block of memory, which goes with the rest; its address."""
         if not nbytes:
             return 0
+        self._blocks[name] = self._memory(nbytes)
+        return int(self._blocks[name].ptr)
+
+    def _memory(self, nbytes: int) -> Any:
         for attempt in range(2):
             try:
-                self._blocks[name] = self._cupy.cuda.Memory(nbytes)
-                return int(self._blocks[name].ptr)
+                return self._cupy.cuda.Memory(nbytes)
             except self._cupy.cuda.runtime.CUDARuntimeError as error:
                 if error.status != _OUT_OF_MEMORY:
                     raise
@@ -87,11 +112,18 @@ class DeviceMemory:
                     self._cupy.get_default_memory_pool().free_all_blocks()
         free, _ = self._runtime.memGetInfo()
         held = sum(block.size for block in self._blocks.values())
+        held += sum(weight.memory.size for weight in self._weights.values() if weight.memory is not None)
         raise shortage(self.program.name, self.arrangement, WORKSPACE_BYTES, int(free) + held)
 
-    def _base(self, buffer: str) -> int:
+    def _block(self, buffer: str) -> tuple[Any, int]:
+        """The memory a buffer lies in, None where it has no bytes, and its place there."""
+        if buffer in self._weights:
+            return self._weights[buffer].memory, 0
         role, offset = self._places[buffer]
-        block = self._blocks.get(role)
+        return self._blocks.get(role), offset
+
+    def _base(self, buffer: str) -> int:
+        block, offset = self._block(buffer)
         return 0 if block is None else int(block.ptr) + offset
 
     def address(self, view: View) -> int:
@@ -100,8 +132,7 @@ class DeviceMemory:
 
     def array(self, view: View) -> Any:
         """The elements of a view, where they lie."""
-        role, offset = self._places[view.buffer]
-        block, size = self._blocks.get(role), view.dtype.itemsize
+        (block, offset), size = self._block(view.buffer), view.dtype.itemsize
         if block is None or not view.count:
             return self._cupy.empty(view.shape, view.dtype.numpy)
         pointer = self._cupy.cuda.MemoryPointer(block, offset + view.offset * size)
@@ -131,4 +162,5 @@ class DeviceMemory:
     def close(self) -> None:
         """Gives the memory back; arrays over it keep it for as long as they live."""
         self._blocks.clear()
+        self._weights.clear()
         self._pinned.clear()

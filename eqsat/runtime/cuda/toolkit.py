@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda import cublaslt_library, cudnn_library
@@ -57,6 +58,8 @@ class Toolkit:
             self.runtime.free(0)  # makes the device's context, in which kernels are loaded
             self.libraries, self.missing = opened(OPENERS)
         self.arch = "sm_" + str(self.cupy.cuda.Device(number).compute_capability)
+        #: Weights on this GPU that some program reads.
+        self.weights: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self._cubins = Cubins()
         self._modules: list[int] = []
         self._functions: dict[tuple[str, str], int] = {}
