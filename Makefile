@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint benchmarks clean
+.PHONY: demo test lint benchmarks gpu clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -19,6 +19,11 @@ lint: $(READY)
 
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks
+
+# On a machine with an NVIDIA GPU: every figure that waits for one.
+gpu: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cuda13]'
+	$(BIN)/python -m benchmarks.gpu
 
 clean:
 	rm -rf $(VENV)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.certify import relative_difference
@@ -120,6 +121,8 @@ def _bytes(type: object) -> int:
 def narrowed(graph: Graph, dtype: DType) -> Graph:
     """A graph with float16 or bfloat16 wherever it has float32: inputs, constants, results and casts.
 
+    Constants beyond the narrower type, such as the number that stands for minus infinity in a mask, are its extremes.
+
     >>> from eqsat.language.builder import Builder
     >>> g = Builder("g")
     >>> g.output("y", g.input("x", (2,)) + g.constant(np.float32([1, 2])))
@@ -131,8 +134,11 @@ def narrowed(graph: Graph, dtype: DType) -> Graph:
         return replace(type, dtype=dtype) if isinstance(type, TensorType) and type.dtype is DType.FLOAT32 else type
 
     def held(constant: Constant) -> Constant:
-        wide = constant.type.dtype is DType.FLOAT32
-        return Constant.of(constant.array.astype(dtype.numpy), dtype) if wide else constant
+        if constant.type.dtype is not DType.FLOAT32:
+            return constant
+        most = float(ml_dtypes.finfo(dtype.numpy).max)
+        array = constant.array
+        return Constant.of(np.where(np.isinf(array), array, np.clip(array, -most, most)).astype(dtype.numpy), dtype)
 
     def node(given: Node) -> Node:
         changed = {k: dtype.value for k in ("to", "dtype") if given.attrs.get(k) == DType.FLOAT32.value}

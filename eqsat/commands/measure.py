@@ -166,6 +166,7 @@ def _gathered(
     models = job.models if job.models or job.keys is not None else tuple(light_models())
     if job.keys is not None or not models:
         return keys, []
+    from eqsat.costs.kernel import runs_nothing
     from eqsat.optimize import choices_for
 
     warnings: list[str] = []
@@ -175,7 +176,8 @@ def _gathered(
             bar.update(task, description=f"{model.name}, {dtype}, {precision}")
             choices, more = choices_for(device, "auto", precision)
             warnings += [w for w in more if w not in warnings]
-            keys |= dict.fromkeys(keys_of_model(model, device, job.sizes, choices, job.fused, dtype))
+            found = keys_of_model(model, device, job.sizes, choices, job.fused, dtype)
+            keys |= dict.fromkeys(key for key in found if not (device.gpu and runs_nothing(key)))
             bar.advance(task)
             if should_stop():
                 return keys, warnings

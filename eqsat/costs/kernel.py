@@ -10,7 +10,7 @@ from eqsat.costs.implementations import Choices, implementations, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import NARROW, PRODUCTS
 from eqsat.costs.specimen import Array, Data, chain_types, layout_of
-from eqsat.errors import CostError
+from eqsat.errors import CostError, EqsatError
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Graph, Node
 from eqsat.language.plan import Held, Implementation, Kernel, Plan
@@ -42,6 +42,20 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
     for member, made in zip(stated.members, draft.results, strict=True):
         _check(member, made)
     return draft.planned(chain.op)
+
+
+def runs_nothing(key: Key) -> bool:
+    """Whether a GPU has nothing to launch for a kernel, as for what strides can say; False for one it cannot run.
+
+    >>> runs_nothing(OpKey.parse('transpose {"perm":[1,0]} float32[2, 3]'))
+    True
+    """
+    from eqsat.runtime.cuda.lowering import program_of
+
+    try:
+        return not program_of(planned(key).plan).launches
+    except EqsatError:
+        return False
 
 
 def _held(chain: FusedKey) -> tuple[tuple[tuple[State, ...], State], ...]:

@@ -26,8 +26,8 @@ def _as_shipped(monkeypatch):
     shipped.shipped_entries.cache_clear()
 
 
-def test_every_device_that_is_measured_has_entries_and_no_other_has():
-    assert set(FILES) == {name for name, device in DEVICES.items() if device.kind == "measured"}
+def test_every_device_that_was_fitted_has_entries_and_all_entries_have_a_device():
+    assert {name for name, device in DEVICES.items() if device.kind == "measured"} <= set(FILES) <= set(DEVICES)
 
 
 @pytest.mark.parametrize("device", FILES)
@@ -36,7 +36,7 @@ def test_a_shipped_file_is_as_export_writes_it_and_import_takes_it(device):
     records = list(read_records(text, f"{device}.jsonl"))
     assert {r.environment.device for r in records} == {device}
     assert write_records(records) == text
-    assert len(text) < 1_000_000
+    assert len(text) < 8_000_000
 
 
 @pytest.mark.parametrize("device", FILES)
