@@ -77,7 +77,8 @@ class Body:
         coords = tuple(coords)
         known: Expr | None = self.writer.recall((name, coords))
         if known is None:
-            known = self._made(name, coords)
+            stem = self.makers[name][0].op if name in self.makers else "value"
+            known = self.named(self._made(name, coords), stem)
             self.writer.remember((name, coords), known)
         return known
 

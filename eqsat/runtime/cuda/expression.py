@@ -94,10 +94,11 @@ def _literal(value: Any, dtype: DType) -> str:
         return "true" if value else "false"
     if dtype.is_float:
         suffix = "f" if dtype is DType.FLOAT32 else ""
+        wide = "" if dtype is DType.FLOAT32 else "(double)"
         if value != value:
-            return "NAN"
+            return f"{wide}NAN"
         if value in (float("inf"), -float("inf")):
-            return "INFINITY" if value > 0 else "-INFINITY"
+            return f"{wide}INFINITY" if value > 0 else f"{wide}-INFINITY"
         # NumPy writes the shortest decimal that is read back as the same number.
         return (
             np.format_float_positional(dtype.numpy.type(value), trim="0") + suffix

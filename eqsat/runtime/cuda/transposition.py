@@ -51,7 +51,8 @@ def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _Walk | N
     for name in names:
         probe.value(name, coords)
     places = [a.offset for a in probe.accesses] + [offset(coords, group.results[n].strides) for n in names]
-    if any(a.conditional for a in probe.accesses) or any(v.of is not None for p in places for v, _ in p.terms):
+    axes = {v for c in coords for v, _ in c.terms}
+    if any(a.conditional for a in probe.accesses) or any(v not in axes for p in places for v, _ in p.terms):
         return None
     merged = _merged(shape, places)
     sizes = tuple(math.prod(shape[a] for a in axes) for axes in merged)
