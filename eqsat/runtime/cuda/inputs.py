@@ -157,7 +157,7 @@ def check_output(name: str, array: Any, wanted: TensorType, where: str, device: 
     """BackendError for an array that an output cannot be written to."""
     fault = ""
     place = None if isinstance(array, np.ndarray) else _place(array)
-    if not isinstance(array, np.ndarray) and place is None:
+    if not isinstance(array, np.ndarray) and (place is None or place[0] in _HOST):
         fault = f"is a {type(array).__name__}"
     elif place is not None and (device is None or place not in ((2, device.number), (2, None))):
         fault = "lies on another device"

@@ -45,30 +45,20 @@ def dependencies(program: Program, arrangement: Arrangement) -> tuple[frozenset[
         for launch in program.launches
     ]
     found: list[frozenset[int]] = []
+    behind: list[int] = []  # for each launch a bit for each one that it follows, directly or not
     for index, (reads, writes) in enumerate(spans):
         before: set[int] = set()
-        reached: set[int] = set()
+        reached = 0
         for earlier in reversed(range(index)):
-            if earlier in reached:
+            if reached >> earlier & 1:
                 continue
             past_reads, past_writes = spans[earlier]
             if _meet(reads, past_writes) or _meet(writes, past_writes) or _meet(writes, past_reads):
                 before.add(earlier)
-                # What an earlier launch follows is followed through it.
-                reached |= _closure(earlier, found)
+                reached |= behind[earlier] | 1 << earlier
         found.append(frozenset(before))
+        behind.append(reached)
     return tuple(found)
-
-
-def _closure(index: int, found: Sequence[frozenset[int]]) -> set[int]:
-    seen: set[int] = set()
-    left = [index]
-    while left:
-        for before in found[left.pop()]:
-            if before not in seen:
-                seen.add(before)
-                left.append(before)
-    return seen
 
 
 def _span(program: Program, arrangement: Arrangement, view: View) -> Span:
