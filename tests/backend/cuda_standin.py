@@ -323,6 +323,9 @@ class Library:
     def _close(self):
         self.open -= 1
 
+    def close(self):
+        assert not self.open
+
 
 def at(address, view):
     """The elements of a view whose first lies at an address."""

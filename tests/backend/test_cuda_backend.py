@@ -3,16 +3,18 @@
 `StandIn` does on host memory what CUDA is asked for, in any order that streams and events allow.
 """
 
+import contextlib
 import itertools
 import os
 import subprocess
 import sys
 import textwrap
+import types
 import warnings
 
 import numpy as np
 import pytest
-from cuda_standin import StandIn, Toolkit
+from cuda_standin import Library, StandIn, Toolkit
 
 import eqsat
 from eqsat.errors import BackendError
@@ -175,6 +177,69 @@ def test_a_static_graph_or_plan_is_made_ready_at_once_and_its_libraries_are_open
     for one in (program, planned):
         one.close()
     assert cuda.taken == 0 and made[0].libraries["cublaslt"].open == 0
+
+
+@pytest.fixture
+def cuda_of_version(monkeypatch):
+    """A stand-in whose driver and libraries say of what version they are."""
+
+    def made(driver, runtime=13020, compiler="13.2"):
+        cuda = StandIn()
+        here = cuda.cupy.cuda
+        here.runtime.driverGetVersion, here.runtime.runtimeGetVersion = (lambda: driver), (lambda: runtime)
+        here.runtime.free = lambda pointer: None
+        here.Device = lambda number: Device()
+        loaded = []
+        here.driver.moduleLoadData = lambda cubin: loaded.append(cubin) or len(loaded)
+        here.driver.moduleUnload = lambda module: loaded.pop()
+        here.driver.moduleGetFunction = lambda module, name: (module, name)
+        here.driver.funcSetAttribute = lambda function, which, value: loaded.append((which, value))
+        monkeypatch.setitem(sys.modules, "cupy", cuda.cupy)
+        monkeypatch.setitem(sys.modules, "cupyx.scipy.special", types.SimpleNamespace())
+        monkeypatch.setattr(toolkit_module, "nvrtc", lambda: types.SimpleNamespace(version=compiler))
+        monkeypatch.setattr(toolkit_module, "Cubins", Cubins)
+        monkeypatch.setattr(toolkit_module, "OPENERS", {"cublaslt": lambda: Library(cuda, "cublaslt")})
+        return cuda, loaded
+
+    class Device(contextlib.nullcontext):
+        compute_capability = "90"
+
+    class Cubins:
+        def get(self, code, arch):
+            return types.SimpleNamespace(cubin=f"{arch} {code}".encode())
+
+    return made
+
+
+def test_kernels_are_loaded_once_and_unloaded_with_the_toolkit(cuda_of_version):
+    _, loaded = cuda_of_version(13000)
+    toolkit = toolkit_module.Toolkit(0)
+    small, large = (Source("k", code, (), (1, 1, 1), (1, 1, 1), n) for code, n in (("a", 0), ("b", 100 << 10)))
+    assert (toolkit.arch, list(toolkit.libraries), toolkit.missing) == ("sm_90", ["cublaslt"], {})
+    assert toolkit.function(small) == toolkit.function(small) == (1, "k")
+    assert loaded == [b"sm_90 a"]
+    assert toolkit.function(large) == (2, "k")
+    assert loaded == [b"sm_90 a", b"sm_90 b", (8, 100 << 10)]
+    loaded.pop()
+    toolkit.close()
+    assert not loaded and not toolkit.libraries
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        ((12080,), "the driver speaks CUDA 12.8, but cupy is made for CUDA 13.2, nvrtc is made for CUDA 13.2"),
+        ((12080, 12060), "the driver speaks CUDA 12.8, but nvrtc is made for CUDA 13.2"),
+    ],
+)
+def test_a_driver_that_is_too_old_is_refused(cuda_of_version, versions, said):
+    cuda_of_version(*versions)
+    with pytest.raises(BackendError) as caught:
+        toolkit_module.Toolkit(0)
+    assert str(caught.value) == (
+        f"{said}\n  expected a driver at least as new as the libraries\n"
+        "  update the NVIDIA driver, or install libraries for its version of CUDA"
+    )
 
 
 def branches(n="n", width=8):

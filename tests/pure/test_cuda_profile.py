@@ -87,6 +87,12 @@ def test_a_profile_without_a_run_says_how_to_make_one():
     assert "with program.profile() as p:" in caught.value.remedy
 
 
+def test_runs_of_several_sizes_have_no_medians():
+    one, two, _ = runs()
+    with pytest.raises(UsageError, match="runs of 'm' of several sizes were profiled together"):
+        str(Profile("m", [one, two[:1]]))
+
+
 def test_runs_within_the_context_are_profiled_and_others_are_not():
     g = eqsat.Graph("m")
     x = g.input("x", (4, 8))

@@ -78,13 +78,19 @@ class Profile:
     def spans(self) -> tuple[Span, ...]:
         """The launches in order, each with its median time over all runs, one after the other on each stream.
 
-        UsageError where nothing was run.
+        UsageError where nothing was run, or programs for several sizes.
         """
         if not self.runs:
             raise UsageError(
                 f"no run of {self.name!r} was profiled",
                 expected="at least one",
                 remedy="run the program within `with program.profile() as p:`",
+            )
+        if len({tuple(span.label for span in run) for run in self.runs}) > 1:
+            raise UsageError(
+                f"runs of {self.name!r} of several sizes were profiled together",
+                expected="runs that make the same launches",
+                remedy="profile inputs of one size at a time",
             )
         return tuple(self._medians())
 
