@@ -141,8 +141,7 @@ class _Words:
     def op_slice(self, attrs: Any, shapes: Any, x: Any) -> Any:
         steps = attrs["steps"] or (1,) * len(attrs["axes"])
         for axis, start, step in zip(attrs["axes"], attrs["starts"], steps, strict=True):
-            size, length = shapes[0][axis], x.shape[axis]
-            start = max(min(start + length if start < 0 else start, length - 1 if step < 0 else length), 0)
+            size = shapes[0][axis]
             end = start + step * size
             x = x[(slice(None),) * axis + (slice(start, None if end < 0 else end, step),)]
         return x

@@ -146,8 +146,7 @@ class _Words:
     def op_slice(self, attrs: Any, shapes: Any, x: Any) -> Any:
         steps = attrs["steps"] or (1,) * len(attrs["axes"])
         for axis, start, step in zip(attrs["axes"], attrs["starts"], steps, strict=True):
-            size, length = shapes[0][axis], x.shape[axis]
-            start = max(min(start + length if start < 0 else start, length - 1 if step < 0 else length), 0)
+            size = shapes[0][axis]
             if step < 0:
                 places = [start + step * i for i in range(size)]
                 x = self.torch.index_select(x, axis, self.torch.tensor(places, device=x.device))
