@@ -127,6 +127,8 @@ def test_intrinsics_are_what_they_approximate() -> None:
         ("if (threadIdx.x % 2) __shfl_sync(~0u, 1, 0);\nelse __shfl_xor_sync(~0u, 1, 1);", "different shuffles"),
         ("__shfl_sync(threadIdx.x < 8 ? 0x1ffu : 0xffffffffu, 1, 0);", "different masks"),
         ("__shfl_sync(1u, 1, 0);", "leaves it out"),
+        ("b[0] = load<4>(a + 1).at[0];", "no multiple of their bytes"),
+        ("store(b + 2, Pack<int, 4>{1, 2, 3, 4});", "no multiple of their bytes"),
         ("extern __shared__ int held[];\nheld[threadIdx.x] = 1;", "beyond the dynamic shared memory"),
     ],
 )

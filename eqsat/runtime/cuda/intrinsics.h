@@ -163,4 +163,10 @@ static inline unsigned short half_of_float(float value) {
   return (unsigned short)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
 
+// What one access moves; a GPU stops where its address is no multiple of its bytes.
+static inline void move(void* to, const void* from, const void* address, size_t bytes) {
+  if ((size_t)address % bytes) stop("several elements at an address that is no multiple of their bytes");
+  memcpy(to, from, bytes);
+}
+
 }  // namespace emulator

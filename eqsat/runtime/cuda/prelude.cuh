@@ -129,7 +129,11 @@ DEVICE Pack<T, N> load(const T* from) {
     typename Word<sizeof(T) * N>::type word;
     Pack<T, N> pack;
   } held;
+#ifdef EMULATED
+  emulator::move(&held, from, from, sizeof held);
+#else
   held.word = *reinterpret_cast<const typename Word<sizeof(T) * N>::type*>(from);
+#endif
   return held.pack;
 }
 template <int N, class T>
@@ -139,7 +143,11 @@ DEVICE void store(T* to, const Pack<T, N>& pack) {
     Pack<T, N> pack;
   } held;
   held.pack = pack;
+#ifdef EMULATED
+  emulator::move(to, &held, to, sizeof held);
+#else
   *reinterpret_cast<typename Word<sizeof(T) * N>::type*>(to) = held.word;
+#endif
 }
 
 // ---- reductions over threads: every thread gets the result, the same in every run ---------------------------------
