@@ -125,7 +125,8 @@ class Pipeline:
         report.limits = dict(settings.bounds)
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
-        return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan)
+        tuned = costs.library_plans if costs.device.gpu else ()
+        return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned)
 
     def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
         """The e-graph of a model, how it grew, and its e-nodes."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqsat.costs.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking, opset_of
@@ -75,7 +76,8 @@ class Result:
     """An optimised graph with its report.
 
     `graph` is the result; `report` says what changed, what it costs and how it was checked. `plan` says how each part
-    of it is run, for a backend that knows layouts and kernels of several operators; None for the original. `source` is
+    of it is run, for a backend that knows layouts and kernels of several operators; None for the original.
+    `library_plans` are those that calls of a GPU's libraries were measured to be fastest by. `source` is
     the model as it was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is
     then what is written, too.
     """
@@ -87,6 +89,7 @@ class Result:
     threads: int | None = None
     opset: int | None = None
     plan: Plan | None = None
+    library_plans: tuple[str, ...] = ()
 
     @cached_property
     def _written(self) -> Graph:
@@ -95,6 +98,8 @@ class Result:
 
     @cached_property
     def _program(self) -> Program:
+        if kind_of(self.report.device) == "gpu":
+            return self.compile()
         try:
             return select().compile(self._written, threads=self.threads)
         except (BackendError, ExportModelError) as error:
@@ -103,8 +108,33 @@ class Result:
             return select("numpy").compile(self.graph)
 
     def run(self, **inputs: Any) -> dict[str, Any]:
-        """The outputs by name for inputs by name, as NumPy arrays; BackendError for inputs that do not fit."""
+        """The outputs by name for inputs by name, on the backend of the device that was optimised for.
+
+        NumPy arrays come as NumPy arrays; a GPU's backend takes CuPy and any DLPack arrays too, and returns what it was
+        given. BackendError for inputs that do not fit, and for a GPU that is not here.
+        """
         return self._program.run(inputs)
+
+    def compile(self, backend: str | None = None) -> Program:
+        """The result made ready to run on "cupy", "onnxruntime" or "numpy"; on that of its device where left out.
+
+        On "cupy" the plan is run as it was chosen, kernel by kernel, in one captured CUDA graph. BackendError for a
+        backend that cannot be used here, and says what it lacks.
+        """
+        gpu = kind_of(self.report.device) == "gpu"
+        name = ("cupy" if gpu else None) if backend is None else backend
+        try:
+            chosen = select(name)
+        except BackendError as error:
+            if name != "cupy":
+                raise
+            remedy = "result.compile('onnxruntime') runs the same graph on the CPU; result.to_onnx(path) writes it"
+            raise BackendError(error.what, where=self.graph.name, expected=error.expected, remedy=remedy) from error
+        if chosen.name == "cupy":
+            gpus: Any = chosen
+            program: Program = gpus.compile(self.graph if self.plan is None else self.plan, plans=self.library_plans)
+            return program
+        return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.

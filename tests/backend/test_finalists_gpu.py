@@ -9,9 +9,13 @@ from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.table import CostTable
+from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
 from eqsat.language.plan import Plan
 from eqsat.runtime.backend import BACKENDS
+
+RELU = OpKey.parse("relu {} float32[4, 16]")
 
 
 @pytest.fixture
@@ -35,8 +39,7 @@ def products():
 
 def test_finalists_of_a_gpu_are_run_as_plans_on_its_backend(backend):
     table = CostTable(":memory:")
-    relu = OpKey.parse("relu {} float32[4, 16]")
-    table.put(Environment.current("cuda"), relu, Entry(1e-6, 1e-6, 1e-6, 20, plan="0a by cublaslt 1 ff 0"))
+    table.put(Environment.current("cuda"), RELU, Entry(1e-6, 1e-6, 1e-6, 20, plan="0a by cublaslt 1 ff 0"))
     report = eqsat.optimize(products(), device="cuda", table=table).report
     assert not [w for w in report.warnings if w.startswith("not measured")]
     assert report.measured_before > 0
@@ -46,6 +49,19 @@ def test_finalists_of_a_gpu_are_run_as_plans_on_its_backend(backend):
     assert kinds[0] is Graph
     assert set(kinds[1:]) == {Plan}
     assert {plans for _, plans in backend.compiled} == {("0a by cublaslt 1 ff 0",)}
+
+
+def test_a_result_runs_as_it_was_chosen_by_the_plans_that_the_table_has(backend):
+    table = CostTable(":memory:")
+    table.put(Environment.current("cuda"), RELU, Entry(1e-6, 1e-6, 1e-6, 20, plan="0a by cublaslt 1 ff 0"))
+    graph = products().build()
+    result = eqsat.optimize(graph, device="cuda", table=table, measure=False)
+    x = np.random.default_rng(1).standard_normal((4, 32)).astype(np.float32)
+    made = result.run(x=x)
+    (given, plans) = backend.compiled[-1]
+    assert (given, plans) == (result.graph if result.plan is None else result.plan, ("0a by cublaslt 1 ff 0",))
+    for name, exact in run(graph, {"x": x}, Floats(wide=True)).items():
+        np.testing.assert_allclose(made[name], exact, rtol=1e-4, atol=1e-4)
 
 
 def test_what_the_backend_refuses_is_left_out_and_said(backend, monkeypatch):
