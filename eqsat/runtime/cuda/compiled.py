@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,7 +34,8 @@ class Machine(Protocol):
     """A program with the memory it runs in.
 
     `inputs` and `outputs` are that memory as arrays; `put` copies an input in, `get` an output out, to the host or to
-    a new array on the device. `launch` starts all launches and `wait` waits for them; `timed` runs them one by one.
+    a new array on the device. `launch` starts all launches, `wait` waits for them here and `join` on the device;
+    `timed` runs them one by one.
     """
 
     program: Program
@@ -58,6 +59,9 @@ class Machine(Protocol):
 
     def wait(self) -> None:
         """Waits until all that was started is done."""
+
+    def join(self) -> None:
+        """Makes what the caller starts on the device next wait for what was started here."""
 
     def timed(self) -> list[Span]:
         """Runs every launch by itself; how long each took."""
@@ -236,6 +240,16 @@ class StaticProgram:
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """Runs on what is given, and on what the other input arrays hold."""
         program, machine = self._program, self._machine
+        if inputs:
+            self._put(inputs)
+        program._launch(machine)
+        if all(hasattr(array, "__cuda_array_interface__") for array in inputs.values()):
+            machine.join()
+            return dict(machine.outputs)
+        return {name: machine.get(name) for name in machine.program.outputs}
+
+    def _put(self, inputs: Mapping[str, Any]) -> None:
+        program, machine = self._program, self._machine
         given = taken(program.graph, {**self._held(inputs), **inputs}, program._device)
         passed = {name: given.arrays[name] for name in inputs}
         check_apart(passed, machine.outputs, program.graph.name)
@@ -243,13 +257,8 @@ class StaticProgram:
             self._check_size(name, array)
             if span(array) != span(machine.inputs[name]):
                 machine.put(name, array)
-        program._launch(machine)
-        if all(_is_static(array) for array in inputs.values()):
-            machine.wait()
-            return dict(machine.outputs)
-        return {name: machine.get(name) for name in machine.program.outputs}
 
-    def profile(self) -> Any:
+    def profile(self) -> AbstractContextManager[Profile]:
         """Times every launch of the calls within: `with program.profile() as p: program()`."""
         return self._program.profile()
 
@@ -275,8 +284,3 @@ class StaticProgram:
                 expected=f"{list(wanted)}, the size that was compiled for",
                 remedy="compile it for that size, or use run()",
             )
-
-
-def _is_static(array: Any) -> bool:
-    """Whether an array lies on a GPU, so that outputs may stay there."""
-    return hasattr(array, "__cuda_array_interface__")

@@ -81,6 +81,9 @@ class HostMachine:
     def wait(self) -> None:
         """Nothing is left running here."""
 
+    def join(self) -> None:
+        """Nothing is left running here."""
+
     def timed(self) -> list[Span]:
         """Runs every launch in order; how long each took."""
         return self.launch_in(range(len(self.program.launches)))

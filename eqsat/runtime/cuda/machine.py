@@ -281,6 +281,11 @@ class GpuMachine:
         for stream in self.streams:
             stream.synchronize()
 
+    def join(self) -> None:
+        """Makes the caller's stream wait for all runs that were started."""
+        with self.toolkit.device():
+            self._after(self.streams[0], self._cupy.cuda.get_current_stream())
+
     def timed(self) -> list[Span]:
         """Runs the launches one by one, queued behind a kernel that waits, and times each by events."""
         cupy, stream = self._cupy, self.streams[0]
