@@ -80,6 +80,11 @@ class Device:
         """The element types and arithmetic it has a speed of its own for, beside float32."""
         return tuple(name for name in self.flops if name not in ("float32", "float64"))
 
+    @property
+    def strided(self) -> bool:
+        """Whether its kernels read operands by any strides, so that what strides can say costs nothing: on GPUs."""
+        return bool(self.gpu)
+
     @staticmethod
     def of(name: str) -> Device:
         """The device of that name, "cuda" being the GPU that is here; CostError for one that is unknown.

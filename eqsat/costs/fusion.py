@@ -14,6 +14,7 @@ from eqsat.errors import CostError
 from eqsat.language.plan import Implementation
 from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.endings import ending_of, may_follow
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
@@ -136,6 +137,31 @@ def fuses(producer: str, consumer: str) -> bool:
     if then.pointwise:
         return first.pointwise or producer in PRODUCTS or _by_rows(producer)
     return _by_rows(consumer) and first.pointwise
+
+
+def runs_as_one(members: Sequence[Member]) -> bool:
+    """Whether the runtime for GPUs computes operators by one kernel.
+
+    What is element by element, with one operator along rows; or a product with what libraries compute at its end.
+    """
+    first = members[0]
+    cores = [m for m in members if not OPS[m.op].pointwise]
+    if len(cores) > 1:
+        return False
+    if not cores or first.op not in PRODUCTS:
+        return True
+    endings: list[str] = []
+    for member in members[1:]:
+        made = member.results[0]
+        others = [t for t, link in zip(member.operands, member.links, strict=True) if link is None and t is not None]
+        if made is None or made.shape is None or sum(link is not None for link in member.links) != 1:
+            return False
+        ending = ending_of(first.op, member.op, member.attrs, made, others)
+        fixed = all(const for const, link in zip(member.const, member.links, strict=True) if link is None)
+        if not may_follow(endings, ending) or (ending == "scale" and not fixed):
+            return False
+        endings.append(ending)
+    return True
 
 
 def _by_rows(op: str) -> bool:

@@ -13,7 +13,7 @@ from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fit import Fit
-from eqsat.costs.fusion import FusedKey, Member
+from eqsat.costs.fusion import FusedKey, Member, runs_as_one
 from eqsat.costs.implementations import Types, converting, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS, ROUNDOFF
@@ -26,6 +26,7 @@ from eqsat.language.plan import Implementation
 from eqsat.language.spec import OPS
 from eqsat.language.state import PLAIN, State
 from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.placement import VIEWS
 
 #: What a named dim is costed at where `sizes` does not say.
 DEFAULT_SIZE = 16
@@ -234,7 +235,7 @@ class CostModel:
         entry = self._measured.get(key.text) if self._measured else None
         if entry is not None:
             return Cost(self._corrected(self._taken(entry)), flops, moved, 1, error=error)
-        if not self.device.fuses:
+        if not self.device.fuses or (self.device.strided and not runs_as_one(members)):
             return None
         seconds = self._corrected(self.device.fused(works, moved, weights))
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
@@ -296,6 +297,8 @@ class CostModel:
         if declared is not None and declared.view:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         if way is not None and is_view(op, attrs, operands, way):
+            return Cost()
+        if self.device.strided and op in VIEWS:
             return Cost()
         key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)

@@ -25,7 +25,13 @@ SENSITIVE = frozenset(
     | {"layer_norm", "log", "log_softmax", "lp_norm", "lrn", "mish", "mod", "mvn", "pow", "reciprocal", "rms_norm"}
     | {"celu", "selu", "sinh", "softmax", "softplus", "sqrt", "tan"}
     | {"reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_mean", "reduce_prod", "reduce_sum"}
-    | {"reduce_sum_square", "avg_pool", "global_avg_pool", "attention"}
+    | {"reduce_sum_square", "avg_pool", "global_avg_pool"}
+)
+
+#: Operators that form averages or shares, whose kernels add up in float32 whatever their operands are held in.
+AVERAGES = frozenset(
+    {"attention", "avg_pool", "batch_norm", "global_avg_pool", "group_norm", "instance_norm", "layer_norm"}
+    | {"log_softmax", "reduce_mean", "rms_norm", "softmax"}
 )
 
 #: Operators that multiply matrices: they form products in an arithmetic of their own and add them up in float32.
@@ -66,12 +72,12 @@ class PrecisionPolicy:
     def allows(self, op: str, precision: str) -> bool:
         """Whether an operator may run on operands, or make results, of a lower precision.
 
-        What is neither element by element, nor movement, nor a product, nor a maximum keeps float32.
+        What is neither element by element, nor movement, nor a product, nor a maximum, nor an average keeps float32.
         """
         declared = OPS.get(op)
         if declared is None or op in self.keep or precision not in self.precisions:
             return False
-        return declared.pointwise or declared.movement or op in PRODUCTS or op in _ORDERED
+        return declared.pointwise or declared.movement or op in PRODUCTS | _ORDERED | AVERAGES
 
 
 #: Operators that choose among elements, and so round nothing.
@@ -83,6 +89,7 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
         "mixed": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",)),
+        "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - AVERAGES),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }
 )

@@ -32,6 +32,11 @@ _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
 _TIE = 1e-9
 
 
+def everything(op: str, operands: Sequence[TensorType | None]) -> bool:
+    """Whether an operator is available where all are."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
@@ -78,7 +83,7 @@ class TensorProblem:
 def tensor_problem(
     snapshot: Snapshot,
     model: CostModel,
-    available: Available = lambda op, operands: True,
+    available: Available = everything,
     choices: Choices | None = None,
     boundary: Mapping[str, State] | None = None,
 ) -> TensorProblem:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.language.graph import Node
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.endings import ending_of, may_follow
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
@@ -23,7 +25,6 @@ MOVED = frozenset(
 )
 #: Operators at whose end what is element by element is computed.
 PRODUCTS = frozenset({"matmul", "gemm", "conv", "conv_transpose"})
-_ENDS = frozenset({"add", "mul", "div", "relu", "gelu"})
 
 
 def grouped(plan: Plan) -> Plan:
@@ -102,23 +103,27 @@ class _Grouping:
         if any(core in first for core in cores):
             # What follows a row or a product must be as large: it is computed where each element is made.
             same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
-            return _is_pointwise(reader) and same and (cores[0].op in ROWS or self._ends_product(reader, held))
+            return _is_pointwise(reader) and same and (cores[0].op in ROWS or self._ends_product(first, reader))
         if reader.op in MOVED:
             # Where it copies all of what it reads, that is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
         return reader.op in ROWS or _is_pointwise(reader)
 
-    def _ends_product(self, reader: Node, held: Held) -> bool:
-        """Whether a node is one that libraries compute at the end of a product: a bias, a scale, or an activation."""
-        if reader.op not in _ENDS or (reader.op == "gelu" and reader.attrs["approximate"] != "tanh"):
-            return False
-        made = self.graph.type(reader.outputs[0])
-        others = [self.graph.type(v) for v in reader.inputs if v is not None and v != held.value]
-        if not isinstance(made, TensorType) or made.rank == 0:
-            return False
-        most = max(made.static[1:2] + made.static[-1:]) if reader.op == "add" else 1
-        return all(isinstance(t, TensorType) and math.prod(t.static) <= most for t in others)
+    def _ends_product(self, first: Sequence[Node], reader: Node) -> bool:
+        """Whether a library computes a node at the end of a product, after what it computes there already."""
+        endings: list[str] = []
+        for before, node in itertools.pairwise((*first, reader)):
+            made = self.graph.type(node.outputs[0])
+            others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
+            tensors = [t for t in others if isinstance(t, TensorType)]
+            if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
+                return False
+            ending = ending_of(first[0].op, node.op, node.attrs, made, tensors)
+            if not may_follow(endings, ending):
+                return False
+            endings.append(ending)
+        return True
 
     def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
         """The nodes of both, a product first; results that others read come before those of the later kernel."""

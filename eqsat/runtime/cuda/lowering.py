@@ -9,7 +9,7 @@ from eqsat.errors import BackendError
 from eqsat.language.graph import Graph, Node
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.state import LAYOUTS, PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
 from eqsat.runtime.cuda.calls import Call
 from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.group import Group
@@ -18,14 +18,14 @@ from eqsat.runtime.cuda.placement import Placement, placement, seen_as
 from eqsat.runtime.cuda.products import LIBRARIES, Products
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program, Role
 from eqsat.runtime.cuda.static import plain_plan, static_graph, static_plan
-from eqsat.runtime.cuda.unfolding import unfold_attention
+from eqsat.runtime.cuda.unfolding import unfolded
 from eqsat.runtime.cuda.view import View
 
 
 def program_of(
     given: Plan | Graph, sizes: Mapping[str, int] | None = None, *, libraries: Iterable[str] = LIBRARIES
 ) -> Program:
-    """The launches of a plan, or of a graph, whose operators are then grouped here, at sizes of its named dims.
+    """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
     attention; what they do not compute is generated. BackendError for what cannot run on a GPU at all.
@@ -33,9 +33,7 @@ def program_of(
     sizes = dict(sizes or {})
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
     plan = static_plan(plan, sizes)
-    if all(len(kernel.nodes) == 1 for kernel in plan.kernels):
-        plan = grouped(plan)
-    return Lowering(plan, frozenset(libraries)).program()
+    return Lowering(grouped(plan), frozenset(libraries)).program()
 
 
 @dataclass
@@ -83,16 +81,17 @@ class Lowering:
         inputs = {}
         for name in self.graph.inputs:
             state = self.plan.boundary.get(name, PLAIN)
-            inputs[name] = self.views[Held(name, state)] = self.new(name, name, state, "input")
+            view = self.views[Held(name, state)] = self.new(name, name, state, "input")
+            inputs[name] = _as_stored(view, state)
         for step in self.plan.steps:
             if isinstance(step, Conversion):
                 self._convert(step)
             else:
                 self._kernel(step)
-        outputs = {
-            name: self.read(Held(value, self.plan.boundary.get(name, PLAIN)))
-            for name, value in self.graph.outputs.items()
-        }
+        outputs = {}
+        for name, value in self.graph.outputs.items():
+            state = self.plan.boundary.get(name, PLAIN)
+            outputs[name] = _as_stored(self.read(Held(value, state)), state)
         used = {v.buffer for launch in self.launches for v in (*launch.reads, *launch.writes)}
         used |= {v.buffer for v in (*inputs.values(), *outputs.values())}
         kept = {name: b for name, b in self.buffers.items() if name in used}
@@ -126,12 +125,12 @@ class Lowering:
         """Where a value is to be written: in the concatenation it is a part of, or in a buffer of its own."""
         if held in self.views:
             return self.views[held]
-        home = self.wishes.homes.get(held.value) if held.state.is_plain else None
-        if home is not None:
+        home = self.wishes.homes.get(held.value)
+        if home is not None and home.whole.state == held.state:
             whole = self.place(home.whole)
             view = whole.sliced(home.axis, home.start, self.types[held.value].static[home.axis])
         else:
-            order = self.wishes.orders.get(held.value) if held.state.is_plain else None
+            order = self.wishes.orders.get(held.value) if held.state.layout == "row" else None
             name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
             view = self.new(name, held.value, held.state, "value", order)
         self.views[held] = view
@@ -173,13 +172,17 @@ class Lowering:
         self.launches.append(Launch(source, reads, (target,), (), f"copy of {label}"))
         return target
 
+    def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
+        """A buffer between two launches, for what is no value of the graph, with its elements in order."""
+        title = f"{label}, in order"
+        title = title if title not in self.buffers else f"{title} ({len(self.buffers)})"
+        view = View.of(title, dtype, shape)
+        self.buffers[title] = Buffer(title, view.nbytes, "value")
+        return view
+
     def contiguous(self, view: View, label: str) -> View:
         """A copy with its elements in order."""
-        name = f"{label}, in order"
-        title = name if name not in self.buffers else f"{name} ({len(self.buffers)})"
-        target = View.of(title, view.dtype, view.shape)
-        self.buffers[title] = Buffer(title, target.nbytes, "value")
-        return self.copied(view, target, label)
+        return self.copied(view, self.spare(label, view.dtype, view.shape), label)
 
     def call(self, call: Call, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
         """A launch of a library's kernel."""
@@ -211,11 +214,13 @@ class Lowering:
             part = part.rest(taken)
 
     def _unfold(self, part: Part) -> int:
-        """Attention as products and a softmax, each where it belongs; 1, or 0 for another operator."""
+        """What no kernel computes at once by operators that have kernels; 1, or 0 for an operator that stays."""
         node = part.nodes[0]
-        if node.op != "attention":
+        if node.op == "gemm" and "cublaslt" not in self.products.libraries:
+            return 0  # one generated kernel computes it all
+        made = unfolded(node, self.types, lambda op: f"{node.outputs[0]} ({op} {len(self.types)})")
+        if made is None:
             return 0
-        made = unfold_attention(node, self.types, lambda op: f"{node.outputs[0]} ({op} {len(self.types)})")
         self.constants |= made.constants
         inner = State("row", part.state.precision)
         states = {v: part.states.get(v, part.state) for v in node.inputs if v is not None}
@@ -258,7 +263,8 @@ class Lowering:
             name = str(value)
             size = self.types[name].static[axis]
             home = self.wishes.homes.get(name)
-            if (home is None or home.whole.value != whole) and self.types[name].size:
+            placed = home is not None and home.whole == Held(whole, part.results[whole])
+            if not placed and self.types[name].size:
                 self.copied(self.operand(part, name), target.sliced(axis, start, size), f"{name} into {whole}")
             start += size
         return True
@@ -303,6 +309,12 @@ class Lowering:
         values = tuple(v for v in node.outputs if v)
         self.launches.append(Launch(Fallback(node), reads, writes, values, node.op))
         return 1
+
+
+def _as_stored(view: View, state: State) -> View:
+    """A value at the boundary as the caller holds it: the axes in the order they are stored."""
+    order = LAYOUTS[state.layout].order(view.rank)
+    return view if order is None else view.permuted(order)
 
 
 def _same_places(one: View, other: View) -> bool:

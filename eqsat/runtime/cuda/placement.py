@@ -81,12 +81,12 @@ class _Wishes:
         return Placement(homes, orders)
 
     def _maker(self, value: str) -> Kernel | None:
-        """The kernel that writes a value in memory as its only result, plain; None where there is none such."""
+        """The kernel that writes a value in memory as its only result, by rows; None where there is none such."""
         node = self.graph.producers.get(value)
         kernel = None if node is None else self.kernels.get(next(o for o in node.outputs if o))
         if node is None or kernel is None or [h.value for h in kernel.results] != [value]:
             return None
-        if not kernel.results[0].state.is_plain or (len(kernel.nodes) == 1 and node.op in VIEWS | {"concat"}):
+        if kernel.results[0].state.layout != "row" or (len(kernel.nodes) == 1 and node.op in VIEWS | {"concat"}):
             return None
         return kernel
 
@@ -94,21 +94,23 @@ class _Wishes:
         """The operands of a concatenation that can be written where they belong at once."""
         whole = node.outputs[0]
         kernel = self.kernels.get(whole)
-        if kernel is None or kernel.nodes != (whole,) or any(not h.state.is_plain for h in kernel.operands):
+        if kernel is None or kernel.nodes != (whole,) or kernel.results[0].state.layout != "row":
             return {}
-        if not kernel.results[0].state.is_plain:
+        state = kernel.results[0].state
+        if any(h.state != state for h in kernel.operands):
             return {}
         made = self.types[whole]
         axis = node.attrs["axis"] % made.rank
-        row = math.prod(made.static[axis + 1 :]) * made.dtype.itemsize
+        row = math.prod(made.static[axis + 1 :]) * state.typed(made).dtype.itemsize
         start, found = 0, {}
         for value in node.inputs:
             name = str(value)
             size = self.types[name].static[axis]
             aligned = start * row % WIDEST_ACCESS == 0 and made.static[axis] * row % WIDEST_ACCESS == 0
             once = node.inputs.count(value) == 1 and name not in taken and name not in self.wanted
-            if aligned and once and self._maker(name) is not None:
-                found[name] = Home(Held(whole, kernel.results[0].state), axis, start)
+            maker = self._maker(name) if aligned and once else None
+            if maker is not None and maker.results[0].state == state:
+                found[name] = Home(Held(whole, state), axis, start)
             start += size
         return found
 

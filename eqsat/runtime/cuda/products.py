@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.plan import Held
+from eqsat.language.state import State
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Epilogue, Matmul
 from eqsat.runtime.cuda.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.cudnn import expressible as network_fault
+from eqsat.runtime.cuda.endings import ending_of, may_follow
 from eqsat.runtime.cuda.view import View
 
 if TYPE_CHECKING:
@@ -25,12 +28,16 @@ _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 
 @dataclass(frozen=True)
 class Ending:
-    """What follows a product and a library does at its end: `taken` nodes, the last of which makes `value`."""
+    """What follows a product and a library does at its end: `taken` nodes, the last of which makes `value`.
+
+    `constant` is the name of the bias where that is one, which may then be held in any element type.
+    """
 
     taken: int
     value: str
     alpha: float = 1.0
     bias: View | None = None
+    constant: str = ""
     function: str = ""
 
     @property
@@ -69,46 +76,70 @@ class Products:
     def _matmul(self, part: Part, node: Node) -> int:
         a, b = (self.lowering.operand(part, str(v)) for v in node.inputs[:2])
         made = self.lowering.types[node.outputs[0]]
-        if a.dtype not in _FLOATS or a.dtype != b.dtype or part.state.typed(made).dtype != a.dtype:
+        if a.dtype not in _FLOATS or a.dtype != b.dtype:
             return 0
-        bias = None
-        alpha = 1.0
+        bare = Ending(1, node.outputs[0])
         if node.op == "gemm":
             a = a.permuted((1, 0)) if node.attrs["trans_a"] else a
             b = b.permuted((1, 0)) if node.attrs["trans_b"] else b
-            alpha = node.attrs["alpha"]
+            bare = replace(bare, alpha=node.attrs["alpha"])
             if len(node.inputs) > 2 and node.inputs[2] is not None:
-                if node.attrs["beta"] != 1.0:
-                    return 0
                 bias = self._vector(self.lowering.operand(part, node.inputs[2]), made.static[-1])
-                if bias is None or bias.dtype != a.dtype:
+                if bias is None or node.attrs["beta"] != 1.0:
                     return 0
+                bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
         a = a if a.rank > 1 else a.broadcast_to((1, *a.shape))
         b = b if b.rank > 1 else _column(b)
-        ending = self._ending(part, node, bias, alpha)
-        result = self.lowering.result(part, ending.value)
         batch = self._batch(a, b)
         count = math.prod(batch)
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
-        label = " + ".join(n.op for n in part.nodes[: ending.taken])
-        a, b, matrix = self._joined(a, b, batch, matrix, label)
+        before = len(self.lowering.launches)
+        a, b, matrix = self._joined(a, b, batch, matrix, node.op)
+        for ending in dict.fromkeys((self._ending(part, node, bare), bare)):
+            result = self.lowering.result(part, ending.value)
+            for dtype in dict.fromkeys((result.dtype, a.dtype)):
+                if self._product(part, ending, (a, b), result, matrix, dtype):
+                    return ending.taken
+        del self.lowering.launches[before:]
+        return 0
+
+    def _product(
+        self,
+        part: Part,
+        ending: Ending,
+        operands: tuple[View, View],
+        result: View,
+        matrix: tuple[int, ...],
+        dtype: DType,
+    ) -> bool:
+        """Whether the library makes a product in an element type; it is copied where it is not wanted so."""
         target = result.reshaped(matrix)
-        written = target if target is not None and _is_matrix(target) else None
-        if written is None:
-            name = f"{ending.value}, in order"
-            self.lowering.buffers[name] = replace(self.lowering.buffers[result.buffer], name=name, nbytes=result.nbytes)
-            self.lowering.buffers[name] = replace(self.lowering.buffers[name], role="value")
-            written = View.of(name, result.dtype, matrix)
-        call = Matmul(a, b, written, ending.bias, ending.alpha, ending.epilogue, part.arithmetic)
+        if target is None or not _is_matrix(target) or dtype != result.dtype:
+            target = None
+        written = self.lowering.spare(ending.value, dtype, matrix) if target is None else target
+        bias = self._held_as(ending, dtype, matrix[-1])
+        call = Matmul(*operands, written, bias, ending.alpha, ending.epilogue, part.arithmetic)
         if product_fault(call) is not None:
-            return 0
+            return False
         self._launch(call, part, ending)
-        if written is not target:
-            whole = written.reshaped(result.shape)
-            if whole is None:
-                raise AssertionError("a contiguous view has any shape")
-            self.lowering.copied(whole, result, ending.value)
-        return ending.taken
+        if target is None:
+            self.lowering.copied(
+                replace(result, buffer=written.buffer, dtype=dtype, strides=_rows(result.shape), offset=0),
+                result,
+                ending.value,
+            )
+        return True
+
+    def _constant(self, value: str | None) -> str:
+        return value if value is not None and value in self.lowering.constants else ""
+
+    def _held_as(self, ending: Ending, dtype: DType, size: int) -> View | None:
+        """The bias, in the element type of the product where it is a constant."""
+        if ending.bias is None or not ending.constant or ending.bias.dtype == dtype:
+            return ending.bias
+        stated = self.lowering.types[ending.constant].dtype
+        state = State("row", "" if dtype == stated else dtype.value)
+        return self._vector(self.lowering.read(Held(ending.constant, state)), size)
 
     def _batch(self, a: View, b: View) -> tuple[int, ...]:
         rank = max(a.rank, b.rank) - 2
@@ -142,36 +173,38 @@ class Products:
             raise AssertionError("a contiguous view has any shape")
         return copy
 
-    def _ending(self, part: Part, node: Node, bias: View | None, alpha: float = 1.0) -> Ending:
+    def _ending(self, part: Part, node: Node, ending: Ending) -> Ending:
         """As many of the nodes after a product as a library computes at its end."""
-        ending = Ending(1, node.outputs[0], alpha, bias)
-        columns = self.lowering.types[node.outputs[0]].static[-1:]
+        done = ["scale"] * (ending.alpha != 1.0) + ["bias"] * (ending.bias is not None)
+        done += ["function"] * bool(ending.function)
         for index, after in enumerate(part.nodes[1:], start=1):
-            if ending.value in part.leaving(index) and ending.value in part.results:
+            others = [v for v in after.inputs if v is not None and v != ending.value]
+            if ending.value in part.results or [n for n in part.nodes[index:] if ending.value in n.inputs] != [after]:
                 break
-            others = [v for v in after.inputs if v != ending.value]
-            readers = [n for n in part.nodes[index:] if ending.value in n.inputs]
-            if readers != [after] or ending.function:
+            types = [self.lowering.types[v] for v in others]
+            kind = ending_of(node.op, after.op, after.attrs, self.lowering.types[after.outputs[0]], types)
+            if not may_follow(done, kind) or any(v in part.inner for v in others):
                 break
-            found: Ending | None = None
-            if after.op == "add" and len(others) == 1 and ending.bias is None and columns:
-                view = None if others[0] in part.inner else self.lowering.operand(part, str(others[0]))
-                vector = None if view is None else self._vector(view, columns[0])
-                same = self.lowering.types[after.outputs[0]] == self.lowering.types[node.outputs[0]]
-                if vector is not None and same and vector.dtype == self._held(part, after):
-                    found = replace(ending, bias=vector)
-            elif (
-                after.op in ("mul", "div")
-                and len(others) == 1
-                and (factor := self._factor(after, others[0])) is not None
-            ):
-                found = replace(ending, alpha=ending.alpha * factor) if ending.bias is None else None
-            elif after.op == "relu" or (after.op == "gelu" and after.attrs["approximate"] == "tanh"):
-                found = replace(ending, function=after.op)
+            found = self._ended(part, node, after, ending, kind)
             if found is None:
                 break
             ending = replace(found, taken=index + 1, value=after.outputs[0])
+            done.append(kind)
         return ending
+
+    def _ended(self, part: Part, node: Node, after: Node, ending: Ending, kind: str) -> Ending | None:
+        """The ending with one more node; None where what that reads is not held as the library wants it."""
+        other = next((v for v in after.inputs if v is not None and v != ending.value), None)
+        if kind == "function":
+            return replace(ending, function=after.op)
+        if kind == "scale":
+            factor = self._factor(after, other)
+            return None if factor is None else replace(ending, alpha=ending.alpha * factor)
+        size = self.lowering.types[node.outputs[0]].static[1 if node.op == "conv" else -1]
+        vector = self._vector(self.lowering.operand(part, str(other)), size)
+        held = self.lowering.operand(part, str(node.inputs[0])).dtype
+        fits = vector is not None and vector.dtype in (held, self._held(part, after))
+        return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
 
     def _factor(self, node: Node, value: str | None) -> float | None:
         """The finite number that a product is multiplied by; None where it is not known, or divides by nothing."""
@@ -187,10 +220,8 @@ class Products:
         return part.state.typed(self.lowering.types[node.outputs[0]]).dtype
 
     def _vector(self, view: View, size: int) -> View | None:
-        """A view that is one contiguous row, repeated over all else; None where it is no such."""
-        if view.rank < 1 or view.shape[-1] != size or math.prod(view.shape) != size:
-            return None
-        found = view.reshaped((size,))
+        """A view of so many elements as one contiguous row; None where it is no such."""
+        found = view.reshaped((size,)) if view.count == size else None
         return found if found is not None and (size == 1 or found.strides == (1,)) else None
 
     def _launch(self, call: Call, part: Part, ending: Ending) -> None:
@@ -208,21 +239,8 @@ class Products:
         given = node.inputs[2] if len(node.inputs) > 2 else None
         bias = None if given is None else self.lowering.operand(part, given)
         relu = node.attrs["activation"] == "relu"
-        ending = Ending(1, node.outputs[0], bias=bias, function="relu" if relu else "")
-        for index, after in enumerate(part.nodes[1:], start=1):
-            leaves = ending.value in part.results or ending.function
-            others = [v for v in after.inputs if v != ending.value]
-            if leaves or sum(ending.value in n.inputs for n in part.nodes[index:]) != 1:
-                break
-            if after.op == "relu":
-                ending = replace(ending, taken=index + 1, value=after.outputs[0], function="relu")
-            elif after.op == "add" and ending.bias is None and len(others) == 1 and others[0] not in part.inner:
-                channels = self._channels(self.lowering.operand(part, str(others[0])), node)
-                if channels is None or channels.dtype != x.dtype:
-                    break
-                ending = replace(ending, taken=index + 1, value=after.outputs[0], bias=channels)
-            else:
-                break
+        start = Ending(1, node.outputs[0], bias=bias, function="relu" if relu else "")
+        ending = self._ending(part, node, start)
         strides, dilations, pads = conv_geometry(node.attrs, x.rank - 2)
         call = Convolution(
             x,
@@ -241,15 +259,6 @@ class Products:
         self._launch(call, part, ending)
         return ending.taken
 
-    def _channels(self, view: View, node: Node) -> View | None:
-        """A view that is one number a channel; None where it is no such."""
-        made = self.lowering.types[node.outputs[0]]
-        channels = made.static[1]
-        shape = (1,) * (made.rank - view.rank) + view.shape
-        if len(shape) != made.rank or shape != (1, channels, *(1,) * (made.rank - 2)):
-            return None
-        return view.reshaped((channels,))
-
     def _attention(self, part: Part, node: Node) -> int:
         q, k, v = (self.lowering.operand(part, str(x)) for x in node.inputs[:3])
         given = node.inputs[3] if len(node.inputs) > 3 else None
@@ -261,6 +270,11 @@ class Products:
         reads = (q, k, v) if mask is None else (q, k, v, mask)
         self.lowering.call(call, reads, call.result, (node.outputs[0],), node.op)
         return 1
+
+
+def _rows(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a shape in row-major order."""
+    return View.of("", DType.FLOAT32, shape).strides
 
 
 def _column(view: View) -> View:

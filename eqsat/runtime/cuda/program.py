@@ -49,6 +49,8 @@ class Launch:
 class Program:
     """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` what is put where.
 
+    An input or output in a layout of its own has its axes in the order they are stored, as its caller holds it.
+
     A weight is a constant and the view it is put in before the first run: in the layout and element type it is read in.
     """
 

@@ -1,4 +1,4 @@
-"""Attention in operators that have kernels of their own, for element types that no library's attention takes."""
+"""Operators that no kernel computes as a whole, by operators that have kernels of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.language.spec import spec
 from eqsat.language.types import DType, TensorType
 
 #: Operators with which a kernel begins.
-_ALONE = frozenset({"matmul", "transpose", "reshape", "expand"})
+_ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
 
 
 @dataclass
@@ -39,7 +39,8 @@ class Unfolded:
         """The nodes that are run as one kernel: a product with its scale, a softmax with what is about it."""
         found: list[list[Node]] = []
         for node in self.nodes:
-            begins = node.op in _ALONE or (node.op != "mul" and found[-1][0].op in _ALONE)
+            ends = node.op == "mul" and self.nodes[0].op != "gemm"
+            begins = node.op in _ALONE or (not ends and found[-1][0].op in _ALONE)
             if begins:
                 found.append([])
             found[-1].append(node)
@@ -51,6 +52,27 @@ class Unfolded:
         self.constants[name] = Constant.of(np.asarray(array), dtype)
         self.types[name] = self.constants[name].type
         return name
+
+
+def unfolded(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded | None:
+    """The operators in place of one that no kernel computes as a whole; None for one that stays."""
+    if node.op == "attention":
+        return unfold_attention(node, types, fresh)
+    if node.op == "gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
+        return unfold_gemm(node, types, fresh)
+    return None
+
+
+def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
+    """Alpha · a' b' + beta · c as a product, and what is added to it."""
+    made = Unfolded(fresh, types)
+    a, b, c = (str(v) for v in node.inputs)
+    attrs = {name: node.attrs[name] for name in ("alpha", "trans_a", "trans_b")}
+    product = made.add("gemm", a, b, **attrs)
+    if node.attrs["beta"] != 1.0:
+        c = made.add("mul", c, made.constant(node.attrs["beta"], types[c].dtype))
+    made.add("add", product, c, name=node.outputs[0])
+    return made
 
 
 def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:

@@ -1,0 +1,106 @@
+"""The benchmark models as GPU programs: memory, launches, kernels compiled by NVRTC, and small ones run whole."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+
+from benchmarks.models import MODELS, load
+from benchmarks.models.nasnet import nasnet_a
+from benchmarks.models.nasrnn import nasrnn
+from benchmarks.models.sru import sru_text_classifier, sru_translation
+from benchmarks.models.taso_bert import taso_bert
+from eqsat.language.dims import Sym
+from eqsat.language.floats import Floats
+from eqsat.language.graph import Graph
+from eqsat.language.interpret import run
+from eqsat.language.onnx.importer import load as read
+from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.host import HostMachine
+from eqsat.runtime.cuda.lowering import program_of
+from eqsat.runtime.cuda.memory import arrange, check
+from eqsat.runtime.cuda.nvrtc import Compiled, compile_cubin
+from eqsat.runtime.cuda.program import Fallback
+from eqsat.runtime.cuda.source import Source
+
+#: What a kernel of these models may take at most, of 255: with 64, a multiprocessor still holds 1024 threads.
+MOST_REGISTERS = 64
+
+SMALL = {
+    "sru_text_classifier": lambda: sru_text_classifier(1, 0, steps=3, hidden=8),
+    "sru_translation": lambda: sru_translation(1, 0, steps=3, hidden=8, vocabulary=5),
+    "nasrnn": lambda: nasrnn(1, 0, steps=2, hidden=8),
+    "nasnet_a": lambda: nasnet_a(1, 0, normal_cells=1),
+    "taso_bert": lambda: taso_bert(1, 0, layers=1),
+    "light_squeezenet": lambda: load("light_squeezenet"),
+    "llama": lambda: load("llama"),
+    "llama_dynamic": lambda: load("llama_dynamic"),
+}
+
+
+def sizes_of(graph: Graph) -> dict[str, int]:
+    """A size for every named dim: sequences are longer than batches."""
+    types = [graph.type(name) for name in graph.inputs]
+    dims = [d for t in types if isinstance(t, TensorType) for d in t.dims if isinstance(d, Sym)]
+    return {name: 7 if "seq" in name else 2 for d in dims for name in d.names()}
+
+
+def inputs_of(graph: Graph, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    made = {}
+    for name in graph.inputs:
+        type = graph.type(name)
+        assert isinstance(type, TensorType)
+        shape = type.at(sizes).static
+        if type.dtype.is_float:
+            made[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
+        else:
+            made[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
+    return made
+
+
+@cache
+def compiled_once(code: str, architecture: str) -> Compiled:
+    """Models share kernels."""
+    return compile_cubin(code, arch=architecture)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_launches_and_kernels_of_a_benchmark_model(name: str) -> None:
+    graph = read(load(name))
+    program = program_of(graph, sizes_of(graph))
+    assert not [launch.label for launch in program.launches if isinstance(launch.work, Fallback)]
+    assert len(program.launches) < len(graph.nodes)
+    arrangement = arrange(program)
+    check(program, arrangement)
+    assert arrangement.arena <= 1.1 * arrangement.bound
+    for code in {launch.work.code for launch in program.launches if isinstance(launch.work, Source)}:
+        for architecture in ("sm_80", "sm_90"):
+            compiled = compiled_once(code, architecture)
+            assert compiled.spill_bytes == 0, code
+            assert compiled.registers <= MOST_REGISTERS, code
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_model_run_on_the_processor_as_a_gpu_would(name: str) -> None:
+    compare(SMALL[name](), ("cublaslt", "cudnn"))
+
+
+@pytest.mark.parametrize("name", ["sru_text_classifier", "nasrnn", "taso_bert", "llama_dynamic"])
+def test_a_model_run_so_without_libraries(name: str) -> None:
+    compare(SMALL[name](), ())
+
+
+def compare(model: ModelProto, libraries: tuple[str, ...]) -> None:
+    """Runs a model both ways."""
+    graph = read(model)
+    sizes = sizes_of(graph)
+    program = program_of(graph, sizes, libraries=libraries)
+    inputs = inputs_of(graph, sizes)
+    made = HostMachine(program, arrange(program)).run(inputs)
+    for output, wanted in run(graph, inputs, Floats(wide=True)).items():
+        scale = np.linalg.norm(wanted)
+        assert np.linalg.norm(made[output].astype(np.float64) - wanted) <= 1e-5 * scale
