@@ -57,6 +57,21 @@ def test_a_missing_barrier_shows_in_one_of_the_two_orders() -> None:
     assert (results[0] == np.arange(64) // 2).all() and not (results[1] == results[0]).all()
 
 
+def test_a_warp_overruns_the_others_where_a_barrier_is_missing() -> None:
+    def turns(barrier: str) -> Source:
+        body = f"""__shared__ int held;
+        for (int turn = 0; turn < 2; turn++) {{
+          if (threadIdx.x == 0) held = turn;
+          __syncthreads();
+          b[turn * 64 + threadIdx.x] = held;
+          {barrier}
+        }}"""
+        return kernel(body, (64, 1, 1))
+
+    assert (made(turns("__syncthreads();"), 128) == np.repeat([0, 1], 64)).all()
+    assert not (made(turns(""), 128) == np.repeat([0, 1], 64)).all()
+
+
 @pytest.mark.parametrize("descending", [False, True])
 def test_lanes_exchange_values(descending: bool) -> None:
     lanes = np.arange(64)

@@ -169,4 +169,33 @@ static inline void move(void* to, const void* from, const void* address, size_t 
   memcpy(to, from, bytes);
 }
 
+// ---- calling a kernel by the addresses of its arguments ------------------------------------------------------------
+
+template <class T>
+struct Same {
+  typedef T type;
+};
+template <class T>
+struct IsPointer {
+  static const bool value = false;
+};
+template <class T>
+struct IsPointer<T*> {
+  static const bool value = true;
+};
+struct Call {  // arguments in braces are evaluated in their order
+  template <class... P>
+  Call(void (*kernel)(P...), typename Same<P>::type... arguments) {
+    kernel(arguments...);
+  }
+};
+template <int COUNT, class... P>
+void call(void (*kernel)(P...), void** addresses) {
+  static_assert(sizeof...(P) == COUNT, "a kernel takes one pointer for each of the source's arguments");
+  static_assert((IsPointer<P>::value && ... && true), "a kernel's parameters are pointers");
+  int i = 0;
+  (void)i;
+  Call{kernel, (P)addresses[i++]...};
+}
+
 }  // namespace emulator

@@ -194,6 +194,20 @@ static void check_stack(Fibre* fibre) {
   if (memcmp(fibre->stack, &CANARY, sizeof CANARY)) stop("a thread's variables do not fit the stack");
 }
 
+// Lets each thread of a warp that may go on do so once; whether there was one.
+static bool run_warp(int warp) {
+  bool moved = false;
+  for (int i = 0; i < 32 && !block.fault; i++) {
+    int t = warp * 32 + (block.descending ? 31 - i : i);
+    if (t >= block.count || block.threads[t].state != READY) continue;
+    moved = true;
+    enter(t);
+    resume(block.threads[t].fibre, false);
+    check_stack(block.threads[t].fibre);
+  }
+  return moved;
+}
+
 static void run_block() {
   int n = block.count;
   block.live = n;
@@ -209,16 +223,12 @@ static void run_block() {
     resume(fibre, fibre->thread < 0);
     check_stack(fibre);
   }
+  int warps = (n + 31) / 32;
   while (block.live && !block.fault) {
     bool moved = false;
-    for (int i = 0; i < n && !block.fault; i++) {
-      int t = block.descending ? n - 1 - i : i;
-      if (block.threads[t].state != READY) continue;
-      moved = true;
-      enter(t);
-      resume(block.threads[t].fibre, false);
-      check_stack(block.threads[t].fibre);
-    }
+    for (int i = 0; i < warps && !block.fault; i++)
+      // One warp goes as far as it can before another moves: what it overruns there, a barrier is missing for.
+      while (run_warp(block.descending ? warps - 1 - i : i)) moved = true;
     if (moved || !block.live) continue;
     int barrier = 0, shuffle = 0;
     for (int t = 0; t < n; t++) {
@@ -347,35 +357,6 @@ static const char* run(const char* name, void (*body)(void*), void* argument, co
   __builtin_free(memory);
   munmap(block.stacks, stacks);
   return said;
-}
-
-// ---- calling a kernel by the addresses of its arguments ------------------------------------------------------------
-
-template <class T>
-struct Same {
-  typedef T type;
-};
-template <class T>
-struct IsPointer {
-  static const bool value = false;
-};
-template <class T>
-struct IsPointer<T*> {
-  static const bool value = true;
-};
-struct Call {  // arguments in braces are evaluated in their order
-  template <class... P>
-  Call(void (*kernel)(P...), typename Same<P>::type... arguments) {
-    kernel(arguments...);
-  }
-};
-template <int COUNT, class... P>
-void call(void (*kernel)(P...), void** addresses) {
-  static_assert(sizeof...(P) == COUNT, "a kernel takes one pointer for each of the source's arguments");
-  static_assert((IsPointer<P>::value && ... && true), "a kernel's parameters are pointers");
-  int i = 0;
-  (void)i;
-  Call{kernel, (P)addresses[i++]...};
 }
 
 }  // namespace emulator
