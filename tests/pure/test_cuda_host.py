@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import eqsat
 from eqsat.errors import BackendError
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.types import DType
+from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.arrays import aligned, strided
 from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
 from eqsat.runtime.cuda.emulated import compute, tf32
 from eqsat.runtime.cuda.host import HostMachine
+from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
 from eqsat.runtime.cuda.source import Source
@@ -291,3 +294,18 @@ def test_weights_are_put_in_the_layout_and_element_type_they_are_read_in():
     machine = HostMachine(p, arrange(p))
     assert machine.array(held).dtype == ml_dtypes.bfloat16 and machine.array(held).strides == (2, 4)
     np.testing.assert_array_equal(machine.run({})["y"], array)
+
+
+def test_rows_that_are_gathered_are_normalised_in_one_kernel():
+    g = eqsat.Graph("embedding")
+    table, scale = g.input("table", (10, 16)), g.input("scale", (16,))
+    places = g.input("places", (2, 3), dtype="int64")
+    g.output("y", eqsat.layer_norm(eqsat.gather(table, places, axis=0), scale, axis=-1))
+    graph = g.build()
+    p = program_of(graph)
+    assert [launch.label for launch in p.launches] == ["gather + layer_norm"]
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal(s).astype(np.float32) for name, s in (("table", (10, 16)), ("scale", 16))}
+    inputs["places"] = rng.integers(-10, 10, (2, 3))
+    wanted = execute(graph, inputs, "numpy")["y"]
+    np.testing.assert_allclose(HostMachine(p, arrange(p)).run(inputs)["y"], wanted, rtol=1e-5, atol=1e-6)

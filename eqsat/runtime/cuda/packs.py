@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +14,9 @@ from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, comput
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
+
+#: What a statement of generated code defines.
+_DEFINED = re.compile(r"^\s*const [\w ]+ (\w+) = ", re.MULTILINE)
 
 
 class PackedBody(Body):
@@ -57,9 +61,16 @@ class PackedBody(Body):
             return variable
         return Variable(self.writer.index(Index(((variable, 1),))), variable.size)
 
-    def load_packs(self, accesses: Sequence[Access], width: int) -> None:
-        """Reads what `width` elements need and lies side by side, before the loop over k."""
-        for access in varying(accesses) if width > 1 else []:
+    def load_packs(self, probe: Body, width: int) -> None:
+        """Reads what `width` elements need and lies side by side, before the loop over k.
+
+        `probe` is a body in which one of them was made; a place that is worked out from other elements is known only
+        within the loop.
+        """
+        within = set(_DEFINED.findall(probe.writer.text()))
+        for access in varying(probe.accesses) if width > 1 else []:
+            if any(access.offset.reads(name) for name in within):
+                continue
             view = self.group.operands[access.value]
             chunk = chunk_of(view, access.offset, width)
             if chunk:

@@ -189,7 +189,7 @@ class RowKernel:
                 coords = body.settled(self.made, self.after, coords)
             probe = PackedBody(self.group)
             fill(probe, coords)
-            body.load_packs(probe.accesses, width)
+            body.load_packs(probe, width)
             with body.stored_packs(probe.stores, width), body.each(width):
                 fill(body, coords)
 

@@ -145,7 +145,7 @@ class _Pooling:
         total = self._finished(coords)
         probe = PackedBody(self.group)
         probe.store_made(self.made, self.names, coords, total)
-        body.load_packs(probe.accesses, width)
+        body.load_packs(probe, width)
         with body.stored_packs(probe.stores, width), body.each(width):
             body.store_made(self.made, self.names, coords, body.named(total, self.core.op))
         return body.source(entry_name(self.group), (-(-count // threads), 1, 1), (threads, 1, 1))
@@ -177,7 +177,7 @@ class _Pooling:
             seen = self._seen(coords, places)
             probe = PackedBody(self.group)
             probe.value(self.x, seen)
-            body.load_packs(probe.accesses, self.width)
+            body.load_packs(probe, self.width)
             with body.each(self.width):
                 value = body.writer.render(body.value(self.x, seen), "element")
                 text = f"({STORED[self.dtype]})({value})" if self.dtype.itemsize < 4 else value
