@@ -329,7 +329,8 @@ def is_pointwise(node: Node) -> bool:
 def told(node: Node) -> str:
     """An operator and its attributes, for a comment; nothing where it has none."""
     attrs = ", ".join(f"{k}={v}" for k, v in node.attrs.items())
-    return f"{node.op}: {attrs}" if attrs else ""
+    # A backslash or the end of a line would make something else of the lines that follow.
+    return ascii(f"{node.op}: {attrs}")[1:-1].replace("\\", "/") if attrs else ""
 
 
 def comment(group: Group) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -140,7 +140,14 @@ class Index:
             return multiple + quotient, remainder
         count = max(self.high, 0) // by + 1
         parts = Variable("", count, "/", self, by), Variable("", min(by, max(self.high, 0) + 1), "%", self, by)
-        return Index(((parts[0], 1),)), Index(((parts[1], 1),))
+        return self._divided_twice(by) or Index(((parts[0], 1),)), Index(((parts[1], 1),))
+
+    def _divided_twice(self, by: int) -> Index | None:
+        """The quotient of what is a quotient itself, by one division; None for what is none."""
+        (variable, factor), *more = self.terms
+        if variable.kind != "/" or variable.of is None or factor != 1 or more or self.constant:
+            return None
+        return variable.of // (variable.by * by)
 
     def rounded(self, bound: int) -> Index:
         """A sum of fewer terms that is less than the bound exactly where this one is."""
@@ -176,15 +183,11 @@ def _sum(terms: Iterable[tuple[Variable, int]], constant: int) -> Index:
     for variable, factor in terms:
         total[variable] = total.get(variable, 0) + factor
     for variable, factor in total.items():
-        if variable.kind != "%" or not factor or variable.of is None:
-            continue
-        quotient = variable.of // variable.by
-        scale = factor * variable.by
-        if quotient.terms and all(total.get(v, 0) == c * scale for v, c in quotient.terms):
-            gone = dict.fromkeys([variable, *(v for v, _ in quotient.terms)])
+        whole = _whole(variable, factor, total) if variable.kind == "%" and factor else None
+        if whole is not None:
+            gone, made = whole
             kept = [(v, c) for v, c in total.items() if v not in gone]
-            whole = variable.of * factor
-            return _sum([*kept, *whole.terms], constant + whole.constant - quotient.constant * scale)
+            return _sum([*kept, *made.terms], constant + made.constant)
     ordered = sorted(((v, c) for v, c in total.items() if c), key=lambda t: t[0].key)
     return Index(tuple(ordered), constant)
 
@@ -194,6 +197,21 @@ def broadcast(coords: Sequence[Index], shape: Sequence[int]) -> Coords:
     skipped = len(coords) - len(shape)
     padded = [Index.number(0)] * -skipped + list(coords[max(skipped, 0) :])
     return tuple(Index.number(0) if size == 1 else c for c, size in zip(padded, shape, strict=True))
+
+
+def _whole(variable: Variable, factor: int, total: Mapping[Variable, int]) -> tuple[set[Variable], Index] | None:
+    """What a remainder and other terms of a sum are together, and which ones these are; None where nothing belongs.
+
+    With the quotient it is what was divided; with the quotient's own remainder, that by the product of both divisors.
+    """
+    of, by = variable.of or Index(()), variable.by
+    quotient = of // by
+    if quotient.terms and all(total.get(v, 0) == c * factor * by for v, c in quotient.terms):
+        return {variable, *(v for v, _ in quotient.terms)}, (of - quotient.constant * by) * factor
+    for other, scale in total.items():
+        if other.kind == "%" and scale == factor * by and other.of == quotient:
+            return {variable, other}, of % (by * other.by) * factor
+    return None
 
 
 def flattened(coords: Sequence[Index], shape: Sequence[int]) -> Index:
