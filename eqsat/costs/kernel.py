@@ -14,7 +14,7 @@ from eqsat.errors import CostError, EqsatError
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Graph, Node
 from eqsat.language.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.state import State
+from eqsat.language.state import State, stored_shape
 from eqsat.language.types import DType, TensorType
 
 #: The layouts that strides can say.
@@ -23,7 +23,7 @@ _ORDERS = ("row", "column", "nhwc")
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """One kernel as a plan, and the inputs it is run on: logical arrays, whatever state they are held in."""
+    """One kernel as a plan, and the inputs it is run on, each with its axes in the order in which it is stored."""
 
     plan: Plan
     inputs: Mapping[str, Array]
@@ -148,9 +148,10 @@ class _Draft:
         const = member.const_operands[index]
         name = f"{'w' if const else 'x'}{place}_{index}"
         self.types[name] = type
-        array = self.data.operand(member, index, type)
         if const:
-            self.constants[name] = Constant.of(array, type.dtype)
+            self.constants[name] = Constant.of(self.data.operand(member, index, type), type.dtype)
         else:
-            self.inputs[name] = array
+            state = self.held[place][0][index]
+            stored = state.typed(type).with_shape(stored_shape(type.dims, state.layout))
+            self.inputs[name] = self.data.operand(member, index, stored)
         return name

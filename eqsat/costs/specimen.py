@@ -129,6 +129,9 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
         results = declared.result_types(key.operands, key.attrs)
     except EqsatError as error:
         raise CostError(f"no such application: {error.what}", where=key.text, expected=error.expected) from error
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        attrs = ", ".join(declared.attrs) or "none"
+        raise CostError(f"no such application: {error!r}", where=key.text, expected=f"attributes {attrs}") from error
     if not all(r.is_static for r in results):
         raise CostError(f"the shape {key.op} makes depends on its data", where=key.text, expected="known shapes")
     return results

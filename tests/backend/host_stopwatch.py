@@ -25,7 +25,7 @@ BANDWIDTH, LAUNCH, REPLAY = 4e12, 1.5e-6, 8e-6
 class HostStopwatch:
     l2_bytes = 50 << 20
 
-    def subject(self, given: object, inputs: Mapping[str, object], plans: Sequence[str] = ()) -> "HostSubject":
+    def subject(self, given: object, inputs: Mapping[str, object], plans: Sequence[str] | None = None) -> "HostSubject":
         return HostSubject(given, inputs)
 
     def sweep(self) -> None:

@@ -332,6 +332,10 @@ MALFORMED = {
         line("relu {} float32[2] float32[2]"),
         "relu {} float32[2] float32[2]: no such application",
     ),
+    "attributes misnamed": (
+        line('argmax {"axes":1} float32[2, 3]'),
+        'argmax {"axes":1} float32[2, 3]: no such application: ',
+    ),
     "a key in another form": (line("relu  {}  float32[2]"), "no operator key"),
     "a fused kernel misapplied": (line("relu {} float32[2] ; wave {} %0:float32[2]"), "no operator 'wave'"),
     "an unknown shape": (line("relu {} float32[n]"), "no operator key: 'relu {} float32[n]'"),

@@ -9,7 +9,7 @@ from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
 from eqsat.language.plan import Plan
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Call, Matmul
+from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.installation import found
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Prepared
 from eqsat.runtime.cuda.lowering import program_of
@@ -21,8 +21,16 @@ from eqsat.runtime.cuda.toolkit import Toolkit
 from eqsat.runtime.cuda.tuning import choice, tuned
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
 
-#: How many times the second-level cache a sweep reads.
-_SWEPT = 3
+#: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
+_SWEPT, _BLOCKS, _THREADS, _WORD = 3, 264, 256, 4
+#: Reads all of x. The sum is no word of it, so that nothing is written, but no compiler knows that.
+_SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
+  unsigned sum = 0;
+  long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
+  for (long long i = first; i < {count}ll; i += step) sum += x[i];
+  if (sum == 1u) y[0] = sum;
+}}
+"""
 
 
 def open_stopwatch() -> CudaStopwatch:
@@ -37,29 +45,35 @@ class CudaStopwatch:
         self.toolkit, self.l2_bytes = toolkit, l2_bytes
         with toolkit.device():
             self.stream = toolkit.cupy.cuda.Stream(non_blocking=True)
-            self.workspace = toolkit.cupy.cuda.alloc(WORKSPACE_BYTES)
-            self._swept = toolkit.cupy.ones(_SWEPT * l2_bytes // 4, "float32")
+            self.workspace = toolkit.cupy.cuda.Memory(WORKSPACE_BYTES)
+            count = _SWEPT * l2_bytes // _WORD
+            self._swept = toolkit.cupy.cuda.Memory((count + 1) * _WORD)
+            toolkit.runtime.memsetAsync(self._swept.ptr, 0, self._swept.size, self.stream.ptr)
+            source = Source("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
+            self._sweep = KernelStep(toolkit, source, (self._swept.ptr, self._swept.ptr + count * _WORD))
 
     def sweep(self) -> None:
         """Reads three times the second-level cache, so that nothing is left of what was there."""
-        with self.toolkit.device(), self.stream:
-            self._swept.sum()
+        with self.toolkit.device():
+            self._sweep.launch(self.stream.ptr, 0)
             self.stream.synchronize()
 
-    def subject(self, given: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str] = ()) -> CudaSubject:
-        """A plan on this GPU with inputs in place; `plans` are those that a table has for calls of libraries."""
-        return CudaSubject(self, given, inputs, choice(plans))
+    def subject(
+        self, given: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str] | None = None
+    ) -> CudaSubject:
+        """A plan on this GPU with inputs in place, its library calls by the plans that a table has, or to be tuned."""
+        return CudaSubject(self, given, inputs, plans)
 
     def close(self) -> None:
         """Gives the memory back."""
+        self.stream.synchronize()
         del self._swept, self.workspace
-        self.toolkit.cupy.get_default_memory_pool().free_all_blocks()
 
 
 class CudaSubject:
     """A plan whose launches can be captured any number of times, on any number of copies of its weights.
 
-    Where it makes one call of a library, `plans` are all that the library has for it.
+    Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it.
     """
 
     def __init__(
@@ -67,11 +81,11 @@ class CudaSubject:
         watch: CudaStopwatch,
         given: Plan | Graph,
         inputs: Mapping[str, Any],
-        choose: Callable[[Call], str | None],
+        prescribed: Sequence[str] | None,
     ) -> None:
-        self._watch, self._choose = watch, choose
+        self._watch, self._choose = watch, choice(prescribed or ())
         program = program_of(given)
-        self._machine = GpuMachine(program, arrange(program), watch.toolkit, choose)
+        self._machine = GpuMachine(program, arrange(program), watch.toolkit, self._choose)
         self._launches = program.launches
         for name, array in inputs.items():
             self._machine.put(name, array)
@@ -81,7 +95,7 @@ class CudaSubject:
         self._sets: list[Any] = [None]
         self._steps: dict[tuple[str, int], list[Step]] = {}
         self._prepared: list[Prepared] = []
-        self.plans = self._found_plans()
+        self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
         calls = [launch.work for launch in self._launches if not isinstance(launch.work, Source | Fallback)]
@@ -103,14 +117,13 @@ class CudaSubject:
         """Takes memory for more sets of weights, and fills it on the GPU."""
         cupy = self._watch.toolkit.cupy
         while len(self._sets) < count:
-            block = cupy.cuda.alloc(max(sum(map(_aligned, self._weights.values())), 1))
-            self._sets.append(block)
+            self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self._weights.values())), 1)))
             place = len(self._sets) - 1
             for name, nbytes in self._weights.items():
-                source = self._base(name, 0)
-                self._watch.toolkit.runtime.memcpy(
-                    self._base(name, place), source, nbytes, self._watch.toolkit.runtime.memcpyDeviceToDevice
-                )
+                runtime, stream = self._watch.toolkit.runtime, self._watch.stream
+                to, origin = self._base(name, place), self._base(name, 0)
+                runtime.memcpyAsync(to, origin, nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+        self._watch.stream.synchronize()
 
     def _base(self, name: str, place: int) -> int:
         """Where a buffer of weights begins in a set."""
@@ -167,7 +180,7 @@ class CudaReplay:
         self._watch = watch
         stream = watch.stream
         # What is set up by a first launch cannot be captured.
-        for step in dict.fromkeys(steps):
+        for step in {id(step): step for step in steps}.values():
             step.launch(stream.ptr, watch.workspace.ptr)
         stream.synchronize()
         stream.begin_capture()

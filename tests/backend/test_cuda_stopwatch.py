@@ -1,0 +1,171 @@
+"""The stopwatch of a GPU on a stand-in for CUDA: what is captured computes what it should, on weights that take turns,
+by the plan that is asked for, and everything is given back."""
+
+import types
+
+import numpy as np
+import pytest
+from cuda_standin import Library, StandIn, Toolkit
+
+import eqsat
+from eqsat.costs.kernel import planned
+from eqsat.costs.key import OpKey
+from eqsat.costs.protocol import measure, steady
+from eqsat.errors import BackendError
+from eqsat.language.builder import Builder
+from eqsat.language.types import DType
+from eqsat.runtime.cuda.calls import Matmul
+from eqsat.runtime.cuda.program import Fallback
+from eqsat.runtime.cuda.stopwatch import CudaStopwatch
+from eqsat.runtime.cuda.tuning import choice, signature, tuned
+from eqsat.runtime.cuda.view import View
+
+PRODUCT = OpKey.parse("matmul {} float32[3, 8] =float32[8, 4]")
+
+
+class Planned(Library):
+    """A library with plans, which says by which of them each call was made ready."""
+
+    def __init__(self, cuda, name):
+        super().__init__(cuda, name)
+        self.asked = []
+
+    def plans(self, call, address):
+        return tuple(f"{self.name} {self.version} plan{n}" for n in range(3)) if isinstance(call, Matmul) else ()
+
+    def prepare(self, call, address, plan=None):
+        self.asked.append(plan)
+        return super().prepare(call, address, plan)
+
+
+@pytest.fixture
+def watch():
+    cuda = StandIn(limit=1 << 32)
+    cuda.cupy.cuda.runtime.memcpyDeviceToDevice = 3
+    cuda.cupy.cuda.runtime.memsetAsync = lambda to, value, size, stream: None
+    toolkit = Toolkit(cuda)
+    toolkit.libraries = {name: Planned(cuda, name) for name in toolkit.libraries}
+    made = CudaStopwatch(toolkit, 1 << 10)
+    yield made
+    made.close()
+    assert cuda.taken == 0
+    assert [library.open for library in toolkit.libraries.values()] == [0, 0]
+
+
+def subject_of(watch, key=PRODUCT):
+    kernel = planned(key)
+    return watch.subject(kernel.plan, kernel.inputs), kernel
+
+
+def test_every_copy_reads_its_own_weights_and_writes_in_one_place(watch):
+    subject, kernel = subject_of(watch)
+    assert subject.weight_bytes == 8 * 4 * 4
+    assert len(subject.plans) == 3
+    graph = subject.graph(subject.plans[1], 5, 3)
+    taken = watch.toolkit.cuda.taken
+    places = [subject._base(name, place) for name in subject._weights for place in range(3)]
+    assert len(set(places)) == 3 * len(subject._weights)
+    assert graph.seconds() >= 0
+    made = subject._machine.get("y0")
+    exact = kernel.inputs["x0_0"] @ kernel.plan.graph.constants["w0_1"].array
+    np.testing.assert_allclose(made, exact, rtol=1e-6)
+    again = subject.graph(subject.plans[1], 4, 2)
+    again.seconds()
+    assert watch.toolkit.cuda.taken == taken
+    for one in (graph, again):
+        one.close()
+    subject.close()
+
+
+def test_calls_are_prepared_by_the_plan_that_is_asked_for_once_for_each_set(watch):
+    subject, _ = subject_of(watch)
+    library = watch.toolkit.libraries["cublaslt"]
+    library.asked.clear()
+    subject.graph(subject.plans[2], 6, 2).close()
+    subject.graph(subject.plans[2], 6, 2).close()
+    assert library.asked == ["cublaslt 1 plan2"] * 2
+    subject.graph("", 2, 1).close()
+    assert library.asked[2:] == [None]
+    subject.close()
+
+
+def test_the_protocol_measures_by_every_plan_and_leaves_out_what_fails(watch):
+    subject, _ = subject_of(watch)
+    watch.toolkit.libraries["cublaslt"].refuses = {"cublaslt 1 plan0"}
+    entry = measure(subject, watch)
+    assert entry.plan in subject.plans[1:]
+    assert (entry.samples, entry.hot is not None) == (20, True)
+    subject.close()
+
+
+def test_a_generated_kernel_has_one_plan_and_no_library(watch):
+    subject, kernel = subject_of(watch, OpKey.parse("relu {} float32[4, 6]"))
+    assert (subject.plans, subject.weight_bytes) == ((), 0)
+    subject.graph("", 3, 1).seconds()
+    np.testing.assert_array_equal(subject._machine.get("y0"), np.maximum(kernel.inputs["x0_0"], 0))
+    subject.close()
+
+
+def test_a_whole_graph_runs_by_the_plans_of_a_table(watch):
+    g = Builder("whole")
+    w = g.constant(np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32))
+    g.output("y", eqsat.softmax(eqsat.relu(g.input("x", (3, 8)) @ w) + g.input("z", (3, 4)), axis=-1))
+    inputs = {"x": np.ones((3, 8), np.float32), "z": np.zeros((3, 4), np.float32)}
+    first = watch.subject(g.build(), inputs)
+    call = next(launch.work for launch in first._launches if isinstance(launch.work, Matmul))
+    first.close()
+    library = watch.toolkit.libraries["cublaslt"]
+    library.asked.clear()
+    subject = watch.subject(g.build(), inputs, [tuned(call, "cublaslt 1 plan1"), "", "no plan of a library"])
+    assert steady(subject).samples == 20
+    assert set(library.asked) == {"cublaslt 1 plan1"}
+    exact = np.maximum(inputs["x"] @ g.build().constants[next(iter(g.build().constants))].array, 0)
+    exact = np.exp(exact) / np.exp(exact).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(subject._machine.get("y"), exact, rtol=1e-5)
+    subject.close()
+
+
+def test_an_operator_without_a_kernel_is_run_by_the_machine(watch):
+    top = OpKey.parse('topk {"axis":1,"k":2,"largest":true,"sorted":true} float32[2, 5]')
+    subject, kernel = subject_of(watch, top)
+    assert any(isinstance(launch.work, Fallback) for launch in subject._launches)
+    assert subject.graph("", 2, 1).seconds() >= 0
+    np.testing.assert_array_equal(subject._machine.get("y0"), np.sort(kernel.inputs["x0_0"])[:, :-3:-1])
+    subject.close()
+
+
+def test_a_plan_with_too_large_a_workspace_is_refused(watch):
+    subject, _ = subject_of(watch)
+    library = watch.toolkit.libraries["cublaslt"]
+    prepare = library.prepare
+    huge = types.SimpleNamespace(workspace=1 << 40)
+
+    def greedy(call, address, plan=None):
+        made = prepare(call, address, plan)
+        return types.SimpleNamespace(**{**vars(made), "workspace": huge.workspace})
+
+    library.prepare = greedy
+    with pytest.raises(BackendError, match="bytes of workspace"):
+        subject.graph(subject.plans[0], 2, 1)
+    subject.close()
+
+
+def test_sweeping_reads_and_leaves_what_is_there(watch):
+    watch.sweep()
+    assert watch.toolkit.cuda.launched >= 1
+
+
+def product(rows=8, buffer="", offset=0):
+    views = [View(buffer + name, DType.FLOAT16, (rows, 8), (8, 1), offset) for name in "abc"]
+    return Matmul(*views)
+
+
+def test_equal_calls_have_one_signature_wherever_they_lie():
+    assert signature(product()) == signature(product(buffer="other", offset=64))
+    # Where an operand is aligned less, a plan that needs more would fail.
+    assert signature(product()) != signature(product(offset=1))
+    assert signature(product()) != signature(product(rows=16))
+    chosen = choice([tuned(product(), "cublaslt 1 ff 0"), "", "plain text"])
+    assert chosen(product(buffer="elsewhere")) == "cublaslt 1 ff 0"
+    assert chosen(product(rows=16)) is None
+    assert choice([])(product()) is None
