@@ -54,9 +54,10 @@ class TorchPeer:
 
         def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
             given = moved(inputs)
+            lasting = [*given, *module.buffers()]
             with torch.inference_mode():
                 # A captured graph writes where the run before it wrote, an allocator gives what was given back.
-                for tensor in (t for t in run(given) if t.is_floating_point() and not _is_input(t, given)):
+                for tensor in (t for t in run(given) if t.is_floating_point() and not _lies_in(t, lasting)):
                     tensor.fill_(float("nan"))
             made = run(given)
             return {name: _array(t) for name, t in zip(case.graph.outputs, made, strict=True)}
@@ -64,10 +65,10 @@ class TorchPeer:
         return Loaded(partial(run, moved(case.inputs(0))), outputs, lambda: _release(torch))
 
 
-def _is_input(tensor: Any, inputs: Sequence[Any]) -> bool:
-    """Whether an output lies in the memory of an input, as that of a reshape does."""
+def _lies_in(tensor: Any, others: Sequence[Any]) -> bool:
+    """Whether an output lies in the memory of an input or a weight, as that of a reshape does."""
     storage = tensor.untyped_storage().data_ptr()
-    return any(given.untyped_storage().data_ptr() == storage for given in inputs)
+    return any(other.untyped_storage().data_ptr() == storage for other in others)
 
 
 def _configure(torch: Any, case: Case) -> None:
