@@ -150,11 +150,13 @@ class Body:
 
     def below(self, index: Index, bound: int) -> str:
         """The condition that a coordinate is less than a bound."""
-        return f"{self.writer.index(index.rounded(bound))} < {bound}"
+        index, bound = index.compared(bound)
+        return f"{self.writer.index(index)} < {bound}"
 
     def least(self, index: Index, bound: int = 0) -> str:
         """The condition that a coordinate is no less than a bound."""
-        return f"{self.writer.index(index.rounded(bound))} >= {bound}"
+        index, bound = index.compared(bound)
+        return f"{self.writer.index(index)} >= {bound}"
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 

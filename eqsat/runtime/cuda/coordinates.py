@@ -149,14 +149,20 @@ class Index:
             return None
         return variable.of // (variable.by * by)
 
-    def rounded(self, bound: int) -> Index:
-        """A sum of fewer terms that is less than the bound exactly where this one is."""
+    def compared(self, bound: int) -> tuple[Index, int]:
+        """Another sum and bound: the one is less than the other exactly where this one is less than this bound.
+
+        It has fewer terms, where those left out never decide, and what is divided in place of a quotient.
+        """
+        if len(self.terms) == 1 and self.terms[0][1] == 1 and self.terms[0][0].kind == "/":
+            (quotient, _), *_ = self.terms
+            return (quotient.of or self).compared((bound - self.constant) * quotient.by)
         for unit in sorted({math.gcd(bound, c) for _, c in self.terms}, reverse=True):
             rest = Index(tuple((v, c) for v, c in self.terms if c % unit), self.constant % unit)
             if rest.low >= 0 and rest.high < unit:
                 whole = tuple((v, c) for v, c in self.terms if c % unit == 0)
-                return Index(whole, self.constant - self.constant % unit)
-        return self
+                return Index(whole, self.constant - self.constant % unit), bound
+        return self, bound
 
     def text(self, name: Namer) -> str:
         """The sum as a C expression, variables called what `name` says; wide where it takes 64 bits.
