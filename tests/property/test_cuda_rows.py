@@ -217,14 +217,14 @@ def poolings(draw: st.DrawFn) -> Case:
     if op.startswith("global"):
         made = builder.node(op, inner)
         return _case(draw, builder, made, _after(draw, builder, made, made), reduction.generate)
-    kernel = tuple(draw(st.integers(1, 3)) for _ in plane)
+    kernel = tuple(draw(st.integers(1, 3)) for _ in plane) if draw(st.integers(0, 4)) else plane
     attrs: dict[str, Any] = {
         "kernel": kernel,
         "strides": tuple(draw(st.integers(1, 3)) for _ in plane),
         "dilations": tuple(
             draw(st.integers(1, 2)) if 2 * (k - 1) < n else 1 for k, n in zip(kernel, plane, strict=True)
         ),
-        "pads": tuple(draw(st.integers(0, k - 1)) for k in (*kernel, *kernel)),
+        "pads": tuple(draw(st.integers(0, k - 1)) if kernel != plane else 0 for k in (*kernel, *kernel)),
         "ceil_mode": draw(st.booleans()),
     }
     if op == "avg_pool":

@@ -67,6 +67,8 @@ _REDUCTIONS: Mapping[str, _Reduction] = {
     "reduce_sum_square": _Reduction("Sum", _square),
     "reduce_log_sum": _Reduction("Sum", finish=_logarithm),
 }
+#: Poolings by the reduction that they are where one window is the whole plane.
+_WHOLE = {"avg_pool": _REDUCTIONS["global_avg_pool"], "max_pool": _REDUCTIONS["global_max_pool"]}
 _PLACES = {"argmax": "false", "argmin": "true"}
 #: Operators that this module has kernels of.
 REDUCTIONS = frozenset({*_REDUCTIONS, *_PLACES, "reduce_log_sum_exp", "cumsum"})
@@ -101,7 +103,7 @@ def identity(operator: str, dtype: DType) -> Expr:
 def axes_of(group: Group, node: Node) -> tuple[int, ...]:
     """The axes that an operator combines, counted from the front."""
     rank = group.types[str(node.inputs[0])].rank
-    if node.op.startswith("global"):
+    if "pool" in node.op:
         return tuple(range(2, rank))
     axes = (node.attrs["axis"],) if "axis" in node.attrs else node.attrs["axes"]
     return tuple(a % rank for a in axes)
@@ -126,8 +128,13 @@ def joined(
     return kernel.reduce(operator, part, dtype, stem)
 
 
+def whole_plane(group: Group, core: Node) -> Source:
+    """The kernel of a pooling whose only window is the whole plane, without padding."""
+    return _reduced(group, core)
+
+
 def _reduced(group: Group, core: Node) -> Source:
-    reduction = _REDUCTIONS[core.op]
+    reduction = _WHOLE.get(core.op) or _REDUCTIONS[core.op]
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1)
     first = reduction.prepare(number(0, kernel.dtype)).dtype
     total = joined(kernel, reduction.operator, first, "total", lambda b, c: reduction.prepare(kernel.element(b, c)))

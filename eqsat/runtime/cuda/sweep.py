@@ -50,12 +50,12 @@ class RowKernel:
         self.rows = Rows.of(shape, along, read_strides(shape, lambda coords: self._accesses(seen(coords))))
         checked(self.rows.count)
         checked(self.rows.size)
+        self.before, self.after = self._results()
         width = self._width() if vectors else 1
         self.team = team_for(self.rows, width, self.dtype.itemsize) if team is None else team(self)
         fits = self.team.turns * width * self.dtype.itemsize <= HELD_BYTES
         self.held = sweeps > 1 and fits and self.rows.size > 0
         self.has_swept = self.is_held = self.is_replaced = False
-        self.before, self.after = self._results()
         self._begin()
 
     # ---- what the kernel is like --------------------------------------------------------------------------------
@@ -76,10 +76,22 @@ class RowKernel:
                 sizes = [self.group.operands[a.value].dtype.itemsize for a in found if a.offset.reads("k")]
                 # As many as the narrowest type has in one access, as long as registers hold them.
                 together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(found))
-                if sizes and together and width * min(sizes) <= WIDEST_ACCESS:
+                if sizes and together and width * min(sizes) <= WIDEST_ACCESS and self._leads_back(width):
                     return width
             width //= 2
         return 1
+
+    def _leads_back(self, width: int) -> bool:
+        """Whether what is made of so many elements at once can be worked out from them."""
+        if self.body.shape(self.made) != self.body.shape(self.x):
+            return True
+        probe = PackedBody(self.group)
+        coords = probe.settled(self.made, self.after, self._coords(width))
+        try:
+            probe.store_made(self.made, self.after, coords, Expr(self.dtype, "made"))
+        except UnsupportedError:
+            return False
+        return True
 
     def _coords(self, width: int) -> Coords:
         """The element k of those that a thread takes at once, of the step that it is at."""

@@ -14,8 +14,8 @@ from eqsat.runtime.cuda.source import Extent
 
 #: Elements of a row that a thread keeps in registers, at most, in bytes.
 HELD_BYTES = 128
-#: Rows from which on a warp for each keeps a GPU at work; with fewer, more threads share one.
-MANY_ROWS = 4096
+#: Rows from which on a warp for each keeps a GPU at work, or a thread; with fewer, more threads share one.
+MANY_ROWS, MANY_COLUMNS = 1024, 8192
 WARP = 32
 MOST_IN_BLOCK = 512
 
@@ -111,7 +111,7 @@ def team_for(rows: Rows, width: int, itemsize: int) -> Team:
     """The threads for rows that are read `width` elements at a time, and computed in elements of so many bytes."""
     steps = max(-(-rows.size // width), 1)
     if not rows.contiguous:
-        size = 1 if rows.size <= 8 or rows.count >= MANY_ROWS * 2 else min(16, _power_of_two(-(-rows.size // 4)))
+        size = 1 if rows.size <= 8 or rows.count >= MANY_COLUMNS else min(16, _power_of_two(-(-rows.size // 4)))
         return _team("lanes" if size == 1 else "columns", size, _rows_of(rows, size), width, steps)
     lanes = min(WARP, _power_of_two(steps))
     if steps <= 2 * WARP or (rows.count >= MANY_ROWS and rows.size * itemsize <= HELD_BYTES * WARP):

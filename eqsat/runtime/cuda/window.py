@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, comput
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.operations import FUNCTIONS
 from eqsat.runtime.cuda.packs import PackedBody, chunk_of, generated, varying
-from eqsat.runtime.cuda.reduction import identity
+from eqsat.runtime.cuda.reduction import identity, whole_plane
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.team import checked
 from eqsat.runtime.cuda.view import WIDEST_ACCESS
@@ -33,7 +33,19 @@ def generate(group: Group) -> Source | None:
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
-    return generated(group, core, lambda group, node: _Pooling(group, node).source())
+    return generated(group, core, whole_plane if _is_whole(group, core) else _pooled)
+
+
+def _pooled(group: Group, core: Node) -> Source:
+    return _Pooling(group, core).source()
+
+
+def _is_whole(group: Group, core: Node) -> bool:
+    """Whether the only window is the whole plane, without padding, of what has a mean."""
+    type = group.types[str(core.inputs[0])]
+    _, dilations, pads = conv_geometry(core.attrs, type.rank - 2)
+    plain = not any(pads) and set(dilations) == {1} and type.static[2:] == core.attrs["kernel"]
+    return plain and (type.dtype.is_float or core.op == "max_pool")
 
 
 class _Axis:
