@@ -229,3 +229,11 @@ def test_an_unknown_function_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no function 'sofmax'"):
         F.sofmax  # noqa: B018
     assert "softmax" in dir(F)
+
+
+def test_an_index_that_stands_twice_in_one_operand_has_one_size() -> None:
+    g = Builder("diagonal")
+    x = g.input("x", (1, 2))
+    with pytest.raises(ShapeError, match="one size for index 'i' of one operand, not 1 and 2"):
+        F.einsum("ii->i", x)
+    assert F.einsum("ij,ij->ij", x, g.input("y", (3, 2))).shape == (3, 2)

@@ -52,7 +52,14 @@ def _sizes(operands: Operands, equation: str) -> tuple[dict[str, Dim], str]:
     terms, result = explicit(equation, [len(s) for s in shapes])
     sizes: dict[str, Dim] = {}
     for term, shape in zip(terms, shapes, strict=True):
+        own: dict[str, Dim] = {}
         for index, dim in zip(term, shape, strict=True):
+            # Operands broadcast against each other, not the axes of one.
+            if isinstance(dim, int) and isinstance(other := own.setdefault(index, dim), int) and other != dim:
+                raise ShapeError(
+                    f"einsum {equation!r} of " + ", ".join(str(t) for t in operands),
+                    expected=f"one size for index {index!r} of one operand, not {other} and {dim}",
+                )
             joined = broadcast_dims(sizes.get(index, dim), dim)
             if joined is None:
                 raise ShapeError(
