@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,8 @@ from eqsat.runtime.backend import Program, select
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from eqsat.runtime.cuda.program import Program as GpuProgram
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,15 @@ class Result:
             program: Program = gpus.compile(self.graph if self.plan is None else self.plan, plans=self.library_plans)
             return program
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
+
+    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> GpuProgram:
+        """The launches of the result on a GPU, whether one is here or not; `memory()` says where its values lie.
+
+        `sizes` are those of named dims. BackendError for what cannot run on a GPU.
+        """
+        from eqsat.runtime.cuda.lowering import program_of
+
+        return program_of(self.graph if self.plan is None else self.plan, sizes)
 
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.

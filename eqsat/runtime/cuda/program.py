@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Node
 from eqsat.runtime.cuda.calls import Call
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.view import View
+
+if TYPE_CHECKING:
+    from eqsat.runtime.cuda.memory import Arrangement
 
 Role = Literal["input", "weight", "value", "output"]
 
@@ -44,6 +47,15 @@ class Launch:
     values: tuple[str, ...]
     label: str = ""
 
+    @property
+    def kind(self) -> str:
+        """What runs it: "generated", a call of a library's, or "fallback".
+
+        >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
+        'fallback'
+        """
+        return "generated" if isinstance(self.work, Source) else type(self.work).__name__.lower()
+
 
 @dataclass(frozen=True)
 class Program:
@@ -60,3 +72,16 @@ class Program:
     inputs: Mapping[str, View]
     outputs: Mapping[str, View]
     weights: Mapping[str, tuple[Constant, View]] = field(default_factory=dict)
+
+    def memory(self) -> Arrangement:
+        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        from eqsat.runtime.cuda.memory import arrange, check
+
+        arrangement = arrange(self)
+        check(self, arrangement)
+        return arrangement
+
+    def __str__(self) -> str:
+        width = max((len(launch.kind) for launch in self.launches), default=0)
+        lines = [f"{launch.kind:<{width}}  {launch.label}" for launch in self.launches]
+        return "\n".join([f"{self.name}: {len(self.launches)} launches", *lines])
