@@ -44,12 +44,12 @@ def measure_whole(
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{missing[0]} is not installed", expected="all that `eqsat.optimize` needs")
-    import eqsat
     from eqsat.costs.environment import Environment
     from eqsat.costs.wholes import Whole, WholeKey, correction, wholes_of
+    from eqsat.optimize import optimize
 
     dtype, precision = variant
-    result = eqsat.optimize(
+    result = optimize(
         read_as(model, dtype),
         device=device.name,
         precision=precision,

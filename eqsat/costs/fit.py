@@ -203,4 +203,10 @@ def nonnegative(rows: Array, targets: Array) -> Array:
     found = np.linalg.solve(square, (moments * chosen)[:, :, None])[:, :, 0]
     found = np.where(found >= 0, found, np.nan)
     objective = np.einsum("ij,jk,ik->i", found, gram, found) - 2 * found @ moments
-    return np.asarray(found[int(np.nanargmin(objective))] / scale)
+    best = int(np.nanargmin(objective))
+    made, kept = found[best], chosen[best] > 0
+    # Without the diagonal, which moves what nearly dependent columns share.
+    exact = np.linalg.lstsq((rows / scale)[:, kept], targets, rcond=None)[0]
+    if np.all(exact >= 0):
+        made[kept] = exact
+    return np.asarray(made / scale)
