@@ -242,7 +242,7 @@ def test_the_operators_without_a_kernel_are_these() -> None:
             missing.add(op)
         if found is not None:
             assert generate(found.group) is not None, op
-    assert missing == {"attention", "topk"}
+    assert missing == {"attention"}
 
 
 def test_what_users_declare_has_a_kernel_where_it_is_arithmetic() -> None:

@@ -247,12 +247,13 @@ class Body:
         if node is None:
             raise UnsupportedError(f"{target} is not made of {source}")
         for operand in node.inputs:
-            if operand is not None and self._depends(operand, source):
+            if operand is not None and self.depends(operand, source):
                 at = self.onward(source, operand, coords)
                 return self._forward(node, operand, target, at)
         raise UnsupportedError(f"{target} is not made of {source}")
 
-    def _depends(self, value: str, source: str) -> bool:
+    def depends(self, value: str, source: str) -> bool:
+        """Whether a value is made of another, or is it itself."""
         seen, waiting = set[str](), [value]
         while waiting:
             current = waiting.pop()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from eqsat.runtime.cuda import contraction, pointwise, reduction, rows, window
+from eqsat.runtime.cuda import contraction, pointwise, reduction, rows, selection, window
 from eqsat.runtime.cuda.contraction import SUMS
 from eqsat.runtime.cuda.expression import UnsupportedError
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.reduction import REDUCTIONS
 from eqsat.runtime.cuda.rows import ROW_OPERATORS
+from eqsat.runtime.cuda.selection import SELECTIONS
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.window import WINDOWS
 
@@ -21,6 +22,7 @@ TEMPLATES: Mapping[str, Template] = {
     **dict.fromkeys(SUMS, contraction.generate),
     **dict.fromkeys(REDUCTIONS, reduction.generate),
     **dict.fromkeys(ROW_OPERATORS, rows.generate),
+    **dict.fromkeys(SELECTIONS, selection.generate),
     **dict.fromkeys(WINDOWS, window.generate),
 }
 

@@ -115,3 +115,10 @@ DEVICE T placed(T index, T size) {
   T place = index < 0 ? index + size : index;
   return place < 0 ? 0 : place < size ? place : size - 1;
 }
+
+// Whether one element comes before another in an order that begins with the largest, or with the smallest. NaN is larger
+// than all others.
+template <bool LARGEST, class T>
+DEVICE bool ahead(T a, T b) {
+  return LARGEST ? a > b || (a != a && b == b) : a < b || (b != b && a == a);
+}
