@@ -120,8 +120,9 @@ class Result:
     def compile(self, backend: str | None = None) -> Program:
         """The result made ready to run on "cupy", "onnxruntime" or "numpy"; on that of its device where left out.
 
-        On "cupy" the plan is run as it was chosen, kernel by kernel, in one captured CUDA graph. BackendError for a
-        backend that cannot be used here, and says what it lacks.
+        What comes back is called with inputs by name. On "cupy" it runs the plan as it was chosen, in memory taken once
+        and one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
+        inputs and outputs in place. BackendError for a backend that cannot be used here, and says what it lacks.
         """
         gpu = kind_of(self.report.device) == "gpu"
         name = ("cupy" if gpu else None) if backend is None else backend
@@ -130,7 +131,7 @@ class Result:
         except BackendError as error:
             if name != "cupy":
                 raise
-            remedy = "result.compile('onnxruntime') runs the same graph on the CPU; result.to_onnx(path) writes it"
+            remedy = "result.compile('onnxruntime') runs the same graph on the CPU, result.to_onnx(path) writes it"
             raise BackendError(error.what, where=self.graph.name, expected=error.expected, remedy=remedy) from error
         if chosen.name == "cupy":
             gpus: Any = chosen

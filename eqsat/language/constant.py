@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.language.types import DType, TensorType
@@ -85,3 +86,20 @@ class Constant:
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"
+
+
+def narrowed(array: Array, dtype: DType) -> Array:
+    """Elements in another type; a finite float beyond its range becomes the largest that there is, and stays finite.
+
+    >>> [float(x) for x in narrowed(np.float32([-3e38, np.inf]), DType.FLOAT16)]
+    [-65504.0, inf]
+    """
+    if not dtype.is_float or not DType.of(array.dtype).is_float or dtype.itemsize >= array.dtype.itemsize:
+        return array.astype(dtype.numpy)
+    with np.errstate(over="ignore"):
+        made = array.astype(dtype.numpy)
+    lost = ~np.isfinite(made.astype(np.float32)) & np.isfinite(array)
+    if not lost.any():
+        return made
+    largest = np.finfo(np.float16).max if dtype is DType.FLOAT16 else ml_dtypes.finfo(dtype.numpy).max
+    return np.where(lost, np.copysign(np.asarray(largest, array.dtype), array), array).astype(dtype.numpy)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Constant
+from eqsat.language.constant import Constant, narrowed
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.spec import spec
 from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
-from eqsat.language.types import DType, TensorType
+from eqsat.language.types import DType, TensorType, ValueType
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
 WRITTEN = frozenset({"row", "column"})
@@ -30,6 +30,51 @@ def lower(plan: Plan) -> Graph:
     runtime, except those of inputs and outputs. Names of plain values stay. A plain plan is its graph.
     """
     return plan.graph if plan.is_plain and not plan.boundary else _Lowering(plan).lowered()
+
+
+def interface(plan: Plan) -> Graph:
+    """The graph of a plan with inputs and outputs of the types their caller holds them in, for what looks at those.
+
+    >>> from eqsat.language.builder import Builder
+    >>> g = Builder("g"); g.output("y", g.input("x", (2, 3)))
+    >>> interface(Plan(g.build(), (), {"x": State("column"), "y": State("column")})).type("x").shape
+    (3, 2)
+    """
+    if all(state.is_plain for state in plan.boundary.values()):
+        return plan.graph
+    graph, types, outputs = plan.graph, dict(plan.graph.types), dict(plan.graph.outputs)
+    nodes = list(graph.nodes)
+    for name, state in plan.boundary.items():
+        if state.is_plain or name not in outputs:
+            continue
+        # The value itself may be another output, in another state.
+        outputs[name] = f"{name} as {state}"
+        nodes.append(Node("identity", (graph.outputs[name],), (outputs[name],)))
+        types[outputs[name]] = _held(graph.type(graph.outputs[name]), state)
+    for name in graph.inputs:
+        types[name] = _held(graph.type(name), plan.boundary.get(name, PLAIN))
+    return replace(graph, nodes=tuple(nodes), outputs=outputs, types=types, origin=_origin(plan))
+
+
+def _held(type: ValueType, state: State) -> ValueType:
+    """The type of a value as it is held in a state: the axes as they are stored."""
+    if state.is_plain or not isinstance(type, TensorType):
+        return type
+    return state.typed(type).with_shape(stored_shape(type.dims, state.layout))
+
+
+def _origin(plan: Plan) -> Any:
+    """Where the graph came from, without what was stated of inputs and outputs that are held otherwise now."""
+    origin = plan.graph.origin
+    held = {name: state for name, state in plan.boundary.items() if not state.is_plain}
+    if not isinstance(origin, OnnxOrigin) or not held:
+        return origin
+    return replace(
+        origin,
+        inputs={name: data for name, data in origin.inputs.items() if name not in held},
+        outputs={name: data for name, data in origin.outputs.items() if name not in held},
+        defaults={name: _put(given, held.get(name, PLAIN)) for name, given in origin.defaults.items()},
+    )
 
 
 def _written(state: State) -> State:
@@ -69,22 +114,9 @@ class _Lowering:
             tuple(self.nodes),
             self.constants,
             self.types,
-            self._origin(),
+            _origin(self.plan),
         )
         return graph.without_dead()
-
-    def _origin(self) -> Any:
-        """Where the graph came from, without what was stated of inputs and outputs that are held otherwise now."""
-        origin = self.graph.origin
-        held = {name: state for name, state in self.plan.boundary.items() if not state.is_plain}
-        if not isinstance(origin, OnnxOrigin) or not held:
-            return origin
-        return replace(
-            origin,
-            inputs={name: data for name, data in origin.inputs.items() if name not in held},
-            outputs={name: data for name, data in origin.outputs.items() if name not in held},
-            defaults={name: _put(given, held.get(name, PLAIN)) for name, given in origin.defaults.items()},
-        )
 
     def _enter(self, value: str, state: State) -> None:
         """An input, which comes as the caller holds it."""
@@ -310,7 +342,7 @@ def _put(given: Constant, state: State) -> Constant:
     if order is not None:
         array = np.transpose(array, order)
     kept = state.typed(given.type)
-    return Constant.of(np.array(array.astype(kept.dtype.numpy), order="C"), kept.dtype)
+    return Constant.of(np.array(narrowed(array, kept.dtype), order="C"), kept.dtype)
 
 
 def _swap(rank: int) -> tuple[int, ...]:

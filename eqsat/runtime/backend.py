@@ -13,7 +13,10 @@ from eqsat.runtime.session import SessionBackend
 
 
 class Program(Protocol):
-    """A graph made ready to run."""
+    """A graph made ready to run: called with inputs by name, or with a mapping of them."""
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name, as `run` has it."""
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit the graph."""

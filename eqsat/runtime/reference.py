@@ -36,6 +36,10 @@ class ReferenceProgram:
         self._interpretation = Floats()
         self._opaque = OpaqueNodes(graph)
 
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name for inputs by name, as `run` has it."""
+        return self.run(inputs)
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit the graph."""
         return self._run(checked_inputs(self.graph, inputs))

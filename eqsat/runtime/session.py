@@ -59,6 +59,10 @@ class SessionProgram:
         values = (*graph.inputs, *graph.outputs.values())
         self._foreign = any(_foreign(graph, v) for v in values)
 
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name for inputs by name, as `run` has it."""
+        return self.run(inputs)
+
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit, or where ONNX Runtime fails."""
         feeds = checked_inputs(self.graph, inputs)

@@ -95,7 +95,7 @@ def test_inputs_and_outputs_are_held_as_the_caller_says(build: Any, boundary: di
     expected = eqsat.optimize(graph, rules=(), **FAST).run(**feeds)
     result = eqsat.optimize(graph, boundary=boundary, device=device, **FAST)
     held = {name: stored(array, boundary.get(name, State())) for name, array in feeds.items()}
-    found = result.compile("onnxruntime").run(held)
+    found = result.compile("onnxruntime")(**held)
     assert list(found) == list(expected)
     for name, array in expected.items():
         wanted = stored(array, boundary.get(name, State()))
@@ -157,7 +157,7 @@ def test_what_is_around_an_opaque_node_runs_in_other_states(precision: str, boun
     assert result.report.kept != "original"
     assert result.plan is not None and not result.plan.is_plain
     held = {name: stored(array, boundary.get(name, State())) for name, array in feeds.items()}
-    found = result.compile("onnxruntime").run(held)
+    found = result.compile("onnxruntime")(**held)
     assert relative_difference(session.run(None, feeds)[0].astype(float), found["y"].astype(float)) < 2e-2
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import bound_sizes
+from eqsat.language.lower import interface
 from eqsat.language.plan import Plan
 from eqsat.language.types import TensorType
 from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, span, taken
+from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Profile, Span
 from eqsat.runtime.cuda.program import Program
 
@@ -77,7 +79,7 @@ class CompiledProgram:
     """
 
     def __init__(self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: Device | None = None) -> None:
-        self.graph = given.graph if isinstance(given, Plan) else given
+        self.graph = interface(given) if isinstance(given, Plan) else given
         self._build, self._device = build, device
         self._machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
         self._bound: dict[int, object] = {}
@@ -142,6 +144,11 @@ class CompiledProgram:
         """Makes the machine for these sizes of named dims now, and not with the first run."""
         with self._turn:
             self._machine(sizes)
+
+    def memory(self, sizes: Sizes | None = None) -> Arrangement:
+        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        with self._turn:
+            return self._machine(dict(sizes or {})).program.memory()
 
     def static(self, sizes: Sizes | None = None) -> StaticProgram:
         """The program for one size of its named dims, with buffers that stay in place."""
@@ -257,6 +264,10 @@ class StaticProgram:
             self._check_size(name, array)
             if span(array) != span(machine.inputs[name]):
                 machine.put(name, array)
+
+    def memory(self) -> Arrangement:
+        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        return self._machine.program.memory()
 
     def profile(self) -> AbstractContextManager[Profile]:
         """Times every launch of the calls within: `with program.profile() as p: program()`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Constant
+from eqsat.language.constant import Constant, narrowed
 from eqsat.runtime.cuda.arrays import Bytes, strided
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES
 from eqsat.runtime.cuda.memory import Arrangement
@@ -87,7 +87,7 @@ class DeviceMemory:
         found: Weight | None = self.toolkit.weights.get(key)
         if found is None:
             held = np.zeros(self.program.buffers[view.buffer].nbytes, np.uint8)
-            strided(held, view)[...] = constant.array
+            strided(held, view)[...] = narrowed(constant.array, view.dtype)
             found = self.toolkit.weights[key] = Weight(constant, self._memory(held.nbytes) if held.nbytes else None)
             if held.nbytes:
                 kind = self._runtime.memcpyHostToDevice

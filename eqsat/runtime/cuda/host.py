@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.constant import Array
+from eqsat.language.constant import Array, narrowed
 from eqsat.language.floats import Floats
 from eqsat.runtime.cuda.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.emulated import compute
@@ -49,7 +49,7 @@ class HostMachine:
                 self._guarded[name] = _guarded(buffer.nbytes)
                 self._memory[name] = _inner(self._guarded[name])
         for constant, view in program.weights.values():
-            self.array(view)[...] = constant.array
+            self.array(view)[...] = narrowed(constant.array, view.dtype)
         build([launch.work for launch in program.launches if isinstance(launch.work, Source)])
 
     def array(self, view: View) -> Array:
