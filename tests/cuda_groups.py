@@ -60,7 +60,7 @@ class GroupBuilder:
             return sum(terms) + sum(passed)
         if node.op == "mul":
             return passed[0] * terms[1] + passed[1] * terms[0]
-        if node.op in ("relu", "sigmoid", "transpose", "reshape"):
+        if node.op in ("relu", "sigmoid", "transpose", "reshape", "concat"):
             return max(np.max(p, initial=0.0) for p in passed)
         own = largest[0] + np.max(passed[0], initial=0.0)
         if node.op in _SUMMED:

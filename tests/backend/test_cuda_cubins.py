@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from eqsat.errors import BackendError
+from eqsat.runtime.cuda.nvrtc import compile_cubin, nvrtc
 from eqsat.runtime.cuda.store import CACHE_VARIABLE, Store, kernel_folder, key_of
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -200,3 +203,68 @@ class TestCubins:
         assert not store.folder.exists()
         with pytest.raises(BackendError, match="for sm_1"):
             Cubins(store).get(CODE.format("k", 1), "sm_1")
+
+
+class TestCompilers:
+    """NVRTC through whichever package is there."""
+
+    @pytest.fixture(autouse=True)
+    def _looked_for_anew(self) -> Iterator[None]:
+        nvrtc.cache_clear()
+        yield
+        nvrtc.cache_clear()
+
+    def test_without_any_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("cuda.bindings.nvrtc", "cupy_backends.cuda.libs.nvrtc"):
+            monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(BackendError, match=r"(?s)cuda\.bindings: .*cupy: .*pip install 'eqsat\[cuda13\]'"):
+            compile_cubin(CODE.format("k", 1))
+
+    def test_without_cuda_bindings_cupy_compiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """CuPy cannot be installed everywhere; what stands in for it has the functions of its NVRTC module."""
+        monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+        monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.nvrtc", _LikeCuPy())
+        compiled = compile_cubin(CODE.format("k", 1), "sm_80", ("--fmad=false",))
+        assert (compiled.cubin, compiled.registers, compiled.shared, compiled.version) == (b"cubin", 12, 32, "13.9")
+        with pytest.raises(BackendError, match=r"k: the kernel does not compile: k\.cu: error: no"):
+            compile_cubin(CODE.format("k", "absent"))
+
+    def test_a_compiler_that_does_not_say_registers_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+        monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs.nvrtc", _LikeCuPy(log=""))
+        with pytest.raises(BackendError, match="does not say how many registers"):
+            compile_cubin(CODE.format("k", 1))
+
+
+class _LikeCuPy(ModuleType):
+    class NVRTCError(RuntimeError):
+        pass
+
+    def __init__(
+        self,
+        log: str = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nUsed 12 registers, 32 bytes smem",
+    ) -> None:
+        super().__init__("nvrtc")
+        self.log = log
+
+    def getVersion(self) -> tuple[int, int]:  # noqa: N802 - CuPy's name
+        return 13, 9
+
+    def createProgram(self, text: str, name: str, headers: tuple[str, ...], names: tuple[str, ...]) -> str:  # noqa: N802
+        assert "struct bf16" in text and (headers, names) == ((), ())
+        return text
+
+    def compileProgram(self, program: str, options: tuple[str, ...]) -> None:  # noqa: N802
+        assert "--std=c++17" in options and any(o.startswith("--gpu-architecture=sm_") for o in options)
+        if "absent" in program:
+            self.log = "k.cu: error: no"
+            raise self.NVRTCError("6")
+
+    def getProgramLog(self, program: str) -> str:  # noqa: N802
+        return self.log
+
+    def getCUBIN(self, program: str) -> bytes:  # noqa: N802
+        return b"cubin"
+
+    def destroyProgram(self, program: str) -> None:  # noqa: N802
+        pass

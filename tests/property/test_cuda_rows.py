@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from cuda_groups import GroupBuilder, close, views
 from guarded import run
 from hypothesis import HealthCheck, Phase, given, settings
@@ -97,13 +98,28 @@ def shapes(draw: st.DrawFn, low: int = 1, high: int = 4, *, empty: bool = False)
 
 
 def _before(draw: st.DrawFn, builder: GroupBuilder, x: str) -> str:
-    """Something element by element before the operator, of which some operands broadcast."""
+    """Something before the operator, of the same shape: element by element, or elements from elsewhere."""
     type = builder.types[x]
-    kind = draw(st.sampled_from(("", "add", "mul", "both")))
-    if not kind:
+    shape = type.static
+    kind = draw(st.sampled_from(("", "add", "mul", "both", "transpose", "concat", "reshape")))
+    if kind == "transpose":
+        perm = tuple(draw(st.permutations(range(len(shape)))))
+        turned = _operand(draw, builder, "turned", type.dtype, tuple(shape[perm.index(a)] for a in range(len(shape))))
+        return builder.node("add", x, builder.node("transpose", turned, perm=perm))
+    if kind == "concat" and shape[-1] > 1:
+        cut = draw(st.integers(1, shape[-1] - 1))
+        parts = [
+            _operand(draw, builder, f"part{i}", type.dtype, (*shape[:-1], n))
+            for i, n in enumerate((cut, shape[-1] - cut))
+        ]
+        return builder.node("sub", x, builder.node("concat", *parts, axis=-1))
+    if kind == "reshape":
+        flat = _operand(draw, builder, "flat", type.dtype, (int(np.prod(shape)),))
+        return builder.node("add", builder.node("reshape", flat, shape=shape), x)
+    if kind not in ("add", "mul", "both"):
         return x
-    shape = tuple(n if draw(st.booleans()) else 1 for n in type.static)
-    other = _operand(draw, builder, "other", type.dtype, shape[draw(st.integers(0, len(shape) - 1)) :] if shape else ())
+    broadcast = tuple(n if draw(st.booleans()) else 1 for n in shape)[draw(st.integers(0, len(shape) - 1)) :]
+    other = _operand(draw, builder, "other", type.dtype, broadcast)
     made = builder.node("mul" if kind == "mul" else "add", x, other)
     return builder.node("mul", made, x) if kind == "both" else made
 
@@ -261,3 +277,15 @@ def test_operators_along_rows_are_what_the_references_say(cases: list[Case]) -> 
 @given(st.lists(poolings(), min_size=BATCH, max_size=BATCH))
 def test_poolings_are_what_the_references_say(cases: list[Case]) -> None:
     check(cases)
+
+
+@settings(_bounded, max_examples=4)
+@given(st.lists(st.one_of(reductions(), row_operators(), poolings()), min_size=8, max_size=8))
+def test_nvrtc_takes_them_within_registers(cases: list[Case]) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from eqsat.runtime.cuda.nvrtc import compile_cubin
+
+    for place, case in enumerate(cases):
+        compiled = compile_cubin(case.source.code, ("sm_80", "sm_90")[place % 2])
+        assert (compiled.spill_bytes, compiled.stack) == (0, 0), case.source.text
+        assert compiled.registers <= 128, case.source.text

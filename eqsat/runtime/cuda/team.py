@@ -16,6 +16,8 @@ from eqsat.runtime.cuda.source import Extent
 HELD_BYTES = 128
 #: Rows from which on a warp for each keeps a GPU at work, or a thread; with fewer, more threads share one.
 MANY_ROWS, MANY_COLUMNS = 1024, 8192
+#: With fewer rows than these, threads for each would leave most of a warp without work.
+FEW_COLUMNS = 12
 WARP = 32
 MOST_IN_BLOCK = 512
 
@@ -24,7 +26,8 @@ MOST_IN_BLOCK = 512
 class Rows:
     """The axes of a tensor, those across rows and those along one, each in the order memory has them.
 
-    `contiguous` where neighbours in a row are neighbours in memory; elsewhere those of neighbouring rows are.
+    `contiguous` where neighbouring threads take neighbours in a row, which are neighbours in memory, or rows are few;
+    elsewhere they take neighbouring rows.
     """
 
     shape: tuple[int, ...]
@@ -44,7 +47,8 @@ class Rows:
             return min((abs(strides[a]) for a in axes if shape[a] > 1 and strides[a]), default=math.inf)
 
         rest = [a for a in range(len(shape)) if a not in chosen]
-        return Rows(tuple(shape), order(rest), order(list(chosen)), nearest(list(chosen)) <= nearest(rest))
+        few = math.prod(shape[a] for a in rest) < FEW_COLUMNS
+        return Rows(tuple(shape), order(rest), order(list(chosen)), few or nearest(list(chosen)) <= nearest(rest))
 
     @property
     def count(self) -> int:
