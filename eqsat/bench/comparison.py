@@ -77,7 +77,7 @@ class Comparison:
         """The comparison as JSON has it, without the samples."""
         rows = [
             {"name": r.name, "ours": r.ours, "median": r.median, "p10": r.spread[0], "p90": r.spread[1]}
-            | {"rounds": len(r.samples), "error": r.error}
+            | {"rounds": len(r.samples), "error": _plain(r.error)}
             for r in self.results
         ]
         about = {"model": self.model, "device": self.device, "precision": self.precision}
@@ -183,6 +183,11 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
         "behind": sorted(name for name, ratio in best.items() if ratio < 1),
         "forms over joint": {form: _mean(ratios) for form, ratios in parts.items()},
     }
+
+
+def _plain(error: float | None) -> float | str | None:
+    """An error as JSON has it: one that is no finite number as text."""
+    return error if error is None or math.isfinite(error) else str(error)
 
 
 def _mean(ratios: Any) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import platformdirs
 
 from eqsat.costs import storage
-from eqsat.costs.device import DEVICES, Device
+from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
 from eqsat.costs.shipped import shipped_entries, shipped_records
@@ -108,7 +108,7 @@ class CostTable:
         here = Environment.current(device.name, threads)
         if not device.gpu or self.entries(here):
             return here
-        counts = {e: n for e, n in self._known().items() if e.device == device.name and e.is_confirmed}
+        counts = {e: n for e, n in self._known(device.name).items() if e.is_confirmed}
         return max(counts, key=lambda e: (e.protocol, counts[e], e.text), default=here)
 
     def confirm(self, environment: Environment) -> int:
@@ -187,12 +187,12 @@ class CostTable:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _known(self) -> dict[Environment, int]:
-        """Every environment with entries in the file or among those that come with eqsat, and how many it has."""
-        counts = {Environment.parse(text): n for text, n in self.environments().items()}
-        for device in DEVICES if self.shipped else ():
-            for record in shipped_records(device):
-                counts[record.environment] = counts.get(record.environment, 0) + 1
+    def _known(self, device: str) -> dict[Environment, int]:
+        """Every environment of a device with entries in the file or shipped ones, and how many it has."""
+        parsed = ((Environment.parse(text), n) for text, n in self.environments().items())
+        counts = {environment: n for environment, n in parsed if environment.device == device}
+        for record in shipped_records(device) if self.shipped else ():
+            counts[record.environment] = counts.get(record.environment, 0) + 1
         return counts
 
     def _own(self, environment: str) -> dict[str, Entry]:

@@ -85,6 +85,15 @@ class HostBackend:
         return CompiledProgram(graph, build)
 
 
+def absent(monkeypatch):
+    """Makes this a machine without a GPU, whatever it is."""
+    from eqsat.costs import device, environment
+    from eqsat.runtime.cuda import installation
+
+    for module in (device, environment, installation):
+        monkeypatch.setattr(module, "probe", lambda: "cupy is not installed")
+
+
 def install(monkeypatch=None):
     """Makes an H200 appear to be here, which measures by this stopwatch."""
     from eqsat.costs import device, environment, gpu

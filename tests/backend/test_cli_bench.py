@@ -69,7 +69,8 @@ def test_all_that_is_here_takes_part_and_the_rest_is_named(run, model):
     assert found["environment"]["device"] == lines[0]["environment"]["device"] == "onnxruntime-cpu"
 
 
-def test_without_a_gpu_it_says_what_is_missing(run, model):
+def test_without_a_gpu_it_says_what_is_missing(run, model, monkeypatch):
+    host_stopwatch.absent(monkeypatch)
     code, _, err = run("bench", "--device", "cuda", "--models", model)
     assert code == 2
     assert err.startswith("error: cuda is not here to run models: ")
@@ -144,6 +145,7 @@ class Contender:
 def test_a_wrong_result_shows_and_a_failure_of_one_ends_nothing():
     case = Case.of(layer(), "layer", CPU, "float32", {})
     right, wrong = Contender("right", ours=True), Contender("wrong", wrong=0.25)
+    lost = Contender("lost", wrong=float("nan"))
     broken, refused = (
         Contender("broken", fault=ValueError("boom\nmore")),
         Contender("refused", fault=BackendError("no")),
@@ -153,6 +155,9 @@ def test_a_wrong_result_shows_and_a_failure_of_one_ends_nothing():
     assert found.skipped == {"broken": "ValueError: boom", "refused": "no", "absent": "x is not installed"}
     assert (right.closed, wrong.closed) == (1, 1)
     assert found.peer.name == "wrong"
+    rows = compare(case, [right, lost], rounds=5).as_dict()["results"]
+    assert [row["error"] for row in rows] == [0.0, "inf"]
+    json.dumps(rows, allow_nan=False)
     unchecked = compare(case, [right], check=False, rounds=5)
     assert unchecked.results[0].error is None
     with pytest.raises(BackendError, match="nothing can run it here"):

@@ -107,12 +107,12 @@ def test_a_list_that_is_none_is_named_with_its_line(run, h200, text, message):
     assert (code, err.rpartition("error: ")[2].startswith(message)) == (2, True), err
 
 
-def test_without_a_gpu_it_says_what_is_missing_and_what_can_be_done_here(run, model):
+def test_without_a_gpu_it_says_what_is_missing_and_what_can_be_done_here(run, model, monkeypatch):
+    host_stopwatch.absent(monkeypatch)
     for device in ("cuda", "nvidia-h200"):
         code, _, err = run("measure", "--device", device, "--models", model)
         assert code == 2
-        assert err.startswith(f"error: {device} is not here to be measured: ")
-        assert "cupy is not installed" in err or "the driver has no GPU" in err
+        assert err.startswith(f"error: {device} is not here to be measured: cupy is not installed\n")
         assert "`eqsat measure --device nvidia-h200 --list FILE MODEL…` writes what is to be measured" in err
     assert not Path("costs.sqlite3").exists()
 
@@ -165,6 +165,7 @@ def test_a_list_is_measured_without_egglog_and_a_machine_without_the_gpu_chooses
     again = measured_apart("--keys", "keys.txt")
     assert f"0 operators measured, {len(keys) - 1} known before" in again.stdout
 
+    host_stopwatch.absent(monkeypatch)
     # On another machine, by an import, and as if the file came with eqsat.
     monkeypatch.setenv("EQSAT_COST_TABLE", "laptop.sqlite3")
     assert run("costs", "import", "out.jsonl")[0] == 0

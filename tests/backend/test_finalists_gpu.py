@@ -78,7 +78,8 @@ def test_what_the_backend_refuses_is_left_out_and_said(backend, monkeypatch):
     assert any(w.endswith("was left out: no kernel for it") for w in report.warnings)
 
 
-def test_a_gpu_that_is_not_here_measures_nothing_and_says_so():
+def test_a_gpu_that_is_not_here_measures_nothing_and_says_so(monkeypatch):
+    host_stopwatch.absent(monkeypatch)
     report = eqsat.optimize(products(), device="nvidia-h200", table=":memory:").report
     assert report.measured_before is None
     assert "not measured: nvidia-h200 is not this machine's" in report.warnings

@@ -9,7 +9,8 @@ from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
 from eqsat.language.plan import Plan
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Matmul
+from eqsat.runtime.cuda.calls import Call, Matmul
+from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.installation import found
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Prepared
 from eqsat.runtime.cuda.lowering import program_of
@@ -17,6 +18,7 @@ from eqsat.runtime.cuda.machine import GpuMachine, KernelStep, Step
 from eqsat.runtime.cuda.memory import arrange
 from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.substitute import group_of
 from eqsat.runtime.cuda.toolkit import Toolkit
 from eqsat.runtime.cuda.tuning import choice, tuned
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
@@ -155,14 +157,31 @@ class CudaSubject:
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
         library = toolkit.libraries.get(_library_of(work))
-        if library is None:
-            raise BackendError(f"{launch.label} has no kernel: {toolkit.missing.get(_library_of(work), '')}")
-        chosen = choice([plan])(work) if plan else self._choose(work)
-        prepared = library.prepare(work, address, chosen)
-        self._prepared.append(prepared)
-        if prepared.workspace > WORKSPACE_BYTES:
-            raise BackendError(f"a plan of {prepared.workspace} bytes of workspace", expected=f"{WORKSPACE_BYTES}")
-        return [prepared]
+        reason = toolkit.missing.get(_library_of(work), "")
+        for chosen in dict.fromkeys((choice([plan])(work),) if plan else (self._choose(work), None)):
+            try:
+                prepared = library.prepare(work, address, chosen) if library is not None else None
+            except BackendError as error:
+                reason = error.what
+                continue
+            if prepared is None:
+                break
+            self._prepared.append(prepared)
+            if prepared.workspace <= WORKSPACE_BYTES:
+                return [prepared]
+            reason = f"a plan of {prepared.workspace} bytes of workspace, of which there are {WORKSPACE_BYTES}"
+        if plan:
+            raise BackendError(reason, where=launch.label, expected="a plan that the library runs")
+        return [self._generated(work, launch.label, address, reason)]
+
+    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
+        """The kernel that a machine runs where a library has none."""
+        group = group_of(call)
+        source = generate(group)
+        if source is None or any(name in group.constants for name in source.arguments):
+            raise BackendError(f"{label} has no kernel: {reason}", expected=_library_of(call))
+        views = {**group.operands, **group.results}
+        return KernelStep(self._watch.toolkit, source, [address(views[name]) for name in source.arguments])
 
     def close(self) -> None:
         """Gives back plans and memory."""
