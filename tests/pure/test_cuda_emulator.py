@@ -160,7 +160,7 @@ def test_what_a_gpu_leaves_undefined_is_an_error(body: str, said: str) -> None:
 
 def test_a_kernel_that_does_not_compile_is_named_with_its_source_and_log() -> None:
     fine, broken = kernel("b[0] = 1;", (1, 1, 1)), kernel("b[0] = 1;\nb[1] = absent;", (1, 1, 1))
-    with pytest.raises(BackendError, match=r"k\.cu:3:8: error: .absent. was not declared") as caught:
+    with pytest.raises(BackendError, match=r"k\.cu:3:8: error: .*absent") as caught:
         build([fine, broken])
     source, log = caught.value.remedy.removeprefix("its source is in ").split(", the compiler's log in ")
     assert Path(source).read_text() == broken.text and "absent" in Path(log).read_text()
