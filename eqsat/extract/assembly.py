@@ -64,7 +64,7 @@ class _Assembly:
         self.nodes = list(framed.snapshot.nodes)
         self.classes = dict(framed.snapshot.classes)
         self.choice: dict[int, int] = {}
-        self.instances: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.instances: dict[tuple[int, tuple[int, ...], bool], int] = {}
         self.held: dict[Goal, int] = {}
         self.index = {leader: i for i, leader in enumerate(framed.leaders)}
         self.state = {state: i for i, state in enumerate(framed.states)}
@@ -181,7 +181,7 @@ class _Assembly:
                 else:
                     operands.append(self.held[self.index[leader], self.state[state]])
                     outside[operands[-1], state] = None
-            members.append(self._instance(position, node, tuple(operands)))
+            members.append(self._instance(position, node, tuple(operands), whole in self.splits))
         cost = way.cost
         if whole in self.splits:
             self.pieces.setdefault(whole, {})[way.positions[0]] = members[-1]
@@ -191,9 +191,12 @@ class _Assembly:
         reads = () if constant else tuple(outside)
         self.made.append(_Made(way, cost, tuple(members), reads, (members[-1], state)))
 
-    def _instance(self, position: int, node: SnapshotNode, operands: tuple[int, ...]) -> int:
-        """The class of an e-node over instances of its operands: its own where that is free, else one of its own."""
-        known = self.instances.get((position, operands))
+    def _instance(self, position: int, node: SnapshotNode, operands: tuple[int, ...], piece: bool) -> int:
+        """The class of an e-node over instances of its operands: its own where that is free, else one of its own.
+
+        A slice that is run by itself is another instance than the same one as a piece of a split.
+        """
+        known = self.instances.get((position, operands, piece))
         if known is not None:
             return known
         leader = node.eclass
@@ -206,7 +209,7 @@ class _Assembly:
         else:
             position_now = position
         self.choice[leader] = position_now
-        self.instances[position, operands] = leader
+        self.instances[position, operands, piece] = leader
         return leader
 
     def _complete_constants(self) -> None:

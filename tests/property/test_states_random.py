@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 
+import eqsat
 from eqsat.certify.stated import stated_difference
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
@@ -22,6 +23,7 @@ from eqsat.extract.assembly import assemble
 from eqsat.extract.program import Program, total, unfounded
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import tensor_problem
+from eqsat.language.builder import Builder
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
@@ -146,6 +148,22 @@ def coarse(graph: Graph) -> Graph:
         else:
             constants[name] = constant
     return replace(graph, constants=constants)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_piece_of_a_split_in_one_state_may_be_a_slice_of_its_own_in_another(seed: int) -> None:
+    g = Builder("pieces")
+    parts = eqsat.split(g.input("x", (3, 2, 2)), 3, axis=0)
+    for name, part in zip("abc", parts, strict=True):
+        g.output(name, part)
+    g.output("again", parts[1])
+    original, snap = frozen(g.build(), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensors, "_TIE", -math.inf)
+        choices = Choices(("row", "column"), POLICIES["exact"])
+        framed = tensor_problem(snap, CostModel(DEVICE), choices=choices, boundary={"again": State("column")})
+    best = assemble(framed, solve(repriced(framed.problem, Random(seed))), original)
+    assert stated_difference(best.plan.graph, lower(best.plan), best.plan.boundary, {}, 0) == 0
 
 
 def repriced(problem: Problem, rng: Random) -> Problem:
