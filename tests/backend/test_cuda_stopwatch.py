@@ -17,6 +17,8 @@ from eqsat.language.builder import Builder
 from eqsat.language.types import DType
 from eqsat.runtime.cuda import stopwatch
 from eqsat.runtime.cuda.calls import Matmul
+from eqsat.runtime.cuda.cudnn import views_of
+from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.program import Fallback
 from eqsat.runtime.cuda.stopwatch import CudaStopwatch
@@ -156,6 +158,36 @@ def test_a_plan_with_too_large_a_workspace_is_refused(watch):
     library.prepare = greedy
     with pytest.raises(BackendError, match="bytes of workspace"):
         subject.graph(subject.plans[0], 2, 1)
+    subject.close()
+
+
+def test_a_plan_of_cudnn_is_built_once_for_all_sets_of_weights(watch):
+    built, run = [], []
+    graph = types.SimpleNamespace(
+        get_workspace_size_plan_at_index=lambda index: 0,
+        execute_plan_at_index=lambda pointers, workspace, index, handle: run.append(tuple(pointers.values())),
+    )
+    frontend = types.SimpleNamespace(set_stream=lambda handle, stream: None)
+
+    def prepare(call, address, plan=None):
+        built.append(plan)
+        places = {name: address(view) for name, view in zip("xwy", views_of(call), strict=True)}
+        return PreparedGraph(frontend, 1, graph, 0, places, plan)
+
+    library = watch.toolkit.libraries["cudnn"]
+    library.prepare, library.plans = prepare, lambda call, address: ("cudnn 1 a", "cudnn 1 b")
+    key = OpKey.parse(
+        'conv {"activation":"none","dilations":[1,1],"group":1,"pads":[0,0,0,0],"strides":[1,1]} '
+        "float32[1, 4, 5, 5] =float32[8, 4, 3, 3]"
+    )
+    subject, _ = subject_of(watch, key)
+    built.clear()
+    run.clear()
+    subject.graph(subject.plans[0], 6, 3).seconds()
+    subject.graph(subject.plans[1], 2, 1).seconds()
+    assert built == ["cudnn 1 a", "cudnn 1 b"]
+    assert len({places[1] for places in run}) == 3
+    assert len({places[0] for places in run}) == len({places[2] for places in run}) == 1
     subject.close()
 
 

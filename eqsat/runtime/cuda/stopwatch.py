@@ -11,8 +11,9 @@ from eqsat.language.plan import Plan
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.calls import Call, Matmul
 from eqsat.runtime.cuda.codegen import generate
+from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.installation import found
-from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Prepared
+from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Library, Prepared
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.machine import GpuMachine, KernelStep, Step
 from eqsat.runtime.cuda.memory import arrange
@@ -97,6 +98,7 @@ class CudaSubject:
         self._sets: list[Any] = [None]
         self._steps: dict[tuple[str, int], list[Step]] = {}
         self._prepared: list[Prepared] = []
+        self._built: dict[tuple[Call, str | None], PreparedGraph] = {}
         self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
@@ -160,7 +162,7 @@ class CudaSubject:
         reason = toolkit.missing.get(_library_of(work), "")
         for chosen in dict.fromkeys((choice([plan])(work),) if plan else (self._choose(work), None)):
             try:
-                prepared = library.prepare(work, address, chosen) if library is not None else None
+                prepared = None if library is None else self._ready(library, work, address, chosen)
             except BackendError as error:
                 reason = error.what
                 continue
@@ -174,6 +176,16 @@ class CudaSubject:
             raise BackendError(reason, where=launch.label, expected="a plan that the library runs")
         return [self._generated(work, launch.label, address, reason)]
 
+    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> Prepared:
+        """A call by a plan; what takes long to build is built for one set of weights."""
+        built = self._built.get((call, plan))
+        if built is not None and not isinstance(call, Matmul):
+            return built.at(call, address)
+        prepared = library.prepare(call, address, plan)
+        if isinstance(prepared, PreparedGraph):
+            self._built[call, plan] = prepared
+        return prepared
+
     def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
         """The kernel that a machine runs where a library has none."""
         group = group_of(call)
@@ -186,6 +198,7 @@ class CudaSubject:
     def close(self) -> None:
         """Gives back plans and memory."""
         self._steps.clear()
+        self._built.clear()
         while self._prepared:
             self._prepared.pop().close()
         self._sets.clear()
