@@ -18,6 +18,7 @@ import numpy as np
 from eqsat.runtime.cuda.arrays import strided
 from eqsat.runtime.cuda.emulated import compute
 from eqsat.runtime.cuda.emulator import emulate
+from eqsat.runtime.cuda.source import Source
 
 
 class CudaError(RuntimeError):
@@ -291,6 +292,9 @@ class Toolkit:
 
     def adopt(self, array):
         return array
+
+    def prepare(self, sources):
+        assert all(isinstance(source, Source) for source in sources)
 
     def function(self, source):
         number = len(self.cuda.functions) + 1

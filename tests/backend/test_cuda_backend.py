@@ -205,6 +205,9 @@ def cuda_of_version(monkeypatch):
         compute_capability = "90"
 
     class Cubins:
+        def prepare(self, codes, arch):
+            self.prepared = [f"{arch} {code}" for code in codes]
+
         def get(self, code, arch):
             return types.SimpleNamespace(cubin=f"{arch} {code}".encode())
 
@@ -218,6 +221,8 @@ def test_kernels_are_loaded_once_and_unloaded_with_the_toolkit(cuda_of_version):
     assert (toolkit.arch, list(toolkit.libraries), toolkit.missing) == ("sm_90", ["cublaslt"], {})
     assert toolkit.function(small) == toolkit.function(small) == (1, "k")
     assert loaded == [b"sm_90 a"]
+    toolkit.prepare([small, large])
+    assert toolkit._cubins.prepared == ["sm_90 b"]  # the other is loaded already
     assert toolkit.function(large) == (2, "k")
     assert loaded == [b"sm_90 a", b"sm_90 b", (8, 100 << 10)]
     loaded.pop()

@@ -170,10 +170,10 @@ class TestCubins:
         first = cubins.get(code, "sm_80")
         path = store.path(cubins.key(code, "sm_80"))
         whole = path.read_bytes()
-        assert cubins.get(code, "sm_80") == first and first.registers > 0 and first.spill_bytes == 0
+        assert Cubins(store).get(code, "sm_80") == first and first.registers > 0 and first.spill_bytes == 0
         for bad in (b"", whole[:100], whole[:-1] + b"?", b"\x7fELF" + whole):
             path.write_bytes(bad)
-            assert cubins.get(code, "sm_80") == first
+            assert Cubins(store).get(code, "sm_80") == first
             assert store.get(path.stem) is not None
 
     def test_a_cubin_is_of_its_code_options_and_architecture(self, store: Store) -> None:
@@ -184,14 +184,31 @@ class TestCubins:
             cubins.get(*arguments)
         assert len(list(store.folder.iterdir())) == 4
 
-    def test_without_a_folder_kernels_are_compiled_each_time(self, tmp_path: Path) -> None:
+    def test_kernels_are_compiled_at_once_and_kept(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        from eqsat.runtime.cuda import cubins as module
+
+        codes = [CODE.format("k", i % 8) for i in range(16)]
+        module.Cubins(store).prepare(codes, "sm_80")
+        assert len(list(store.folder.iterdir())) == 8
+        monkeypatch.setattr(module, "compile_cubin", None)  # nothing is compiled again
+        again = module.Cubins(store)
+        again.prepare(codes, "sm_80")
+        assert len({again.get(code, "sm_80").cubin for code in codes}) == 8
+
+    def test_one_kernel_of_many_that_does_not_compile_is_named(self, store: Store) -> None:
+        from eqsat.runtime.cuda.cubins import Cubins
+
+        with pytest.raises(BackendError, match="broken: "):
+            Cubins(store).prepare([CODE.format("k", 1), CODE.format("broken", "absent"), CODE.format("k", 2)])
+
+    def test_without_a_folder_kernels_are_kept_by_the_process_alone(self, tmp_path: Path) -> None:
         from eqsat.runtime.cuda.cubins import Cubins
 
         (tmp_path / "file").write_text("")
         cubins = Cubins(Store(tmp_path / "file"))
         with pytest.warns(RuntimeWarning, match="not kept"):
             first = cubins.get(CODE.format("k", 4))
-        assert cubins.get(CODE.format("k", 4)) == first
+        assert cubins.get(CODE.format("k", 4)) is first
 
     def test_a_kernel_that_does_not_compile_is_named_with_its_source_and_log_and_not_kept(self, store: Store) -> None:
         from eqsat.runtime.cuda.cubins import Cubins

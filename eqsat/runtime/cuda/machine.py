@@ -118,6 +118,7 @@ class GpuMachine:
         self.inputs = {name: memory.array(view) for name, view in program.inputs.items()}
         self.outputs = {name: memory.array(view) for name, view in program.outputs.items()}
         self._mark = cupy.cuda.Event(disable_timing=True)
+        self.toolkit.prepare(launch.work for launch in program.launches if isinstance(launch.work, Source))
         self._steps = [self._step(launch) for launch in program.launches]
         self._workspace = max((p.workspace for p in self._prepared), default=0)
         self._workspaces: list[int] = []

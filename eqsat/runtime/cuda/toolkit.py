@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -80,6 +80,11 @@ class Toolkit:
             return array
         with self.device():
             return cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
+
+    def prepare(self, sources: Iterable[Source]) -> None:
+        """Compiles kernels at once, which then need only be loaded; BackendError where one does not compile."""
+        missing = (source.code for source in sources if (source.code, source.entry) not in self._functions)
+        self._cubins.prepare(missing, self.arch)
 
     def function(self, source: Source) -> int:
         """The handle of a kernel, compiled and loaded where it is not yet; BackendError where it does not compile."""
