@@ -42,8 +42,13 @@ def product(chain: Chain, op: str) -> bool:
     rng = chain.rng
     if op == "conv" or op == "conv_transpose":
         return convolution(chain, op)
-    if op == "einsum":
+    if op == "einsum" and rng.random() < 0.5:
         return chain.add(op, None, {"equation": rng.choice(EQUATIONS)})
+    if op == "einsum":
+        equation = rng.choice(("bmk,bnk->bmn", "mkb,bkn->nmb", "kbm,kn->bmn", "mjk,njk->mn"))
+        sizes = {"m": rng.choice((3, 40)), "n": rng.choice((24, 33)), "b": 2, "k": rng.choice((4, 9)), "j": 2}
+        terms = equation.partition("->")[0].split(",")
+        return chain.apply(op, [tuple(sizes[i] for i in term) for term in terms], {"equation": equation})
     rows, columns = rng.choice(((5, 7), (33, 70), (64, 24), (1, 40), (130, 26), (3, 0)))
     depth = rng.choice((1, 8, 17, 33, 0))
     if op == "matmul":
@@ -64,7 +69,9 @@ def convolution(chain: Chain, op: str) -> bool:
     """Adds a convolution of a line, a plane or a space, or its adjoint."""
     rng = chain.rng
     rank, groups = rng.choice((1, 2, 2, 3)), rng.choice((1, 1, 2, 3))
-    inner, outer = rng.randint(1, 3), rng.randint(1, 3)
+    inner, outer, most = rng.randint(1, 3), rng.randint(1, 3), 6
+    if rng.random() < 0.3 and rank < 3:
+        inner, outer, most = 4, rng.choice((24, 30)), 9
     kernel = [rng.randint(1, 3) for _ in range(rank)]
     strides = [rng.randint(1, 3) for _ in range(rank)]
     attrs = {
@@ -73,7 +80,7 @@ def convolution(chain: Chain, op: str) -> bool:
         "pads": tuple(rng.randint(0, 2) for _ in range(2 * rank)),
         "group": groups,
     }
-    image = (rng.randint(1, 2), inner * groups, *(rng.randint(2, 6) for _ in range(rank)))
+    image = (rng.randint(1, 2), inner * groups, *(rng.randint(2, most) for _ in range(rank)))
     if op == "conv":
         attrs["activation"] = rng.choice(("none", "relu"))
         filters = (outer * groups, inner, *kernel)
@@ -136,6 +143,27 @@ def test_large_products_go_through_shared_memory(dtype: str) -> None:
         check(cases, descending=descending)
 
 
+def test_convolutions_and_sums_of_products_go_through_shared_memory_as_well() -> None:
+    cases = []
+    for dtype in ("float32", "bfloat16", "int16"):
+        for attrs in (
+            {"pads": (1, 1, 1, 1)},
+            {"strides": (2, 1), "group": 2, "activation": "relu"},
+            {"dilations": (2, 1)},
+        ):
+            chain, groups = Chain(random.Random(5), dtype), int(attrs.get("group", 1))
+            assert chain.apply("conv", [(2, 3 * groups, 9, 8), (30 * groups, 3, 3, 2), (30 * groups,)], attrs)
+            chain.add("relu")
+            cases.append(chain.case())
+        chain = Chain(random.Random(6), dtype)
+        assert chain.apply("einsum", [(2, 9, 3, 30), (2, 25, 3, 9)], {"equation": "bkhi,bjhk->bhij"})
+        cases.append(chain.case())
+    for case in cases:
+        source = generate(case.group)
+        assert source is not None and "__syncthreads" in source.code
+    check(cases, descending=True)
+
+
 def test_small_products_take_a_thread_each() -> None:
     source = generate(tiled("float32", 5, 40, 70).group)
     assert source is not None and "__syncthreads" not in source.code
@@ -155,6 +183,11 @@ def test_nvrtc_compiles_them_within_bounds() -> None:
     cases = [drawn(rng, op) for op in SUMS for _ in range(2)]
     cases += [tiled(dtype, 100, 64, 96, ("add", "gelu")) for dtype in ("float16", "bfloat16", "float32", "float64")]
     cases += [tiled(dtype, 100, 64, 96) for dtype in ("int8", "int64")]
+    for dtype in ("float16", "float32", "float64", "int64"):
+        chain = Chain(rng, dtype)
+        plane = {"pads": (1, 1, 1, 1), "strides": (2, 2), "activation": "relu"}
+        assert chain.apply("conv", [(1, 16, 20, 28), (40, 16, 3, 3), (40,)], plane)
+        cases.append(chain.case())
     for case in cases:
         source = generate(case.group)
         assert source is not None

@@ -158,6 +158,12 @@ class Body:
         index, bound = index.compared(bound)
         return f"{self.writer.index(index)} >= {bound}"
 
+    def within(self, places: Sequence[Index], sizes: Sequence[int]) -> str:
+        """The condition that coordinates lie within axes of these sizes; nothing where they always do."""
+        conditions = [self.least(p) for p in places if p.low < 0]
+        conditions += [self.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
+        return " && ".join(conditions)
+
     # ---- memory ---------------------------------------------------------------------------------------------------
 
     def load(self, name: str, coords: Sequence[Index]) -> Expr:

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from eqsat.language.graph import Node
-from eqsat.language.ops.einsum import explicit
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.runtime.cuda.body import Body, is_pointwise
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, computed, number
+from eqsat.runtime.cuda.factoring import conv_places, einsum_sizes, einsum_terms, finished
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES
 from eqsat.runtime.cuda.pointwise import launched
-from eqsat.runtime.cuda.scalar import ARITHMETIC, given, operand
+from eqsat.runtime.cuda.scalar import ARITHMETIC, given
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.tiling import generate_tiled, scaled
+from eqsat.runtime.cuda.tiling import generate_tiled
 from eqsat.runtime.cuda.writer import bare
 
 #: A loop: the name of its variable, and how often it runs.
@@ -39,7 +39,7 @@ def generate(group: Group) -> Source | None:
     if tiled is not None:
         return tiled
     body = Body(group)
-    body.produce(node.outputs[0], lambda coords: SUMS[node.op](body, node, coords))
+    body.produce(node.outputs[0], lambda coords: finished(body, node, SUMS[node.op](body, node, coords), coords))
     return launched(body)
 
 
@@ -122,16 +122,12 @@ def _gemm(body: Body, node: Node, coords: Coords) -> Expr:
         right = (column, k) if node.attrs["trans_b"] else (k, column)
         return [body.value(a, left), body.value(b, right)]
 
-    return scaled(body, node, _total(body, node, [("k", size)], factors), coords)
+    return _total(body, node, [("k", size)], factors)
 
 
 def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
     values = [given(node, place) for place in range(len(node.inputs))]
-    terms, result = explicit(node.attrs["equation"], [len(body.shape(v)) for v in values])
-    sizes: dict[str, int] = {}
-    for term, value in zip(terms, values, strict=True):
-        for index, size in zip(term, body.shape(value), strict=True):
-            sizes[index] = size if sizes.get(index, 1) == 1 else sizes[index]
+    (terms, result), sizes = einsum_terms(body, node), einsum_sizes(body, node)
     summed = [index for index in sizes if index not in result]
     found = dict(zip(result, coords, strict=True))
 
@@ -148,37 +144,18 @@ def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
 def _conv(body: Body, node: Node, coords: Coords) -> Expr:
     x, w = given(node, 0), given(node, 1)
     (_, _, *sizes), (outputs, depth, *kernel) = body.shape(x), body.shape(w)
-    strides, dilations, pads = conv_geometry(node.attrs, len(sizes))
     image, channel, *place = coords
     group = channel // (outputs // node.attrs["group"])
 
-    def read(at: Coords) -> list[Index]:
-        steps = zip(place, at[1:], strides, dilations, pads, strict=False)
-        return [p * s + r * d - begin for p, r, s, d, begin in steps]
-
     def where(at: Coords) -> str:
-        return _within(body, read(at), sizes)
+        return body.within(conv_places(node, place, at[1:]), sizes)
 
     def factors(at: Coords) -> list[Expr]:
-        return [body.value(x, (image, group * depth + at[0], *read(at))), body.value(w, (channel, *at))]
+        read = conv_places(node, place, at[1:])
+        return [body.value(x, (image, group * depth + at[0], *read)), body.value(w, (channel, *at))]
 
     loops = [("c", depth), *((f"r{axis}", size) for axis, size in enumerate(kernel))]
-    made = _biased(body, node, _total(body, node, loops, factors, where), channel)
-    if node.attrs["activation"] == "relu":
-        made = body.named(ARITHMETIC.maximum(made, number(0, made.dtype)), "relu")
-    return made
-
-
-def _within(body: Body, places: Sequence[Index], sizes: Sequence[int]) -> str:
-    """The condition that an element lies within an operand and not in its padding."""
-    conditions = [body.least(p) for p in places if p.low < 0]
-    conditions += [body.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
-    return " && ".join(conditions)
-
-
-def _biased(body: Body, node: Node, total: Expr, channel: Index) -> Expr:
-    bias = operand(node, 2)
-    return total if bias is None else body.named(ARITHMETIC.add(total, body.value(bias, (channel,))), "biased")
+    return _total(body, node, loops, factors, where)
 
 
 def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
@@ -210,7 +187,7 @@ def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
         return [body.value(x, (image, feature, *read)), body.value(w, (feature, within, *at[1:]))]
 
     loops = [("c", depth), *((f"r{axis}", size) for axis, size in enumerate(kernel))]
-    return _biased(body, node, _total(body, node, loops, factors, where), channel)
+    return _total(body, node, loops, factors, where)
 
 
 #: By operator, how an element of its result is summed up.

@@ -84,12 +84,11 @@ def _bordered(
     if any(n <= 0 for n in left):
         return filler
     inner = [c - max(b, 0) for c, b in zip(coords, begins, strict=True)]
-    conditions = [body.least(c) for c in inner if c.low < 0]
-    conditions += [body.below(c, n) for c, n in zip(inner, left, strict=True) if c.high >= n]
+    inside = body.within(inner, left)
     pull = _puller(body, x, tuple(c - min(b, 0) for c, b in zip(inner, begins, strict=True)))
-    if not conditions:
+    if not inside:
         return pull()
-    return body.choose(filler.dtype, node.op, [(" && ".join(conditions), pull), ("", lambda: filler)])
+    return body.choose(filler.dtype, node.op, [(inside, pull), ("", lambda: filler)])
 
 
 def _pad(body: Body, node: Node, place: int, coords: Coords) -> Expr:

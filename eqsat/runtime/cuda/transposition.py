@@ -52,7 +52,8 @@ def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _Walk | N
         probe.value(name, coords)
     places = [a.offset for a in probe.accesses] + [offset(coords, group.results[n].strides) for n in names]
     axes = {v for c in coords for v, _ in c.terms}
-    if any(a.conditional for a in probe.accesses) or any(v not in axes for p in places for v, _ in p.terms):
+    reached = [*places, *(c for a in probe.accesses for c in a.coords)]
+    if any(a.conditional for a in probe.accesses) or any(v not in axes for p in reached for v, _ in p.terms):
         return None
     merged = _merged(shape, places)
     sizes = tuple(math.prod(shape[a] for a in axes) for axes in merged)
