@@ -44,21 +44,21 @@ def main(
     models: str, device: str, list_file: Path | None, keys_file: Path | None, folder: Path, time_limit: str
 ) -> None:
     """Produces all figures that need a GPU, and writes tables, summaries and raw logs into the repository."""
-    names = [name.strip() for name in models.split(",") if name.strip()]
-    for name in names:
-        if name.removesuffix("_batch16") not in MODELS:
-            raise click.UsageError(f"no model {name!r}; some of {', '.join(NAMES)}")
     RESULTS.mkdir(exist_ok=True)
     if keys_file is not None:
         present = _device(device)
         _run(["measure", "--device", device, "--keys", str(keys_file), "--export", str(DEVICES / f"{present}.jsonl")])
         return
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    for name in names:
+        if name.removesuffix("_batch16") not in MODELS:
+            raise click.UsageError(f"no model {name!r}; some of {', '.join(NAMES)}")
+    present = "" if list_file is not None else _device(device)
     paths = ",".join(str(_built(name, folder)) for name in names)
     measured = ["measure", "--device", device, "--models", paths, "--precision", "tf32", "--dtype", "float32,float16"]
     if list_file is not None:
         _run([*measured, "--list", str(list_file)])
         return
-    present = _device(device)
     limit = ["--time-limit", time_limit] if time_limit else []
     _run([*measured, *limit, "--export", str(DEVICES / f"{present}.jsonl")])
     _run(["costs", "check", "--device", present])
