@@ -14,6 +14,8 @@ from eqsat.runtime.cuda.endings import ending_of, may_follow
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
+#: What one may read, at most: more addresses would fill the registers.
+MOST_OPERANDS = 16
 #: Operators along rows, in whose kernels those element by element before and after them are computed.
 ROWS = frozenset(
     {"softmax", "log_softmax", "layer_norm", "rms_norm", "lp_norm", "hardmax"}
@@ -85,6 +87,9 @@ class _Grouping:
     def _joins(self, earlier: Kernel, now: Kernel, held: Held, kept: tuple[Held, ...]) -> bool:
         """Whether a kernel that makes an operand can be computed within the one that reads it."""
         if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
+            return False
+        read = {*earlier.operands, *now.operands} - set(earlier.results)
+        if len(read) > max(MOST_OPERANDS, len(earlier.operands), len(now.operands)):
             return False
         if any(h.state.layout != held.state.layout for h in (*now.results, *kept)):
             return False

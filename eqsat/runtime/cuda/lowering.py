@@ -128,7 +128,9 @@ class Lowering:
         home = self.wishes.homes.get(held.value)
         if home is not None and home.whole.state == held.state:
             whole = self.place(home.whole)
-            view = whole.sliced(home.axis, home.start, self.types[held.value].static[home.axis])
+            part = whole.sliced(home.axis, home.start, home.size)
+            seen = part.reshaped(self.types[held.value].static)
+            view = part if seen is None else seen
         else:
             order = self.wishes.orders.get(held.value) if held.state.layout == "row" else None
             name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
@@ -195,7 +197,7 @@ class Lowering:
             self.read(held)
             return
         target = self.new(f"{step.value} as {step.target}", step.value, step.target, "value")
-        if target.dtype == view.dtype and _same_places(view, target):
+        if target.dtype == view.dtype and view.offset == 0 and _same_places(view, target):
             self.views[held] = view
         else:
             self.views[held] = self.copied(view, target, f"{step.value} as {step.target}")
@@ -214,7 +216,10 @@ class Lowering:
             part = part.rest(taken)
 
     def _unfold(self, part: Part) -> int:
-        """What no kernel computes at once by operators that have kernels; 1, or 0 for an operator that stays."""
+        """What no kernel computes at once by operators that have kernels; how many nodes, or 0 where one stays.
+
+        What comes after it in its part goes on after the last of them.
+        """
         node = part.nodes[0]
         if node.op == "gemm" and "cublaslt" not in self.products.libraries:
             return 0  # one generated kernel computes it all
@@ -223,15 +228,17 @@ class Lowering:
             return 0
         self.constants |= made.constants
         inner = State("row", part.state.precision)
-        states = {v: part.states.get(v, part.state) for v in node.inputs if v is not None}
+        states = {v: part.states.get(v, part.state) for n in part.nodes for v in n.inputs if v is not None}
         states |= {n.outputs[0]: part.results.get(n.outputs[0], inner) for n in made.nodes}
+        states |= part.results
         groups = made.groups()
+        groups[-1] += part.nodes[1:]
         for index, group in enumerate(groups):
             later = {v for rest in groups[index + 1 :] for n in rest for v in n.inputs} | set(part.results)
-            results = {n.outputs[0]: states[n.outputs[0]] for n in group if n.outputs[0] in later}
+            results = {o: states[o] for n in group for o in n.outputs if o in later}
             taken = {v: states.get(v, inner) for n in group for v in n.inputs if v is not None and v not in results}
-            self._part(Part(group, taken, results, part.arithmetic))
-        return 1
+            self._part(Part(group, taken, results, part.arithmetic, part.inner))
+        return len(part.nodes)
 
     def _as_views(self, part: Part) -> bool:
         """Whether the results are their operand seen in another way, and need no launch."""
@@ -255,17 +262,17 @@ class Lowering:
         """Whether some parts of a concatenation lie in it already; the rest are copied there."""
         node = part.nodes[0]
         whole = node.outputs[0]
-        if node.op != "concat" or not any(str(v) in self.wishes.homes for v in node.inputs):
+        if node.op != "concat" or not any(h.whole.value == whole for h in self.wishes.homes.values()):
             return False
         target = self.place(Held(whole, part.results[whole]))
         axis, start = node.attrs["axis"] % target.rank, 0
         for value in node.inputs:
             name = str(value)
             size = self.types[name].static[axis]
-            home = self.wishes.homes.get(name)
-            placed = home is not None and home.whole == Held(whole, part.results[whole])
+            here, there = self.operand(part, name), target.sliced(axis, start, size)
+            placed = here.buffer == there.buffer and here.offset == there.offset and _same_places(here, there)
             if not placed and self.types[name].size:
-                self.copied(self.operand(part, name), target.sliced(axis, start, size), f"{name} into {whole}")
+                self.copied(here, there, f"{name} into {whole}")
             start += size
         return True
 
@@ -320,7 +327,7 @@ def _as_stored(view: View, state: State) -> View:
 def _same_places(one: View, other: View) -> bool:
     """Whether two views of one shape put their elements in the same places."""
     pairs = zip(one.shape, one.strides, other.strides, strict=True)
-    return one.offset == 0 and all(size == 1 or a == b for size, a, b in pairs)
+    return all(size == 1 or a == b for size, a, b in pairs)
 
 
 def _tensor(type: object) -> TensorType:

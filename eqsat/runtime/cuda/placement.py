@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.language.graph import Node
-from eqsat.language.plan import Held, Kernel, Plan
+from eqsat.language.plan import Held, Plan
 from eqsat.language.types import TensorType
 from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 
@@ -17,11 +17,12 @@ VIEWS = frozenset({"identity", "reshape", "transpose", "slice", "split", "expand
 
 @dataclass(frozen=True)
 class Home:
-    """The part of a concatenation that a value is."""
+    """The part of a concatenation that a value is, `size` elements along an axis, seen in the value's own shape."""
 
     whole: Held
     axis: int
     start: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,21 @@ class _Wishes:
                 orders[str(node.inputs[0])] = order
         return Placement(homes, orders)
 
-    def _maker(self, value: str) -> Kernel | None:
-        """The kernel that writes a value in memory as its only result, by rows; None where there is none such."""
+    def _made(self, value: str) -> Held | None:
+        """A value as a kernel writes it in memory, by rows; None where none does."""
         node = self.graph.producers.get(value)
         kernel = None if node is None else self.kernels.get(next(o for o in node.outputs if o))
-        if node is None or kernel is None or [h.value for h in kernel.results] != [value]:
+        if node is None or kernel is None or (len(kernel.nodes) == 1 and node.op in VIEWS | {"concat"}):
             return None
-        if kernel.results[0].state.layout != "row" or (len(kernel.nodes) == 1 and node.op in VIEWS | {"concat"}):
-            return None
-        return kernel
+        return next((h for h in kernel.results if h.value == value and h.state.layout == "row"), None)
+
+    def _beneath(self, value: str) -> str:
+        """What a value is the elements of, in the same order, under another shape."""
+        node = self.graph.producers.get(value)
+        while node is not None and node.op in ("reshape", "identity") and self.kernels[value].nodes == (value,):
+            value = str(node.inputs[0])
+            node = self.graph.producers.get(value)
+        return value
 
     def _parts(self, node: Node, taken: Mapping[str, Home]) -> dict[str, Home]:
         """The operands of a concatenation that can be written where they belong at once."""
@@ -102,15 +109,17 @@ class _Wishes:
         made = self.types[whole]
         axis = node.attrs["axis"] % made.rank
         row = math.prod(made.static[axis + 1 :]) * state.typed(made).dtype.itemsize
-        start, found = 0, {}
+        start = 0
+        found: dict[str, Home] = {}
+        stored = View.of("", state.typed(made).dtype, made.static)
         for value in node.inputs:
-            name = str(value)
-            size = self.types[name].static[axis]
+            name = self._beneath(str(value))
+            size = self.types[str(value)].static[axis]
             aligned = start * row % WIDEST_ACCESS == 0 and made.static[axis] * row % WIDEST_ACCESS == 0
-            once = node.inputs.count(value) == 1 and name not in taken and name not in self.wanted
-            maker = self._maker(name) if aligned and once else None
-            if maker is not None and maker.results[0].state == state:
-                found[name] = Home(Held(whole, state), axis, start)
+            once = node.inputs.count(value) == 1 and name not in {*taken, *found} and name not in self.wanted
+            fits = stored.sliced(axis, start, size).reshaped(self.types[name].static) is not None
+            if aligned and once and fits and self._made(name) == Held(name, state):
+                found[name] = Home(Held(whole, state), axis, start, size)
             start += size
         return found
 
@@ -120,7 +129,7 @@ class _Wishes:
         readers = self.graph.consumers.get(made, ())
         in_order = made in self.wanted or (len(readers) == 1 and readers[0].op == "reshape")
         alone = len(self.graph.consumers.get(value, ())) == 1 and value not in self.wanted and value not in homes
-        if not in_order or not alone or self._maker(value) is None:
+        if not in_order or not alone or self._made(value) is None:
             return None
         perm: tuple[int, ...] = node.attrs["perm"]
         return perm
