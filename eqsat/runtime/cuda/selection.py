@@ -7,7 +7,7 @@ import math
 from eqsat.language.graph import Node
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.body import THREADS, Body, entry_name
-from eqsat.runtime.cuda.coordinates import Coords, Index, unflattened
+from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, computed
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.scalar import given
@@ -25,7 +25,8 @@ def generate(group: Group) -> Source | None:
     if core is None:
         return None
     selection = _Selection(group, core)
-    return selection.source() if selection.size <= MOST_ELEMENTS else None
+    fits = selection.size <= MOST_ELEMENTS and math.prod(selection.others) < INT_LIMIT
+    return selection.source() if fits else None
 
 
 class _Selection:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from eqsat.language.graph import Node
 from eqsat.runtime.cuda.body import Body, entry_name
-from eqsat.runtime.cuda.coordinates import Coords, Index, unflattened
+from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import C_TYPES, Expr, computed, number
 from eqsat.runtime.cuda.factoring import Factor, Product, finished, product_of
 from eqsat.runtime.cuda.group import Group
@@ -29,7 +29,9 @@ def generate_tiled(group: Group, node: Node) -> Source | None:
     if product is None or not math.prod(product.batch):
         return None
     rows, columns, terms = product.sizes
-    return None if min(rows, columns) < LEAST_SIDE or terms < LEAST_DEPTH else _Squares(group, node, product).source()
+    if min(rows, columns) < LEAST_SIDE or terms < LEAST_DEPTH or max(rows, columns) >= INT_LIMIT - SQUARE:
+        return None
+    return _Squares(group, node, product).source()
 
 
 class _Squares:

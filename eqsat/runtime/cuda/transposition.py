@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.runtime.cuda.body import Access, Body, entry_name
-from eqsat.runtime.cuda.coordinates import Coords, Index, offset, unflattened
+from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, offset, unflattened
 from eqsat.runtime.cuda.expression import STORED
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.source import Source
@@ -65,7 +65,7 @@ def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _Walk | N
         return None
     read = {a: next((i for i, x in enumerate(lead) if a.offset.coefficient(f"c{x}") == 1), to) for a in large}
     along = next((i for i in read.values() if i != to), None)
-    if along is None or min(sizes[along], sizes[to]) < LEAST_SIZE:
+    if along is None or min(sizes[along], sizes[to]) < LEAST_SIZE or max(sizes) >= INT_LIMIT - TILE:
         return None
     tiled = tuple({(a.value, a.coords): a for a, i in read.items() if i == along}.values())
     return _Walk(merged, sizes, to, along, tiled)
