@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.plan import Held
@@ -85,7 +87,8 @@ class Products:
             bare = replace(bare, alpha=node.attrs["alpha"])
             if len(node.inputs) > 2 and node.inputs[2] is not None:
                 bias = self._vector(self.lowering.operand(part, node.inputs[2]), made.static[-1])
-                if bias is None or node.attrs["beta"] != 1.0:
+                along = ending_of("gemm", "add", {}, made, [self.lowering.types[node.inputs[2]]]) == "bias"
+                if bias is None or not along or node.attrs["beta"] != 1.0:
                     return 0
                 bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
         a = a if a.rank > 1 else a.broadcast_to((1, *a.shape))
@@ -197,12 +200,14 @@ class Products:
         other = next((v for v in after.inputs if v is not None and v != ending.value), None)
         if kind == "function":
             return replace(ending, function=after.op)
+        held = self.lowering.operand(part, str(node.inputs[0])).dtype
         if kind == "scale":
             factor = self._factor(after, other)
-            return None if factor is None else replace(ending, alpha=ending.alpha * factor)
+            if factor is None or not _is_scale(ending.alpha * factor, held):
+                return None
+            return replace(ending, alpha=ending.alpha * factor)
         size = self.lowering.types[node.outputs[0]].static[1 if node.op == "conv" else -1]
         vector = self._vector(self.lowering.operand(part, str(other)), size)
-        held = self.lowering.operand(part, str(node.inputs[0])).dtype
         fits = vector is not None and vector.dtype in (held, self._held(part, after))
         return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
 
@@ -275,6 +280,15 @@ class Products:
 def _rows(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a shape in row-major order."""
     return View.of("", DType.FLOAT32, shape).strides
+
+
+def _is_scale(alpha: float, operands: DType) -> bool:
+    """Whether a library scales by a number as written: it takes float64 for operands of that, else float32.
+
+    By 0 it does not: then it looks at no operand, and products of infinity would be 0.
+    """
+    limits = np.finfo(np.float64 if operands is DType.FLOAT64 else np.float32)
+    return float(limits.tiny) <= abs(alpha) <= float(limits.max)
 
 
 def _column(view: View) -> View:

@@ -1,0 +1,76 @@
+"""Graphs at the edges of what programs for a GPU take: run on the processor, against the references in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.language.builder import Builder
+from eqsat.language.floats import Floats
+from eqsat.language.interpret import run
+from eqsat.runtime.cuda.host import HostMachine
+from eqsat.runtime.cuda.lowering import program_of
+from eqsat.runtime.cuda.memory import arrange, check
+
+X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((8, 4)).astype(np.float32)
+
+
+def agrees(build, *, by=None, **inputs):
+    """Runs what `build` makes of the inputs; `by` are the launches it is to be, by label. Returns the program."""
+    g = Builder("odd")
+    g.output("y", build(g, *(g.input(n, a.shape, str(a.dtype)) for n, a in inputs.items())))
+    graph = g.build()
+    program = program_of(graph)
+    arrangement = arrange(program)
+    check(program, arrangement)
+    made = HostMachine(program, arrangement).run(inputs)["y"]
+    with np.errstate(all="ignore"):
+        wanted = run(graph, inputs, Floats(wide=True))["y"]
+    np.testing.assert_allclose(made, wanted, rtol=2e-5, atol=2e-5 * np.abs(wanted[np.isfinite(wanted)]).max(initial=0))
+    if by is not None:
+        assert [launch.label for launch in program.launches] == by
+    return program
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 1), (), (4, 4)])
+@pytest.mark.parametrize("beta", [1.0, -0.5])
+def test_what_a_gemm_adds_is_no_bias_where_it_is_no_row(shape, beta):
+    c = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+
+    def build(g, x, w):
+        return eqsat.relu(eqsat.gemm(x, w, g.constant(c), alpha=2.5, beta=beta))
+
+    agrees(build, by=["gemm", "add + relu" if beta == 1.0 else "mul + add + relu"], x=X, w=W)
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4)])
+def test_what_a_gemm_adds_is_a_bias_where_it_is_a_row(shape):
+    c = np.arange(4, dtype=np.float32).reshape(shape)
+    agrees(lambda g, x, w: eqsat.relu(eqsat.gemm(x, w, g.constant(c))), by=["gemm + relu"], x=X, w=W)
+
+
+@pytest.mark.parametrize(
+    ("scales", "size", "label"),
+    [
+        ((1e-30, 1e-30), 1e30, "matmul + mul"),
+        ((1e30, 1e30), 1e-35, "matmul + mul"),
+        ((1e-40,), 1.0, "matmul"),
+        ((0.0,), np.inf, "matmul"),
+    ],
+    ids=["small", "large", "denormal", "zero"],
+)
+def test_a_product_is_scaled_by_a_library_only_as_float32_has_it(scales, size, label):
+    def build(g, x, w):
+        made = x @ w
+        for scale in scales:
+            made = made * g.constant(np.float32(scale))
+        return made
+
+    agrees(build, by=[label, "mul"], x=(X * np.float32(size)).astype(np.float32), w=W)
+
+
+def test_a_quotient_by_a_denormal_is_no_scale_of_infinity():
+    made = agrees(lambda g, x, w: (x @ w) / g.constant(np.float32(1e-40)), x=X * np.float32(1e-6), w=W)
+    assert [launch.label for launch in made.launches] == ["matmul", "div"]
