@@ -1,6 +1,7 @@
 """Settings of all tests: no property test is judged by how long an example takes; no operator outlives its test; no
 cost comes with eqsat, so that machines with shipped entries and without see the same."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import settings
 
 from eqsat.costs import shipped
 from eqsat.language import spec as registry
+from eqsat.runtime.cuda.store import CACHE_VARIABLE
 
 settings.register_profile("eqsat", settings(), deadline=None)
 settings.load_profile("eqsat")
@@ -18,6 +20,12 @@ def _nothing_shipped(tmp_path_factory: pytest.TempPathFactory) -> None:
     shipped.FOLDER = tmp_path_factory.mktemp("no-entries")
     shipped.shipped_records.cache_clear()
     shipped.shipped_entries.cache_clear()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _kernels_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Kernels that are compiled for tests, most of them drawn at random, do not fill the user's cache."""
+    os.environ.setdefault(CACHE_VARIABLE, str(tmp_path_factory.mktemp("kernels")))
 
 
 @pytest.fixture(autouse=True)
