@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import eqsat
+from eqsat.errors import BackendError
 from eqsat.language.builder import Builder
 from eqsat.language.floats import Floats
 from eqsat.language.interpret import run
+from eqsat.language.onnx.importer import load
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check
@@ -74,3 +77,39 @@ def test_a_product_is_scaled_by_a_library_only_as_float32_has_it(scales, size, l
 def test_a_quotient_by_a_denormal_is_no_scale_of_infinity():
     made = agrees(lambda g, x, w: (x @ w) / g.constant(np.float32(1e-40)), x=X * np.float32(1e-6), w=W)
     assert [launch.label for launch in made.launches] == ["matmul", "div"]
+
+
+def one_node(op, types, result, **attrs):
+    """A graph of one ONNX node, of operands and a result of these element types and shapes."""
+    inputs = [helper.make_tensor_value_info(f"x{i}", *type) for i, type in enumerate(types)]
+    node = helper.make_node(op, [i.name for i in inputs], ["y"], **attrs)
+    proto = helper.make_graph([node], "odd", inputs, [helper.make_tensor_value_info("y", *result)])
+    return load(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+
+
+def refused(graph, sizes=None):
+    with pytest.raises(BackendError) as caught:
+        program_of(graph, sizes)
+    assert str(caught.value).count("\n") == 2  # what and where, what was expected, what to do
+    return str(caught.value)
+
+
+def test_what_no_kernel_computes_is_named_as_the_model_names_it():
+    said = refused(one_node("Det", [(TensorProto.FLOAT, [3, 3])], (TensorProto.FLOAT, [])))
+    assert said.startswith("odd: node making 'y' (opaque) is Det, which no kernel computes")
+    assert said.endswith("run it on the CPU: result.compile('onnxruntime')")
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.FLOAT8E5M2, TensorProto.INT4])
+def test_element_types_that_no_kernel_has_are_refused(dtype):
+    said = refused(one_node("Identity", [(dtype, [2, 3])], (dtype, [2, 3])))
+    assert said.startswith("odd: 'x0' is ")
+    assert (
+        "which no kernel reads or writes\n  expected floats of 16 to 64 bits, integers of 8 to 64 bits, or bool" in said
+    )
+
+
+def test_an_input_of_any_rank_is_refused_and_sizes_are_not_asked_for():
+    said = refused(one_node("Relu", [(TensorProto.FLOAT, None)], (TensorProto.FLOAT, None)), {"n": 1})
+    assert said.startswith("odd: input 'x0' is float32[?], of any rank\n  expected inputs of known ranks")
+    assert "sizes such as" not in said

@@ -18,10 +18,14 @@ from eqsat.language.interpret import concrete, run_node
 from eqsat.language.plan import Conversion, Held, Kernel, Plan, Step
 from eqsat.language.spec import spec
 from eqsat.language.state import PLAIN
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")
+#: How to run what no GPU runs.
+_REMEDY = "run it on the CPU: result.compile('onnxruntime')"
+#: Element types that no kernel reads or writes.
+_UNHELD = frozenset(d for d in DType if d is not DType.BFLOAT16 and (d.numpy.isbuiltin != 1 or d.numpy.kind in "Oc"))
 _FLOATS = Floats()
 
 
@@ -45,7 +49,7 @@ def static_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
                 f"input {name!r} is no tensor but {declared}",
                 where=graph.name,
                 expected="tensors alone",
-                remedy="run the model on ONNX Runtime: backend='onnxruntime'",
+                remedy=_REMEDY,
             )
         types[name] = _sized(declared, sizes, name, graph)
     if types == dict(graph.types):
@@ -64,8 +68,15 @@ def static_plan(plan: Plan, sizes: Mapping[str, int] | None = None) -> Plan:
 
 
 def _sized(declared: TensorType, sizes: Mapping[str, int], name: str, graph: Graph) -> TensorType:
-    names = {n for d in declared.shape or () if isinstance(d, Sym) for n in d.names()}
-    if declared.shape is None or names - sizes.keys():
+    if declared.shape is None:
+        raise BackendError(
+            f"input {name!r} is {declared}, of any rank",
+            where=graph.name,
+            expected="inputs of known ranks",
+            remedy=f"give the model a shape for it, or {_REMEDY}",
+        )
+    names = {n for d in declared.shape if isinstance(d, Sym) for n in d.names()}
+    if names - sizes.keys():
         raise BackendError(
             f"input {name!r} is {declared}",
             where=graph.name,
@@ -89,6 +100,7 @@ class _Fixing:
             self.types[name] = constant.type
         for node in self.graph.nodes:
             self._node(node)
+        self._check_elements()
         graph = replace(
             self.graph,
             nodes=tuple(self.nodes),
@@ -98,6 +110,18 @@ class _Fixing:
         steps = tuple(s for s in map(self._step, self.plan.steps) if s is not None)
         return Plan(graph, steps, self.plan.boundary)
 
+    def _check_elements(self) -> None:
+        """BackendError for what is in memory when the plan runs, and of an element type that no GPU holds."""
+        within = (v for n in self.nodes for v in (*n.inputs, *n.outputs) if v)
+        for value in (*self.graph.inputs, *within, *self.graph.outputs.values()):
+            if self.types[value].dtype in _UNHELD:
+                raise BackendError(
+                    f"{value!r} is {self.types[value]}, which no kernel reads or writes",
+                    where=self.graph.name,
+                    expected="floats of 16 to 64 bits, integers of 8 to 64 bits, or bool",
+                    remedy=_REMEDY,
+                )
+
     def _tensor(self, value: str) -> TensorType:
         found = self.graph.type(value)
         if not isinstance(found, TensorType):
@@ -105,17 +129,17 @@ class _Fixing:
                 f"{value!r} is no tensor but {found}",
                 where=self.graph.name,
                 expected="tensors alone",
-                remedy="run the model on ONNX Runtime: backend='onnxruntime'",
+                remedy=_REMEDY,
             )
         return found
 
     def _node(self, node: Node) -> None:
         if node.op == OPAQUE:
             raise BackendError(
-                f"{node.describe()} is opaque: there is no kernel for it",
+                f"{node.describe()} is {node.attrs.get('op_type', 'opaque')}, which no kernel computes",
                 where=self.graph.name,
                 expected="operators that eqsat declares",
-                remedy="run the model on ONNX Runtime: backend='onnxruntime'",
+                remedy=_REMEDY,
             )
         attrs = Attrs({k: concrete(v, self.sizes) for k, v in node.attrs.items()})
         operands = [None if v is None else self.types[v] for v in node.inputs]
@@ -125,7 +149,7 @@ class _Fixing:
                 f"the shape that {node.describe()} makes depends on data",
                 where=self.graph.name,
                 expected="shapes that follow from those of the inputs",
-                remedy="run the model on ONNX Runtime: backend='onnxruntime'",
+                remedy=_REMEDY,
             )
         fixed = replace(node, attrs=attrs)
         self.types |= {v: t for v, t in zip(node.outputs, results, strict=False) if v}
