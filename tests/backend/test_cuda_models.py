@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
 
 import numpy as np
@@ -77,6 +78,8 @@ def test_memory_launches_and_kernels_of_a_benchmark_model(name: str) -> None:
     arrangement = arrange(program)
     check(program, arrangement)
     assert arrangement.arena <= 1.1 * arrangement.bound
+    if importlib.util.find_spec("cuda") is None:
+        pytest.skip("its kernels were not compiled: pip install cuda-bindings nvidia-cuda-nvrtc")
     for code in {launch.work.code for launch in program.launches if isinstance(launch.work, Source)}:
         for architecture in ("sm_80", "sm_90"):
             compiled = compiled_once(code, architecture)
