@@ -152,6 +152,9 @@ class Array:
     def __dlpack_device__(self):
         return 2, self.cuda.number
 
+    def copy(self):
+        return self.cuda.cupy.array(self)
+
     def __setitem__(self, key, value):
         assert key is Ellipsis
         given = value.held if isinstance(value, Array) else value

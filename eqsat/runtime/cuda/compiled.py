@@ -12,12 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.language.dims import Sym
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import bound_sizes
 from eqsat.language.lower import interface
 from eqsat.language.plan import Plan
 from eqsat.language.types import TensorType
-from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, span, taken
+from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
 from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Profile, Span
 from eqsat.runtime.cuda.program import Program
@@ -143,16 +144,17 @@ class CompiledProgram:
     def prepare(self, sizes: Sizes) -> None:
         """Makes the machine for these sizes of named dims now, and not with the first run."""
         with self._turn:
-            self._machine(sizes)
+            self._machine(self._known(sizes))
 
     def memory(self, sizes: Sizes | None = None) -> Arrangement:
         """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
         with self._turn:
-            return self._machine(dict(sizes or {})).program.memory()
+            return self._machine(self._known(sizes or {})).program.memory()
 
     def static(self, sizes: Sizes | None = None) -> StaticProgram:
         """The program for one size of its named dims, with buffers that stay in place."""
-        return StaticProgram(self, dict(sizes or {}))
+        with self._turn:
+            return StaticProgram(self, self._known(sizes or {}))
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:
@@ -172,6 +174,20 @@ class CompiledProgram:
         with self._turn:
             while self._machines:
                 self._drop()
+
+    def _known(self, sizes: Sizes) -> dict[str, int]:
+        """The sizes; BackendError for a name that no input's shape has."""
+        types = (self.graph.type(name) for name in self.graph.inputs)
+        dims = [d for t in types if isinstance(t, TensorType) for d in t.shape or ()]
+        names = sorted({name for d in dims if isinstance(d, Sym) for name in d.names()})
+        for name in sizes:
+            if name not in names:
+                raise BackendError(
+                    f"no named dim {name!r}",
+                    where=self.graph.name,
+                    expected="sizes of " + (", ".join(names) or "nothing: every shape is known"),
+                )
+        return dict(sizes)
 
     def _no_output(self, name: str) -> BackendError:
         return BackendError(
@@ -232,7 +248,18 @@ class StaticProgram:
 
     def __init__(self, program: CompiledProgram, sizes: Sizes) -> None:
         self._program = program
-        self._machine = program._built(sizes)
+        self._taken: Machine | None = program._built(sizes)
+
+    @property
+    def _machine(self) -> Machine:
+        if self._taken is None:
+            raise BackendError(
+                "the program was closed",
+                where=self._program.graph.name,
+                expected="calls before close()",
+                remedy="take a new one: program.static()",
+            )
+        return self._taken
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -259,11 +286,18 @@ class StaticProgram:
         program, machine = self._program, self._machine
         given = taken(program.graph, {**self._held(inputs), **inputs}, program._device)
         passed = {name: given.arrays[name] for name in inputs}
-        check_apart(passed, machine.outputs, program.graph.name)
         for name, array in passed.items():
             self._check_size(name, array)
-            if span(array) != span(machine.inputs[name]):
-                machine.put(name, array)
+        # What is in place already is not copied: an output may be that very input.
+        fresh = {name: array for name, array in passed.items() if not is_same(array, machine.inputs[name])}
+        for name, array in machine.outputs.items():
+            # Outputs may share memory with each other: one may be another, seen in another way.
+            check_apart(fresh, {name: array}, program.graph.name)
+        for name, array in fresh.items():
+            if any(overlap(span(array), span(held)) for held in machine.inputs.values()):
+                fresh[name] = array.copy()  # before another input is put there
+        for name, array in fresh.items():
+            machine.put(name, array)
 
     def memory(self) -> Arrangement:
         """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
@@ -275,7 +309,9 @@ class StaticProgram:
 
     def close(self) -> None:
         """Gives the memory back; the arrays must not be used after that."""
-        self._machine.close()
+        if self._taken is not None:
+            self._taken.close()
+        self._taken = None
 
     def _held(self, passed: Mapping[str, Any]) -> dict[str, Any]:
         """What stands for inputs that are not passed: arrays of the declared type, of the size compiled for."""

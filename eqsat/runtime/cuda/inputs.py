@@ -138,13 +138,23 @@ def span(array: Any) -> tuple[str, int, int]:
     return "cuda", low + shift, high + shift
 
 
+def overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
+    """Whether two spans have memory in common."""
+    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two arrays of one shape and element type have their elements in the same places."""
+    return span(one) == span(other) and tuple(one.strides) == tuple(other.strides)
+
+
 def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Any], where: str) -> None:
     """BackendError where an input and an output, or two outputs, share memory."""
     written = [(name, span(array)) for name, array in outputs.items()]
     pairs = [(f"input {n!r}", span(a), f"output {o!r}", s) for n, a in inputs.items() for o, s in written]
     pairs += [(f"output {o!r}", s, f"output {p!r}", t) for i, (o, s) in enumerate(written) for p, t in written[i + 1 :]]
-    for one, (space, low, high), other, (kind, begin, end) in pairs:
-        if space == kind and low < end and begin < high:
+    for one, here, other, there in pairs:
+        if overlap(here, there):
             raise BackendError(
                 f"{one} and {other} share memory",
                 where=where,

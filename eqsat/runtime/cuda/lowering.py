@@ -17,7 +17,7 @@ from eqsat.runtime.cuda.grouping import grouped
 from eqsat.runtime.cuda.placement import Placement, placement, seen_as
 from eqsat.runtime.cuda.products import LIBRARIES, Products
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program, Role
-from eqsat.runtime.cuda.static import plain_plan, static_graph, static_plan
+from eqsat.runtime.cuda.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.unfolding import unfolded
 from eqsat.runtime.cuda.view import View
 
@@ -30,7 +30,7 @@ def program_of(
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
     attention; what they do not compute is generated. BackendError for what cannot run on a GPU at all.
     """
-    sizes = dict(sizes or {})
+    sizes = whole_sizes(sizes or {}, (given.graph if isinstance(given, Plan) else given).name)
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
     plan = static_plan(plan, sizes)
     return Lowering(grouped(plan), frozenset(libraries)).program()

@@ -39,6 +39,14 @@ def plain_plan(graph: Graph) -> Plan:
     return Plan(graph, tuple(steps))
 
 
+def whole_sizes(sizes: Mapping[str, int], where: str) -> dict[str, int]:
+    """The sizes of named dims as Python's integers; BackendError for what is no size."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+            raise BackendError(f"the size of {name!r} is {size!r}", where=where, expected="an integer from 0")
+    return {name: int(size) for name, size in sizes.items()}
+
+
 def static_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """A graph for inputs of known sizes, with what follows from them computed; BackendError for what is no tensor."""
     types = dict(graph.types)
