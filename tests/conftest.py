@@ -2,11 +2,13 @@
 cost comes with eqsat, so that machines with shipped entries and without see the same."""
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 
+from eqsat import cli
 from eqsat.costs import shipped
 from eqsat.language import spec as registry
 from eqsat.runtime.cuda.store import CACHE_VARIABLE
@@ -35,3 +37,23 @@ def _forgotten() -> Iterator[None]:
     yield
     for name in [n for n, one in registry.OPS.items() if n not in before and not one.is_shipped]:
         del registry._SPECS[name]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command line: its exit code, what it prints, and its error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = cli.run([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, which a shell takes away from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -89,7 +89,7 @@ class _Grouping:
         if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
             return False
         read = {*earlier.operands, *now.operands} - set(earlier.results)
-        if len(read) > max(MOST_OPERANDS, len(earlier.operands), len(now.operands)):
+        if len(read) > MOST_OPERANDS:
             return False
         if any(h.state.layout != held.state.layout for h in (*now.results, *kept)):
             return False
