@@ -84,6 +84,8 @@ def test_a_size_is_an_integer_from_0(size):
         program.prepare({"n": size})
     with pytest.raises(BackendError, match="sizes: no named dim 'm'\n  expected sizes of n"):
         program.static({"n": 3, "m": 4})
+    with pytest.raises(BackendError, match=r"sizes: sizes are \[3\]\n  expected the size of each named dim, by name"):
+        program_of(program.graph, [3])
     program.prepare({"n": np.int64(3)})
     np.testing.assert_array_equal(program.run({"x": X[:3]})["y"], X[:3].T)
     assert len(program._machines) == 1

@@ -41,6 +41,8 @@ def plain_plan(graph: Graph) -> Plan:
 
 def whole_sizes(sizes: Mapping[str, int], where: str) -> dict[str, int]:
     """The sizes of named dims as Python's integers; BackendError for what is no size."""
+    if not isinstance(sizes, Mapping):
+        raise BackendError(f"sizes are {sizes!r}", where=where, expected="the size of each named dim, by name")
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
             raise BackendError(f"the size of {name!r} is {size!r}", where=where, expected="an integer from 0")
