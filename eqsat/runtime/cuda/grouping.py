@@ -64,7 +64,7 @@ class _Grouping:
                 earlier, now = self.steps[place], self.steps[index]
                 if place == index or not isinstance(earlier, Kernel) or not isinstance(now, Kernel):
                     continue
-                kept = self._kept(earlier, index)
+                kept = self._kept(earlier, place, index)
                 if kept is not None and self._joins(earlier, now, held, kept):
                     self.steps[index] = self._joined(earlier, now, kept)
                     self.steps[place] = None
@@ -73,11 +73,12 @@ class _Grouping:
                     waiting += earlier.operands
         return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
 
-    def _kept(self, earlier: Kernel, index: int) -> tuple[Held, ...] | None:
-        """What a kernel makes that others than the one at `index` read; None where one of them comes before that."""
+    def _kept(self, earlier: Kernel, place: int, index: int) -> tuple[Held, ...] | None:
+        """What the kernel at `place` makes that others than it and the one at `index` read; None where one of them
+        comes before that."""
         kept = []
         for held in earlier.results:
-            places = {self.at[i] for i in self.readers.get(held, ())}
+            places = {self.at[i] for i in self.readers.get(held, ())} - {place}
             if min(places, default=index) < index:
                 return None
             if places != {index} or held.value in self.wanted:
