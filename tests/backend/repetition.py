@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from eqsat.errors import UsageError
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program import Launch, Program
 from eqsat.runtime.cuda.view import View
 
@@ -44,7 +44,7 @@ def _moved(launch: Launch, moved: Callable[[View], View]) -> Launch:
     """A launch on other views; those of a library's call stand in the call too."""
     reads, writes = tuple(map(moved, launch.reads)), tuple(map(moved, launch.writes))
     work = launch.work
-    if isinstance(work, Matmul | Convolution | Attention):
+    if isinstance(work, Matmul | Convolution | Attention | Normalisation):
         held = {field.name: getattr(work, field.name) for field in fields(work)}
         changed: dict[str, Any] = {name: moved(view) for name, view in held.items() if isinstance(view, View)}
         work = replace(work, **changed)

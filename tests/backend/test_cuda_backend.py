@@ -426,42 +426,11 @@ def test_a_kernel_that_does_not_compile_gives_back_what_was_taken():
     assert cuda.taken == 0 and toolkit.libraries["cublaslt"].open == 0
 
 
-def product():
-    views = [View.of(n, DType.FLOAT32, (4, 4)) for n in "xwy"]
-    roles = ("input", "input", "output")
-    buffers = {v.buffer: Buffer(v.buffer, 64, role) for v, role in zip(views, roles, strict=True)}
-    launch = Launch(Matmul(*views), tuple(views[:2]), (views[2],), ("y",), "matmul")
-    return Program("p", buffers, (launch,), {"x": views[0], "w": views[1]}, {"y": views[2]})
-
-
 def ran(machine, **inputs):
     for name, array in inputs.items():
         machine.put(name, array)
     machine.launch()
     return machine.get("y")
-
-
-@pytest.mark.parametrize(
-    ("libraries", "refused", "said"),
-    [
-        (("cublaslt",), {"measured"}, "matmul runs by cublaslt's own choice: no plan measured"),
-        (("cublaslt",), {"measured", None}, "matmul runs on a generated kernel, which is slower: no plan None"),
-        ((), set(), "matmul runs on a generated kernel, which is slower: cublaslt is not installed"),
-        (("cublaslt",), set(), ""),
-    ],
-)
-def test_a_call_goes_by_the_measured_plan_else_by_the_librarys_else_by_a_generated_kernel(libraries, refused, said):
-    toolkit = Toolkit(StandIn(), libraries)
-    for library in toolkit.libraries.values():
-        library.refuses = refused
-    program = product()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        machine = GpuMachine(program, arrange(program), toolkit, lambda call: "measured")
-    assert [str(w.message) for w in caught] == ([said] if said else [])
-    x, w = RNG.standard_normal((2, 4, 4)).astype(np.float32)
-    np.testing.assert_allclose(ran(machine, x=x, w=w), x @ w, rtol=1e-5)
-    machine.close()
 
 
 def test_an_operator_without_a_kernel_runs_between_captured_graphs():

@@ -1,11 +1,10 @@
-"""What libraries are asked for: cuBLASLt's products and cuDNN's graphs, and their plans as text; no GPU is needed.
+"""What cuBLASLt is asked for, and its plans as text, and which names of libraries are used; no GPU is needed.
 
 Products are computed here as cuBLASLt would from what it is asked for. Where nvmath is installed its descriptors are
-made for real, behind a stub where there is no driver; where cuDNN's frontend is, its graphs are validated for real.
+made for real, behind a stub where there is no driver.
 """
 
 import ast
-import contextlib
 import importlib
 import importlib.util
 import os
@@ -15,7 +14,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,9 +22,9 @@ from hypothesis import strategies as st
 
 from eqsat.errors import BackendError
 from eqsat.language.types import DType
-from eqsat.runtime.cuda import cublaslt, cublaslt_library, cudnn, cudnn_library
+from eqsat.runtime.cuda import cublaslt, cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.arrays import strided
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.emulated import compute
 from eqsat.runtime.cuda.view import View
 
@@ -180,110 +178,12 @@ def test_an_algorithm_survives_as_text_and_is_refused_by_another_version():
             cublaslt.parse_plan(broken, "130100")
 
 
-def test_a_plan_of_cudnn_survives_as_text_and_is_refused_by_another_version():
-    text = cudnn.plan_text("eng3_k24=0", "92800")
-    assert cudnn.parse_plan(text, "92800") == "eng3_k24=0"
-    with pytest.raises(BackendError, match="the plan is of cuDNN 92800, here is 91000"):
-        cudnn.parse_plan(text, "91000")
-    with pytest.raises(BackendError, match="is no plan of cuDNN's"):
-        cudnn.parse_plan("cudnn 92800", "92800")
-
-
-def image(name, *shape, last=False, dtype=F16):
-    return View.of(name, dtype, shape, (0, *range(2, len(shape)), 1) if last else None)
-
-
-def convolution(x=(2, 6, 9, 9), w=(4, 3, 3, 3), y=(2, 4, 9, 9), last=False, dtype=F16, **options):
-    given = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1), "groups": 2, **options}
-    return Convolution(*(image(n, *s, last=last, dtype=dtype) for n, s in zip("xwy", (x, w, y), strict=True)), **given)
-
-
-def attention(dtype=F16, width=16, mask=None, causal=False):
-    """Heads side by side, as a projection leaves them; k and v have half as many."""
-    q, k, v, y = (
-        View.of(n, dtype, (2, s, h, width)).permuted((0, 2, 1, 3))
-        for n, s, h in (("q", 5, 4), ("k", 7, 2), ("v", 7, 2), ("y", 5, 4))
-    )
-    return Attention(q, k, v, y, 0.25, mask, causal)
-
-
-MASK = View.of("m", F16, (2, 1, 1, 7)).broadcast_to((2, 4, 5, 7))
-GRAPHS = [
-    convolution(),
-    convolution(last=True, bias=contiguous("b", 4, dtype=F16), relu=True),
-    convolution(dtype=F32, arithmetic="tf32"),
-    convolution((1, 6, 9), (4, 6, 3), (1, 4, 4), strides=(2,), pads=(1, 0), dilations=(1,), groups=1),
-    convolution((1, 6, 9), (4, 6, 3), (1, 4, 4), True, strides=(2,), pads=(1, 0), dilations=(1,), groups=1),
-    convolution((1, 1, 9, 9), (4, 1, 1, 1), (1, 4, 9, 9), True, groups=1, pads=(0, 0, 0, 0)),
-    Convolution(
-        image("x", 2, 9, 5, 5, last=True).sliced(1, 3, 6),
-        image("w", 4, 6, 1, 1),
-        image("y", 2, 8, 5, 5).sliced(1, 4, 4),
-        (1, 1),
-        (0, 0, 0, 0),
-        (1, 1),
-        1,
-    ),
-    attention(),
-    attention(mask=MASK),
-    attention(dtype=BF16, causal=True),
-]
-
-
-@pytest.mark.parametrize("call", GRAPHS, ids=cudnn.described)
-def test_images_in_both_layouts_and_heads_side_by_side_are_expressible(call):
-    assert cudnn.expressible(call) is None
-
-
-@pytest.mark.parametrize(
-    ("call", "reason"),
-    [
-        (attention(dtype=F32), "attention in float32, not float16 or bfloat16"),
-        (attention(width=12), "heads 12 and 12 wide, which are no multiples of 8 up to 256"),
-        (attention(mask=View.of("m", DType.BOOL, (2, 4, 5, 7))), "a mask of bool"),
-        (attention(mask=View.of("m", F16, (2, 4, 7, 5)).permuted((0, 1, 3, 2))), "a mask with strides [140, 35, 1, 5]"),
-        (convolution(dtype=F64), "element types float64"),
-        (convolution(groups=1), "6 channels and 4 filters in 1 groups"),
-        (convolution((2, 6, 0, 9)), "nothing to compute"),
-        (convolution(bias=contiguous("b", 3, dtype=F16)), "a bias of shape [3], strides [1]"),
-        (convolution(pads=(-1, 1, 1, 1)), "pads (-1, 1, 1, 1)"),
-        (convolution(arithmetic="tf32"), "arithmetic 'tf32' on float16"),
-        (
-            Convolution(image("x", 6, 2, 9, 9).permuted((1, 0, 2, 3)), image("w", 4, 3, 3, 3), image("y", 2, 4, 9, 9),
-                        (1, 1), (1, 1, 1, 1), (1, 1), 2),
-            "x of shape [2, 6, 9, 9] has strides [81, 162, 9, 1]",
-        ),
-    ],
-)  # fmt: skip
-def test_what_cudnn_does_not_compute_has_a_reason(call, reason):
-    assert cudnn.expressible(call) == reason
-
-
-@pytest.mark.parametrize("version", ["1.17.9", "1.32.0", "0.9", ""])
-def test_a_frontend_of_another_version_is_refused(version):
-    with pytest.raises(BackendError, match=r"expected 1\.18 or later, below 1\.32"):
-        cudnn_library.check_version(version)
-
-
 needs_cudnn = pytest.mark.skipif(
     importlib.util.find_spec("cudnn") is None, reason="pip install nvidia-cudnn-frontend nvidia-cudnn-cu13"
 )
 needs_nvmath = pytest.mark.skipif(
     importlib.util.find_spec("nvmath") is None, reason="pip install nvmath-python nvidia-cublas"
 )
-
-
-@needs_cudnn
-@pytest.mark.parametrize("call", GRAPHS, ids=cudnn.described)
-def test_cudnn_takes_the_graphs(call):
-    module = importlib.import_module("cudnn")
-    graph, tensors = cudnn_library.state(module, call, sm_version=90)
-    graph.validate()
-    for tensor, view in zip(tensors, cudnn.views_of(call), strict=True):
-        real = [(d, s) for d, s in zip(tensor.get_dim(), tensor.get_stride(), strict=True) if d != 1]
-        if view.rank > 1:
-            pairs = zip(view.shape, view.strides, strict=True)
-            assert real == [(d, s) for d, s in pairs if d != 1 and s != 0]
 
 
 @needs_nvmath
@@ -393,133 +293,3 @@ def chain(node):
         names.append(node.attr)
         node = node.value
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
-
-
-class Plans:
-    """cuDNN as far as plans are chosen: `names` of those it lists, `broken` those that cannot be built."""
-
-    class UnsupportedError(Exception):
-        pass
-
-    def __init__(self, names, broken=(), supported=True):
-        self.names, self.broken, self.supported, self.done = names, set(broken), supported, []
-        self.cudnnGraphNotSupportedError = self.UnsupportedError
-        self.heur_mode = SimpleNamespace(A="A", B="B", FALLBACK="F")
-        self.numerical_note = SimpleNamespace(DOWN_CONVERT_INPUTS=1, REDUCED_PRECISION_REDUCTION=2, TENSOR_CORE=3)
-        self.build_plan_policy = SimpleNamespace(ALL="all")
-        self.data_type = SimpleNamespace(HALF="half", FLOAT="float", BFLOAT16="bfloat16")
-        self.built = set()
-
-    def backend_version(self):
-        return 92800
-
-    def create_handle(self):
-        return 7
-
-    def destroy_handle(self, handle):
-        self.done.append(("destroy", handle))
-
-    def set_stream(self, handle, stream):
-        self.done.append(("stream", handle, stream))
-
-    def pygraph(self, **options):
-        assert options["handle"] == 7
-        return self
-
-    def tensor(self, name, **options):
-        return name
-
-    def conv_fprop(self, **options):
-        return Result()
-
-    def validate(self):
-        pass
-
-    build_operation_graph = validate
-
-    def check_support(self):
-        if not self.supported:
-            raise self.UnsupportedError("no engine")
-
-    def create_execution_plans(self, modes):
-        self.done.append(("modes", modes))
-
-    def deselect_workspace_greater_than(self, size):
-        pass
-
-    def deselect_numeric_notes(self, notes):
-        self.done.append(("unwanted", notes))
-
-    def get_execution_plan_count(self):
-        return len(self.names)
-
-    def get_plan_name_at_index(self, index):
-        return self.names[index]
-
-    def build_plans(self, policy):
-        for index in range(len(self.names)):
-            with contextlib.suppress(RuntimeError):
-                self.build_plan_at_index(index)
-
-    def build_plan_at_index(self, index):
-        if self.names[index] in self.broken:
-            raise RuntimeError("not for this device")
-        self.built.add(index)
-
-    def get_workspace_size_plan_at_index(self, index):
-        if index not in self.built:
-            raise RuntimeError("not built")
-        return 1000 + index
-
-    def execute_plan_at_index(self, pointers, workspace, index, handle):
-        self.done.append(("execute", pointers, workspace, self.names[index], handle))
-
-
-class Result(str):
-    def set_output(self, _):
-        return self
-
-    set_data_type = set_dim = set_stride = set_output
-
-
-def test_the_first_plan_that_can_be_built_is_run_or_the_one_that_is_named():
-    module = Plans(["slow", "quick", "other"], broken=["slow"])
-    library = cudnn_library.Cudnn(module)
-    call = convolution()
-    places = {"x": 1024, "w": 2048, "y": 4096}
-    prepared = library.prepare(call, lambda view: places[view.buffer])
-    assert (prepared.plan, prepared.workspace) == ("cudnn 92800 quick", 1001)
-    named = library.prepare(call, lambda view: places[view.buffer], "cudnn 92800 other")
-    named.launch(55, 9999)
-    assert module.done[-2:] == [("stream", 7, 55), ("execute", {"x": 1024, "w": 2048, "": 4096}, 9999, "other", 7)]
-    assert library.plans(call, lambda view: 0) == ("cudnn 92800 quick", "cudnn 92800 other")
-    with pytest.raises(BackendError, match="has no plan 'cudnn 92800 slow' for a convolution of float16"):
-        library.prepare(call, lambda view: 0, "cudnn 92800 slow")
-    with pytest.raises(BackendError, match="the plan is of cuDNN 1, here is 92800"):
-        library.prepare(call, lambda view: 0, "cudnn 1 quick")
-    library.close()
-    library.close()
-    assert module.done.count(("destroy", 7)) == 1
-
-
-def test_a_call_that_cudnn_does_not_support_has_no_plan():
-    library = cudnn_library.Cudnn(Plans(["one"], supported=False))
-    assert library.plans(convolution(), lambda view: 0) == ()
-    with pytest.raises(BackendError, match="cuDNN 92800 has no plan for a convolution"):
-        library.prepare(convolution(), lambda view: 0)
-    with pytest.raises(BackendError, match=r"cuDNN does not compute .*: element types float64"):
-        library.prepare(convolution(dtype=F64), lambda view: 0)
-
-
-@pytest.mark.parametrize(
-    ("call", "unwanted"),
-    [
-        (convolution(), [1, 2]),
-        (convolution(dtype=F32), [1, 2, 3]),
-        (convolution(dtype=F32, arithmetic="tf32"), [1, 2]),
-    ],
-)
-def test_narrower_arithmetic_is_used_only_where_it_is_asked_for(call, unwanted):
-    module = Plans(["one"])
-    cudnn_library.Cudnn(module).prepare(call, lambda view: 0)
-    assert ("unwanted", unwanted) in module.done

@@ -16,13 +16,13 @@ from eqsat.errors import BackendError
 from eqsat.language.builder import Builder
 from eqsat.language.types import DType
 from eqsat.runtime.cuda import stopwatch
-from eqsat.runtime.cuda.calls import Matmul
+from eqsat.runtime.cuda.calls import Matmul, Normalisation
 from eqsat.runtime.cuda.cudnn import views_of
 from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.program import Fallback
 from eqsat.runtime.cuda.stopwatch import CudaStopwatch
-from eqsat.runtime.cuda.tuning import choice, signature, tuned
+from eqsat.runtime.cuda.tuning import GENERATED, choice, signature, tried, tuned
 from eqsat.runtime.cuda.view import View
 
 PRODUCT = OpKey.parse("matmul {} float32[3, 8] =float32[8, 4]")
@@ -36,7 +36,8 @@ class Planned(Library):
         self.asked = []
 
     def plans(self, call, address):
-        return tuple(f"{self.name} {self.version} plan{n}" for n in range(3)) if isinstance(call, Matmul) else ()
+        known = isinstance(call, Matmul | Normalisation)
+        return tuple(f"{self.name} {self.version} plan{n}" for n in range(3)) if known else ()
 
     def prepare(self, call, address, plan=None):
         self.asked.append(plan)
@@ -100,6 +101,41 @@ def test_the_protocol_measures_by_every_plan_and_leaves_out_what_fails(watch):
     entry = measure(subject, watch)
     assert entry.plan in subject.plans[1:]
     assert (entry.samples, entry.hot is not None) == (20, True)
+    subject.close()
+
+
+NORM = OpKey.parse('layer_norm {"axis":-1,"epsilon":1e-05} float32[4, 8] =float32[8] =float32[8]')
+
+
+def test_a_normalisation_is_measured_by_every_plan_and_as_it_is_generated(watch):
+    subject, kernel = subject_of(watch, NORM)
+    library = watch.toolkit.libraries["cudnn"]
+    (call,) = (launch.work for launch in subject._launches)
+    assert [choice([plan])(call) for plan in subject.plans] == [*library.plans(call, None), GENERATED]
+    x = kernel.inputs["x0_0"].astype(np.float64)
+    scale, bias = (kernel.plan.graph.constants[name].array for name in ("w0_1", "w0_2"))
+    wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * scale + bias
+    for plan in ("", *subject.plans):
+        library.asked.clear()
+        before = watch.toolkit.cuda.launched
+        subject.graph(plan, 3, 2).seconds()
+        chosen = choice([plan])(call)
+        generated = chosen in (None, GENERATED)
+        assert set(library.asked) == (set() if generated else {chosen})
+        assert (watch.toolkit.cuda.launched > before) == generated
+        np.testing.assert_allclose(subject._machine.get("y0"), wanted, rtol=1e-5, atol=1e-6)
+    entry = measure(subject, watch)
+    assert entry.plan in subject.plans
+    subject.close()
+
+
+def test_what_fails_of_a_plan_is_tried_by_the_library_or_generated(watch):
+    subject, _ = subject_of(watch, NORM)
+    (call,) = (launch.work for launch in subject._launches)
+    assert tried(call, None) == (GENERATED,)
+    assert tried(call, "cudnn 1 plan0") == ("cudnn 1 plan0", GENERATED)
+    assert tried(product(), None) == (None,)
+    assert tried(product(), GENERATED) == (GENERATED,)
     subject.close()
 
 

@@ -15,7 +15,7 @@ from eqsat.language.interpret import run_node
 from eqsat.language.types import DType
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.arrays import aligned, strided
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.emulated import compute, tf32
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
@@ -178,6 +178,24 @@ def test_emulated_attention_is_a_softmax_over_keys(dtype, mask, causal):
     assert close(memory(y), wanted, dtype)
 
 
+def rows(dtype, bias):
+    vectors = {name: View.of(name, dtype, (33,)) for name in ("scale", "bias")}
+    x, y = (View.of(name, dtype, (5, 33)) for name in "xy")
+    return Normalisation(x, vectors["scale"], y, 0.25, vectors["bias"] if bias else None)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_an_emulated_normalisation_goes_along_rows(dtype, bias):
+    call, memory = rows(dtype, bias), Memory(5)
+    compute(call, memory)
+    x, scale = (memory(view).astype(np.float64) for view in (call.x, call.scale))
+    centred = x - x.mean(axis=1, keepdims=True) if bias else x
+    wanted = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 0.25) * scale
+    wanted = wanted + (memory(call.bias).astype(np.float64) if bias else 0)
+    assert close(memory(call.result), wanted, dtype)
+
+
 @given(matmuls())
 @settings(max_examples=30)
 def test_what_stands_in_for_a_product_computes_the_same(call):
@@ -185,13 +203,14 @@ def test_what_stands_in_for_a_product_computes_the_same(call):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_what_stands_in_for_convolutions_and_attention_computes_the_same(bias):
+def test_what_stands_in_for_the_calls_of_networks_computes_the_same(bias):
     half = DType.FLOAT16
     channels = View.of("b", half, (4,)) if bias else None
     x, w, y = (View.of(n, half, s) for n, s in (("x", (1, 4, 5, 5)), ("w", (4, 2, 3, 3)), ("y", (1, 4, 5, 5))))
     assert_same(Convolution(x, w, y, (1, 1), (1, 1, 1, 1), (1, 1), 2, channels, relu=bias))
     q, k, v, y = (View.of(n, half, (1, 2, 3, 8)) for n in "qkvy")
     assert_same(Attention(q, k, v, y, 0.5, View.of("m", half, (3, 3)) if bias else None, causal=bias))
+    assert_same(rows(half, bias))
 
 
 def assert_same(call):

@@ -12,11 +12,12 @@ from eqsat.language.floats import Floats
 from eqsat.language.interpret import run
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.state import PLAIN, State
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.grouping import grouped
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check
+from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.static import plain_plan
 
 
@@ -168,6 +169,45 @@ def test_a_convolution_takes_its_bias_and_activation():
     computed(graph, program, x=weights(1, 8, 6, 6, seed=2))
 
 
+def norms(op, shape, axis=-1, dtype="float32", transposed=False, after=False):
+    g = Builder("norm")
+    x = g.input("x", shape, dtype)
+    x = eqsat.transpose(x, perm=(0, 2, 1)) if transposed else x
+    size = [x.shape[i] for i in range(axis % 3, 3)]
+    factors = [g.constant(weights(*size, seed=s).astype(dtype)) for s in (1, 2)[: 1 if op == "rms_norm" else 2]]
+    y = getattr(eqsat, op)(x, *factors, axis=axis, epsilon=0.5)
+    g.output("y", eqsat.relu(y) if after else y)
+    return g.build()
+
+
+@pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_normalisation_by_itself_may_be_the_librarys(op, axis):
+    graph = norms(op, (2, 3, 8), axis)
+    (launch,) = program_of(graph).launches
+    assert isinstance(launch.work, Normalisation)
+    assert launch.work.x.shape == ((6, 8) if axis == -1 else (2, 24))
+    assert (launch.work.epsilon, launch.work.bias is None) == (0.5, op == "rms_norm")
+    computed(graph, program_of(graph), x=weights(2, 3, 8))
+    (generated,) = program_of(graph, libraries=()).launches
+    assert isinstance(generated.work, Source)
+
+
+@pytest.mark.parametrize(
+    "options", [{"after": True}, {"transposed": True}, {"dtype": "float64"}, {"shape": (2, 0, 8)}], ids=str
+)
+def test_a_normalisation_with_others_or_of_rows_that_are_apart_is_generated(options):
+    graph = norms("layer_norm", **{"shape": (2, 3, 8), **options})
+    assert not any(isinstance(launch.work, Normalisation) for launch in program_of(graph).launches)
+
+
+def test_a_layer_normalisation_without_a_bias_is_generated():
+    g = Builder("norm")
+    g.output("y", eqsat.layer_norm(g.input("x", (2, 3, 8)), g.constant(weights(8)), axis=-1))
+    (launch,) = program_of(g.build()).launches
+    assert isinstance(launch.work, Source)
+
+
 def test_a_plan_is_run_as_it_was_chosen():
     """Kernels of several operators, a value in two states, and an input that is held by columns."""
     g = Builder("plan")
@@ -264,3 +304,14 @@ def test_rotary_embedding_is_one_kernel_for_each_tensor():
     program = program_of(graph)
     assert len(program.launches) == 1
     computed(graph, program, x=weights(1, 2, 3, 8), s=weights(3, 8, seed=1), c=weights(3, 8, seed=2))
+
+
+def test_a_product_of_vectors_takes_no_bias():
+    g = Builder("dot")
+    a, b = g.input("a", (1,)), g.input("b", (1,))
+    g.output("y", (a @ b) + b)
+    graph = g.build()
+    product, total = (node.outputs[0] for node in graph.nodes)
+    kernel = Kernel((product, total), (Held("a", PLAIN), Held("b", PLAIN)), (Held(total, PLAIN),))
+    for given in (graph, Plan(graph, (kernel,))):
+        computed(graph, program_of(given), a=weights(1), b=weights(1, seed=1))

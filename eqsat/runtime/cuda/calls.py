@@ -57,4 +57,18 @@ class Attention:
     causal: bool = False
 
 
-Call = Matmul | Convolution | Attention
+@dataclass(frozen=True)
+class Normalisation:
+    """result = (x - mean) / √(variance + epsilon) · scale + bias, along each row of [rows, width].
+
+    Without a bias it is x / √(mean of squares + epsilon) · scale.
+    """
+
+    x: View
+    scale: View
+    result: View
+    epsilon: float
+    bias: View | None = None
+
+
+Call = Matmul | Convolution | Attention | Normalisation

@@ -1,10 +1,10 @@
-"""Which convolutions and attention cuDNN computes, and its plans as text."""
+"""Which convolutions, attention and normalisations cuDNN computes, and its plans as text."""
 
 from __future__ import annotations
 
 from eqsat.errors import BackendError
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Attention, Convolution
+from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.view import View
 
 NAME = "cudnn"
@@ -15,7 +15,7 @@ WIDEST_HEAD = 256
 TYPES = {DType.FLOAT32: "FLOAT", DType.FLOAT16: "HALF", DType.BFLOAT16: "BFLOAT16"}
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
-Call = Convolution | Attention
+Call = Convolution | Attention | Normalisation
 
 
 def expressible(call: Call) -> str | None:
@@ -24,14 +24,18 @@ def expressible(call: Call) -> str | None:
         return "nothing to compute"
     if any(stride < 0 and size > 1 for v in views_of(call) for size, stride in zip(v.shape, v.strides, strict=True)):
         return "negative strides"
-    return _convolution_fault(call) if isinstance(call, Convolution) else _attention_fault(call)
+    if isinstance(call, Convolution):
+        return _convolution_fault(call)
+    return _attention_fault(call) if isinstance(call, Attention) else _normalisation_fault(call)
 
 
 def views_of(call: Call) -> tuple[View, ...]:
     """The views of a call in the order their tensors are made, the result last."""
     if isinstance(call, Convolution):
         return (call.x, call.w, *(() if call.bias is None else (call.bias,)), call.result)
-    return (call.q, call.k, call.v, *(() if call.mask is None else (call.mask,)), call.result)
+    if isinstance(call, Attention):
+        return (call.q, call.k, call.v, *(() if call.mask is None else (call.mask,)), call.result)
+    return (call.x, call.scale, *(() if call.bias is None else (call.bias,)), call.result)
 
 
 def _convolution_fault(call: Convolution) -> str | None:
@@ -109,6 +113,24 @@ def _attention_fault(call: Attention) -> str | None:
     return None
 
 
+def _normalisation_fault(call: Normalisation) -> str | None:
+    dtype = call.x.dtype
+    if dtype not in TYPES or call.result.dtype is not dtype:
+        return f"a normalisation of {dtype.value} to {call.result.dtype.value}"
+    if call.x.rank != 2 or call.result.shape != call.x.shape:
+        return f"rows of shape {list(call.x.shape)} to {list(call.result.shape)}"
+    for name, view in (("x", call.x), ("result", call.result)):
+        if not view.is_contiguous:
+            return f"{name} of shape {list(view.shape)} has strides {list(view.strides)}"
+    vectors = {"scale": call.scale, **({} if call.bias is None else {"bias": call.bias})}
+    for name, view in vectors.items():
+        if view.shape != call.x.shape[1:] or _step(view, 0) not in (1, None):
+            return f"a {name} of shape {list(view.shape)}, strides {list(view.strides)}"
+        if view.dtype is not call.scale.dtype or view.dtype not in (dtype, DType.FLOAT32):
+            return f"a {name} of {view.dtype.value}"
+    return None
+
+
 def plan_text(name: str, version: str) -> str:
     """A plan of cuDNN's as text: the version of cuDNN, and the plan's name."""
     return f"{NAME} {version} {name}"
@@ -138,5 +160,8 @@ def described(call: Call) -> str:
     if isinstance(call, Convolution):
         ending = (" + bias" if call.bias is not None else "") + (" + relu" if call.relu else "")
         return f"a convolution of {call.x.dtype.value}{list(call.x.shape)} by {list(call.w.shape)}{ending}"
+    if isinstance(call, Normalisation):
+        which = "RMS" if call.bias is None else "layer"
+        return f"a {which} normalisation of {call.x.dtype.value}{list(call.x.shape)}"
     masked = (" with a mask" if call.mask is not None else "") + (", causal" if call.causal else "")
     return f"attention of {call.q.dtype.value}{list(call.q.shape)} over {list(call.k.shape)}{masked}"

@@ -1,15 +1,17 @@
-"""Convolutions and attention by cuDNN, through its frontend's graphs: every plan it has."""
+"""Convolutions, attention and normalisations by cuDNN, through its frontend's graphs: every plan it has."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.errors import BackendError
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Attention, Convolution
+from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.cudnn import NAME, TYPES, Call, described, expressible, parse_plan, plan_text, views_of
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Address
 from eqsat.runtime.cuda.view import View
@@ -66,24 +68,25 @@ class Cudnn:
 
     def plans(self, call: Call, address: Address) -> tuple[str, ...]:
         """Every plan of cuDNN's that can be built for a call, its own choice first; empty where it has none."""
-        graph, _ = self._graph(call)
-        if graph is None:
+        stated = self._graph(call)
+        if stated is None:
             return ()
+        graph = stated.graph
         graph.build_plans(self._cudnn.build_plan_policy.ALL)
         usable = [i for i in _indices(graph) if _is_built(graph, i)]
         return tuple(dict.fromkeys(plan_text(graph.get_plan_name_at_index(i), self.version) for i in usable))
 
     def prepare(self, call: Call, address: Address, plan: str | None = None) -> PreparedGraph:
         """The call by a plan, or by the first of cuDNN's that can be built."""
-        graph, tensors = self._graph(call)
+        stated = self._graph(call)
         wanted = None if plan is None else parse_plan(plan, self.version)
-        found = None if graph is None else self._built(graph, wanted)
-        if found is None:
+        found = None if stated is None else self._built(stated.graph, wanted)
+        if stated is None or found is None:
             which = "no plan" if plan is None else f"no plan {plan!r}"
             raise BackendError(f"cuDNN {self.version} has {which} for {described(call)}")
-        pointers = {tensor: address(view) for tensor, view in zip(tensors, views_of(call), strict=True)}
-        text = plan_text(graph.get_plan_name_at_index(found), self.version)
-        return PreparedGraph(self._cudnn, self._handle, graph, found, pointers, text)
+        pointers = {tensor: address(view) for tensor, view in zip(stated.tensors, views_of(call), strict=True)}
+        text = plan_text(stated.graph.get_plan_name_at_index(found), self.version)
+        return PreparedGraph(self._cudnn, self._handle, stated.graph, found, pointers, text, stated.numbers)
 
     def close(self) -> None:
         """Gives the handle back."""
@@ -91,14 +94,14 @@ class Cudnn:
             self._cudnn.destroy_handle(self._handle)
             self._handle = None
 
-    def _graph(self, call: Call) -> tuple[Any, list[Any]]:
-        """The call as a graph with its plans listed, and its tensors; None where cuDNN supports none."""
+    def _graph(self, call: Call) -> Stated | None:
+        """The call as a graph with its plans listed; None where cuDNN supports none."""
         fault = expressible(call)
         if fault is not None:
             raise BackendError(f"cuDNN does not compute {described(call)}: {fault}")
         cudnn = self._cudnn
-        graph, tensors = state(cudnn, call, handle=self._handle)
-        modes = cudnn.heur_mode
+        stated = state(cudnn, call, handle=self._handle)
+        graph, modes = stated.graph, cudnn.heur_mode
         try:
             graph.validate()
             graph.build_operation_graph()
@@ -107,10 +110,10 @@ class Cudnn:
             graph.deselect_numeric_notes(_unwanted(cudnn, call))
             graph.check_support()
         except cudnn.cudnnGraphNotSupportedError:
-            return None, tensors
+            return None
         except RuntimeError as error:
             raise BackendError(f"cuDNN {self.version} fails at {described(call)}: {_first_line(error)}") from error
-        return graph, tensors
+        return stated
 
     def _built(self, graph: Any, wanted: str | None) -> int | None:
         for index in _indices(graph):
@@ -143,17 +146,36 @@ def _unwanted(cudnn: Any, call: Call) -> list[Any]:
     return [*unwanted, notes.TENSOR_CORE] if exact else unwanted
 
 
-def state(cudnn: Any, call: Call, **device: int | None) -> tuple[Any, list[Any]]:
-    """A call as a graph of cuDNN's, and its tensors in the order of the call's views.
+@dataclass(frozen=True)
+class Stated:
+    """A call as a graph of cuDNN's: its tensors in the order of the call's views, and those that hold a number."""
+
+    graph: Any
+    tensors: list[Any]
+    numbers: Mapping[Any, ctypes.c_float] = field(default_factory=dict)
+
+
+def state(cudnn: Any, call: Call, **device: int | None) -> Stated:
+    """A call as a graph of cuDNN's.
 
     `device` is what the graph is to know of where it runs: a handle, or a compute capability as `sm_version`.
     """
+    stated = _state(cudnn, call, **device)
+    for tensor, view in zip(stated.tensors, views_of(call), strict=True):
+        # The frontend takes what says nothing to lie at multiples of 16 bytes; parts of other tensors need not.
+        tensor.set_alignment(view.alignment)
+    return stated
+
+
+def _state(cudnn: Any, call: Call, **device: int | None) -> Stated:
     dtype = getattr(cudnn.data_type, TYPES[call.result.dtype])
     single = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=single, compute_data_type=single, **device)
     if isinstance(call, Convolution):
-        return graph, _state_convolution(graph, call, dtype)
-    return graph, _state_attention(cudnn, graph, call, dtype)
+        return Stated(graph, _state_convolution(graph, call, dtype))
+    if isinstance(call, Attention):
+        return Stated(graph, _state_attention(cudnn, graph, call, dtype))
+    return _state_normalisation(cudnn, graph, call)
 
 
 def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
@@ -197,6 +219,29 @@ def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> lis
     return [*tensors, _finish(made, call.result, dtype)]
 
 
+def _state_normalisation(cudnn: Any, graph: Any, call: Normalisation) -> Stated:
+    """Rows are images of one element each, with the elements of a row as channels."""
+    x, scale, *bias = (
+        graph.tensor(name=n, data_type=getattr(cudnn.data_type, TYPES[v.dtype]), **_placed(_as_image(v)))
+        for n, v in zip(("x", "scale", "bias"), views_of(call)[:-1], strict=False)
+    )
+    single = cudnn.data_type.FLOAT
+    epsilon = graph.tensor(name="epsilon", data_type=single, dim=[1] * 4, stride=[1] * 4, is_pass_by_value=True)
+    options = {"norm_forward_phase": cudnn.norm_forward_phase.INFERENCE, "epsilon": epsilon}
+    if bias:
+        made, *_ = graph.layernorm(input=x, scale=scale, bias=bias[0], **options)
+    else:
+        made, *_ = graph.rmsnorm(input=x, scale=scale, **options)
+    result = _finish(made, _as_image(call.result), getattr(cudnn.data_type, TYPES[call.result.dtype]))
+    return Stated(graph, [x, scale, *bias, result], {epsilon: ctypes.c_float(call.epsilon)})
+
+
+def _as_image(view: View) -> View:
+    """Rows, or one row, with two axes of one element after them."""
+    rows = view if view.rank == 2 else view.broadcast_to((1, *view.shape))
+    return replace(rows, shape=(*rows.shape, 1, 1), strides=(*rows.strides, 0, 0))
+
+
 def _finish(tensor: Any, view: View, dtype: Any, lift: int = 0) -> Any:
     placed = _placed(view, lift)
     return tensor.set_output(True).set_data_type(dtype).set_dim(placed["dim"]).set_stride(placed["stride"])
@@ -238,29 +283,38 @@ def _without_repeats(view: View) -> View:
 
 
 class PreparedGraph:
-    """A graph of cuDNN's with its plan built."""
+    """A graph of cuDNN's with its plan built; `numbers` are read when it is launched."""
 
     def __init__(
-        self, cudnn: Any, handle: int | None, graph: Any, index: int, pointers: dict[Any, int], plan: str
+        self,
+        cudnn: Any,
+        handle: int | None,
+        graph: Any,
+        index: int,
+        pointers: dict[Any, int],
+        plan: str,
+        numbers: Mapping[Any, ctypes.c_float] | None = None,
     ) -> None:
         self.plan = plan
         self.workspace = int(graph.get_workspace_size_plan_at_index(index))
         self._cudnn, self._handle, self._graph, self._index, self._pointers = cudnn, handle, graph, index, pointers
+        self._numbers = dict(numbers or {})
+        self._places = pointers | {tensor: ctypes.addressof(number) for tensor, number in self._numbers.items()}
 
     def launch(self, stream: int, workspace: int) -> None:
         """Puts the plan's kernels on a stream."""
         self._cudnn.set_stream(handle=self._handle, stream=stream)
-        self._graph.execute_plan_at_index(self._pointers, workspace, self._index, handle=self._handle)
+        self._graph.execute_plan_at_index(self._places, workspace, self._index, handle=self._handle)
 
     def at(self, call: Call, address: Address) -> PreparedGraph:
         """The same plan at other addresses, without building it once more, which takes long."""
         pointers = {tensor: address(view) for tensor, view in zip(self._pointers, views_of(call), strict=True)}
-        return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan)
+        return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan, self._numbers)
 
     def close(self) -> None:
         """Forgets the graph, which gives back what it holds."""
         self._graph = None
-        self._pointers = {}
+        self._pointers = self._places = {}
 
 
 def _first_line(error: Exception) -> str:

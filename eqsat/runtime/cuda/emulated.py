@@ -11,7 +11,7 @@ from eqsat.language.constant import Array
 from eqsat.language.floats import FloatNamespace
 from eqsat.language.spec import spec
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.view import View
 
 _XP = FloatNamespace()
@@ -28,8 +28,10 @@ def compute(call: Call, array: Callable[[View], Array]) -> None:
         made = _matmul(call, array)
     elif isinstance(call, Convolution):
         made = _convolution(call, array)
-    else:
+    elif isinstance(call, Attention):
         made = _attention(call, array)
+    else:
+        made = _normalisation(call, array)
     with np.errstate(over="ignore"):
         array(call.result)[...] = made.astype(call.result.dtype.numpy)
 
@@ -83,6 +85,15 @@ def _convolution(call: Convolution, array: Callable[[View], Array]) -> Array:
         activation="relu" if call.relu else "none",
     )
     return np.asarray(made)
+
+
+def _normalisation(call: Normalisation, array: Callable[[View], Array]) -> Array:
+    x, scale = (_wide(array(view)) for view in (call.x, call.scale))
+    with np.errstate(all="ignore"):
+        if call.bias is None:
+            return np.asarray(spec("rms_norm").reference(_XP, x, scale, epsilon=call.epsilon))
+        bias = _wide(array(call.bias))
+        return np.asarray(spec("layer_norm").reference(_XP, x, scale, bias, epsilon=call.epsilon))
 
 
 def _attention(call: Attention, array: Callable[[View], Array]) -> Array:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.calls import Call, Matmul
-from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.device_memory import DeviceMemory
 from eqsat.runtime.cuda.fallback import DeviceFallback
 from eqsat.runtime.cuda.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
@@ -21,8 +20,9 @@ from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Span, kind_of, moved_bytes
 from eqsat.runtime.cuda.program import Fallback, Launch, Program
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import group_of
+from eqsat.runtime.cuda.substitute import source_of
 from eqsat.runtime.cuda.toolkit import Toolkit
+from eqsat.runtime.cuda.tuning import GENERATED, tried
 from eqsat.runtime.cuda.view import View
 
 #: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
@@ -118,7 +118,7 @@ class GpuMachine:
         self.inputs = {name: memory.array(view) for name, view in program.inputs.items()}
         self.outputs = {name: memory.array(view) for name, view in program.outputs.items()}
         self._mark = cupy.cuda.Event(disable_timing=True)
-        self.toolkit.prepare(launch.work for launch in program.launches if isinstance(launch.work, Source))
+        self.toolkit.prepare(self._sources())
         self._steps = [self._step(launch) for launch in program.launches]
         self._workspace = max((p.workspace for p in self._prepared), default=0)
         self._workspaces: list[int] = []
@@ -127,6 +127,17 @@ class GpuMachine:
             step.launch(self.streams[0].ptr, self._workspaces[0])  # what first launches set up is set up here
         self.wait()
         self._capture(dependencies(program, arrangement))
+
+    def _sources(self) -> Iterator[Source]:
+        """The kernels that are known to be run, whatever libraries refuse."""
+        for launch in self.program.launches:
+            work = launch.work
+            if isinstance(work, Source):
+                yield work
+            elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
+                found = source_of(work)
+                if found is not None:
+                    yield found[0]
 
     def address(self, view: View) -> int:
         """Where the first element of a view lies."""
@@ -143,14 +154,17 @@ class GpuMachine:
         return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
     def _call(self, call: Call, label: str) -> Step:
-        """A library's kernel, or a generated one where the library is missing or has no plan for the call."""
+        """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
         name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
         library = self.toolkit.libraries.get(name)
-        if library is None:
-            return self._generated(call, label, name, self.toolkit.missing.get(name, f"{name} is not here"))
         reason = ""
         # A plan that another version was measured with is no reason to leave the library.
-        for plan in dict.fromkeys((self._choose(call), None)):
+        for plan in tried(call, self._choose(call)):
+            if plan == GENERATED:
+                break
+            if library is None:
+                reason = self.toolkit.missing.get(name, f"{name} is not here")
+                break
             try:
                 prepared = library.prepare(call, self.address, plan)
             except BackendError as error:
@@ -164,18 +178,20 @@ class GpuMachine:
 
     def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
-        group = group_of(call)
-        source = generate(group)
-        if source is None or any(a in group.constants for a in source.arguments):
+        found = source_of(call)
+        if found is None:
             raise BackendError(
                 f"{label} has no kernel: {reason}",
                 where=self.program.name,
                 expected=f"{name}, which computes it",
                 remedy="pip install 'eqsat[cuda13]'",
             )
-        warnings.warn(f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2)
-        views = {**group.operands, **group.results}
-        return self._kernel(source, [self.address(views[a]) for a in source.arguments])
+        if reason:
+            warnings.warn(
+                f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2
+            )
+        source, views = found
+        return self._kernel(source, [self.address(view) for view in views])
 
     def _more_streams(self, lanes: int) -> None:
         while len(self.streams) < lanes:

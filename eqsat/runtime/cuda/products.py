@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and attention as library calls, with what libraries do to a product at its end."""
+"""Matrix products, convolutions, attention and normalisations as library calls, with what is computed at their end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.plan import Held
 from eqsat.language.state import State
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Epilogue, Matmul
+from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.cudnn import expressible as network_fault
+from eqsat.runtime.cuda.cudnn import views_of
 from eqsat.runtime.cuda.endings import ending_of, may_follow
 from eqsat.runtime.cuda.view import View
 
@@ -73,6 +74,8 @@ class Products:
             return self._convolution(part, node)
         if "cudnn" in self.libraries and node.op == "attention":
             return self._attention(part, node)
+        if "cudnn" in self.libraries and node.op in ("layer_norm", "rms_norm") and len(part.nodes) == 1:
+            return self._normalisation(part, node)
         return 0
 
     def _matmul(self, part: Part, node: Node) -> int:
@@ -206,7 +209,10 @@ class Products:
             if factor is None or not _is_scale(ending.alpha * factor, held):
                 return None
             return replace(ending, alpha=ending.alpha * factor)
-        size = self.lowering.types[node.outputs[0]].static[1 if node.op == "conv" else -1]
+        made = self.lowering.types[node.outputs[0]]
+        if made.rank == 0:
+            return None
+        size = made.static[1 if node.op == "conv" else -1]
         vector = self._vector(self.lowering.operand(part, str(other)), size)
         fits = vector is not None and vector.dtype in (held, self._held(part, after))
         return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
@@ -274,6 +280,24 @@ class Products:
             return 0
         reads = (q, k, v) if mask is None else (q, k, v, mask)
         self.lowering.call(call, reads, call.result, (node.outputs[0],), node.op)
+        return 1
+
+    def _normalisation(self, part: Part, node: Node) -> int:
+        """Rows that nothing else is computed with; what comes before and after others is in the kernel generated."""
+        x, scale, *given = (self.lowering.operand(part, v) for v in node.inputs if v is not None)
+        if node.op == "layer_norm" and not given:
+            return 0
+        width = math.prod(x.shape[node.attrs["axis"] % x.rank :])
+        result = self.lowering.result(part, node.outputs[0])
+        rows, made = (view.reshaped((view.count // width, width)) for view in (x, result))
+        vectors = [self._vector(view, width) for view in (scale, *given)]
+        if rows is None or made is None or None in vectors:
+            return 0
+        factor, *bias = (v for v in vectors if v is not None)
+        call = Normalisation(rows, factor, made, node.attrs["epsilon"], bias[0] if bias else None)
+        if network_fault(call) is not None:
+            return 0
+        self.lowering.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
         return 1
 
 

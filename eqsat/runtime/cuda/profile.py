@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from eqsat.errors import MissingExtraError, UsageError
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program import Launch
 from eqsat.runtime.cuda.source import Source
 
@@ -20,6 +20,7 @@ KINDS = {
     "matmul": "#f58518",
     "convolution": "#e45756",
     "attention": "#72b7b2",
+    "normalisation": "#b279a2",
     "fallback": "#9d9d9d",
 }
 
@@ -32,6 +33,8 @@ def kind_of(launch: Launch) -> str:
         return "matmul"
     if isinstance(launch.work, Convolution):
         return "convolution"
+    if isinstance(launch.work, Normalisation):
+        return "normalisation"
     return "attention" if isinstance(launch.work, Attention) else "fallback"
 
 

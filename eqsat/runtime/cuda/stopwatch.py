@@ -9,8 +9,7 @@ from eqsat.errors import BackendError
 from eqsat.language.graph import Graph
 from eqsat.language.plan import Plan
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Call, Matmul
-from eqsat.runtime.cuda.codegen import generate
+from eqsat.runtime.cuda.calls import Call, Matmul, Normalisation
 from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.installation import found
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Library, Prepared
@@ -19,9 +18,9 @@ from eqsat.runtime.cuda.machine import GpuMachine, KernelStep, Step
 from eqsat.runtime.cuda.memory import arrange
 from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import group_of
+from eqsat.runtime.cuda.substitute import source_of
 from eqsat.runtime.cuda.toolkit import Toolkit
-from eqsat.runtime.cuda.tuning import choice, tuned
+from eqsat.runtime.cuda.tuning import GENERATED, choice, tried, tuned
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
 
 #: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
@@ -76,7 +75,8 @@ class CudaStopwatch:
 class CudaSubject:
     """A plan whose launches can be captured any number of times, on any number of copies of its weights.
 
-    Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it.
+    Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it; for a
+    normalisation the generated kernel is one of them.
     """
 
     def __init__(
@@ -106,7 +106,9 @@ class CudaSubject:
         library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
-        return tuple(tuned(calls[0], plan) for plan in library.plans(calls[0], self._machine.memory.address))
+        plans = library.plans(calls[0], self._machine.memory.address)
+        generated = (GENERATED,) if plans and isinstance(calls[0], Normalisation) else ()
+        return tuple(tuned(calls[0], plan) for plan in (*plans, *generated))
 
     def graph(self, plan: str, copies: int, weights: int) -> CudaReplay | MachineReplay:
         """So many copies of the launches, captured one after the other, which take turns on so many sets of weights."""
@@ -160,7 +162,9 @@ class CudaSubject:
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
         library = toolkit.libraries.get(_library_of(work))
         reason = toolkit.missing.get(_library_of(work), "")
-        for chosen in dict.fromkeys((choice([plan])(work),) if plan else (self._choose(work), None)):
+        for chosen in (choice([plan])(work),) if plan else tried(work, self._choose(work)):
+            if chosen == GENERATED:
+                return [self._generated(work, launch.label, address, reason)]
             try:
                 prepared = None if library is None else self._ready(library, work, address, chosen)
             except BackendError as error:
@@ -188,12 +192,11 @@ class CudaSubject:
 
     def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
         """The kernel that a machine runs where a library has none."""
-        group = group_of(call)
-        source = generate(group)
-        if source is None or any(name in group.constants for name in source.arguments):
+        found = source_of(call)
+        if found is None:
             raise BackendError(f"{label} has no kernel: {reason}", expected=_library_of(call))
-        views = {**group.operands, **group.results}
-        return KernelStep(self._watch.toolkit, source, [address(views[name]) for name in source.arguments])
+        source, views = found
+        return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
     def close(self) -> None:
         """Gives back plans and memory."""

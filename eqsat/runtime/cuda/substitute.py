@@ -7,8 +7,10 @@ import numpy as np
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.types import DType, TensorType
-from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul
+from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul, Normalisation
+from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.group import Group
+from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.view import View
 
 
@@ -38,15 +40,34 @@ def group_of(call: Call) -> Group:
             group=call.groups,
             activation="relu" if call.relu else "none",
         )
-    else:
+    elif isinstance(call, Attention):
         made = _attention(chain, call)
+    else:
+        made = _normalisation(chain, call)
     return chain.group(made, call.result)
+
+
+def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
+    """The generated kernel that computes what a call does, with the views it takes; None where there is none."""
+    group = group_of(call)
+    source = generate(group)
+    if source is None or any(name in group.constants for name in source.arguments):
+        return None
+    views = {**group.operands, **group.results}
+    return source, tuple(views[name] for name in source.arguments)
 
 
 def _attention(chain: _Chain, call: Attention) -> str:
     operands = [chain.operand("q", call.q), chain.operand("k", call.k), chain.operand("v", call.v)]
     operands += [chain.operand("mask", call.mask)] if call.mask is not None else []
     return chain.node("attention", operands, call.result, scale=call.scale, causal=call.causal)
+
+
+def _normalisation(chain: _Chain, call: Normalisation) -> str:
+    operands = [chain.operand("x", call.x), chain.operand("scale", call.scale)]
+    operands += [chain.operand("bias", call.bias)] if call.bias is not None else []
+    op = "rms_norm" if call.bias is None else "layer_norm"
+    return chain.node(op, operands, call.result, axis=-1, epsilon=call.epsilon)
 
 
 class _Chain:

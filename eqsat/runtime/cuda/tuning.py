@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
-from eqsat.runtime.cuda.calls import Call
+from eqsat.runtime.cuda.calls import Call, Normalisation
 from eqsat.runtime.cuda.view import View
 
+#: The plan of a call that no library runs, but the kernel that is generated for it.
+GENERATED = "generated"
 #: What parts a call from its plan in the text that a table keeps.
 _BY = " by "
 
@@ -42,3 +44,20 @@ def choice(entries: Iterable[str]) -> Callable[[Call], str | None]:
     pairs = (text.partition(_BY) for text in entries)
     known = {call: plan for call, by, plan in pairs if by}
     return lambda call: known.get(signature(call)) if known else None
+
+
+def tried(call: Call, chosen: str | None) -> tuple[str | None, ...]:
+    """The plans that a call is run by, the first of them that can be; None is what the library itself chooses.
+
+    Where nothing was measured, normalisations run on generated kernels: nothing says that a library is faster.
+
+    >>> from eqsat.language.types import DType
+    >>> from eqsat.runtime.cuda.calls import Matmul
+    >>> product = Matmul(*(View.of(name, DType.FLOAT16, (8, 8)) for name in "abc"))
+    >>> tried(product, "cublaslt 130100 00 0"), tried(product, GENERATED)
+    (('cublaslt 130100 00 0', None), ('generated',))
+    """
+    if chosen == GENERATED:
+        return (GENERATED,)
+    own = GENERATED if isinstance(call, Normalisation) else None
+    return tuple(dict.fromkeys((own if chosen is None else chosen, own)))
