@@ -14,7 +14,7 @@ from eqsat.errors import CostError
 from eqsat.language.plan import Implementation
 from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
-from eqsat.runtime.cuda.endings import ending_of, may_follow
+from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
@@ -160,8 +160,21 @@ def runs_as_one(members: Sequence[Member]) -> bool:
         fixed = all(const for const, link in zip(member.const, member.links, strict=True) if link is None)
         if not may_follow(endings, ending) or (ending == "scale" and not fixed):
             return False
+        if ending == "addend" and not _adds(first, member):
+            return False
         endings.append(ending)
     return True
+
+
+def _adds(product: Member, member: Member) -> bool:
+    """Whether a library adds what a member reads at the end of a convolution, in the states that they are held in."""
+    way = member.implementation
+    states = (product.implementation.operands[0], *way.operands, way.result)
+    types = (product.operands[0], *member.operands, member.results[0])
+    held = zip(states, types, strict=True)
+    images = [(state.layout, state.typed(type).dtype) for state, type in held if type is not None]
+    filters = product.operands[1]
+    return filters is not None and takes_addend(product.attrs, filters, images, product.implementation.arithmetic)
 
 
 def _by_rows(op: str) -> bool:

@@ -7,11 +7,12 @@ import pytest
 from cuda_standin import StandIn, Toolkit
 
 import eqsat
+from eqsat.errors import BackendError
 from eqsat.language.builder import Builder
 from eqsat.language.floats import Floats
 from eqsat.language.interpret import run
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Matmul
+from eqsat.runtime.cuda.calls import Convolution, Matmul
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.machine import GpuMachine
 from eqsat.runtime.cuda.memory import arrange
@@ -87,4 +88,44 @@ def test_a_normalisation_is_generated_but_where_the_librarys_was_measured_to_be_
     assert given == asked
     x = RNG.standard_normal((6, 8)).astype(np.float32)
     np.testing.assert_allclose(ran(machine, x=x), run(graph, {"x": x}, Floats(wide=True))["y"], rtol=1e-5, atol=1e-6)
+    machine.close()
+
+
+def residual():
+    """A convolution with a tensor added, all held with the channels last."""
+    half = DType.FLOAT16
+    x, a, y = (View.of(n, half, (1, 8, 4, 4), (0, 2, 3, 1)) for n in "xay")
+    w, b = View.of("w", half, (8, 8, 1, 1)), View.of("b", half, (8,))
+    views = {"x": x, "w": w, "b": b, "a": a}
+    call = Convolution(x, w, y, (1, 1), (0, 0, 0, 0), (1, 1), 1, b, relu=True, addend=a)
+    buffers = {n: Buffer(n, v.nbytes, "input") for n, v in views.items()} | {"y": Buffer("y", y.nbytes, "output")}
+    launch = Launch(call, tuple(views.values()), (y,), ("y",), "conv + add + relu")
+    return Program("p", buffers, (launch,), views, {"y": y})
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_where_the_library_adds_no_tensor_a_generated_kernel_does_after_it(refused):
+    toolkit, program = Toolkit(StandIn()), residual()
+    library = toolkit.libraries["cudnn"]
+    made, prepare = [], library.prepare
+
+    def picky(call, address, plan=None):
+        if refused and call.addend is not None:
+            raise BackendError("no plan for it")
+        made.append((call.addend is not None, call.relu))
+        return prepare(call, address, plan)
+
+    library.prepare = picky
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        machine = GpuMachine(program, arrange(program), toolkit)
+    said = ["conv + add + relu runs as two kernels, not as one: no plan for it"] if refused else []
+    assert [str(w.message) for w in caught] == said
+    assert made == [(not refused, not refused)]
+    arrays = {n: RNG.standard_normal(v.shape).astype(np.float16) for n, v in program.inputs.items()}
+    for _ in range(2):
+        y = ran(machine, **arrays)
+    x, w, b, a = (arrays[n].astype(np.float64) for n in "xwba")
+    wanted = np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]) + b[:, None, None] + a
+    np.testing.assert_allclose(y, wanted.clip(0), rtol=1e-2, atol=1e-2)
     machine.close()

@@ -45,6 +45,13 @@ def convolution(x=(2, 6, 9, 9), w=(4, 3, 3, 3), y=(2, 4, 9, 9), last=False, dtyp
     return Convolution(*(image(n, *s, last=last, dtype=dtype) for n, s in zip("xwy", (x, w, y), strict=True)), **given)
 
 
+def residual(dtype=F16, last=True, x=(2, 16, 9, 9), w=(8, 16, 3, 3), groups=1, **options):
+    """A convolution to which a tensor as large as its result is added."""
+    y = (2, 8, 9, 9)
+    given = {"addend": image("a", *y, last=last, dtype=dtype), "relu": True, "groups": groups, **options}
+    return convolution(x, w, y, last=last, dtype=dtype, **given)
+
+
 def attention(dtype=F16, width=16, mask=None, causal=False):
     """Heads side by side, as a projection leaves them; k and v have half as many."""
     q, k, v, y = (
@@ -79,6 +86,9 @@ GRAPHS = [
         (1, 1),
         1,
     ),
+    residual(),
+    residual(bias=contiguous("b", 8, dtype=F16), relu=False),
+    residual(dtype=F32, arithmetic="tf32", bias=contiguous("b", 8)),
     attention(),
     attention(mask=MASK),
     attention(dtype=BF16, causal=True),
@@ -111,6 +121,15 @@ def test_images_in_both_layouts_heads_side_by_side_and_rows_are_expressible(call
                         (1, 1), (1, 1, 1, 1), (1, 1), 2),
             "x of shape [2, 6, 9, 9] has strides [81, 162, 9, 1]",
         ),
+        (residual(dtype=F32), "an addend in float32 without TF32"),
+        (residual(last=False), "an addend, and x of shape [2, 16, 9, 9] has strides [1296, 81, 9, 1]"),
+        (residual(addend=image("a", 1, 8, 9, 9, last=True)), "an addend of float16[1, 8, 9, 9] to [2, 8, 9, 9]"),
+        (
+            residual(addend=image("a", 2, 8, 9, 9)),
+            "an addend, and addend of shape [2, 8, 9, 9] has strides [648, 81, 9, 1]",
+        ),
+        (residual(w=(8, 8, 3, 3), groups=2), "an addend to a convolution in 2 groups"),
+        (residual(x=(2, 12, 9, 9), w=(8, 12, 3, 3)), "an addend to 8 filters over 12 channels"),
         (normalisation(dtype=F64), "a normalisation of float64 to float64"),
         (normalisation(result=contiguous("y", 6, 24)), "a normalisation of float16 to float32"),
         (normalisation(x=contiguous("x", 24, 6, dtype=F16).permuted((1, 0))), "x of shape [6, 24] has strides [1, 6]"),

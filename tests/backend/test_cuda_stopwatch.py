@@ -16,11 +16,12 @@ from eqsat.errors import BackendError
 from eqsat.language.builder import Builder
 from eqsat.language.types import DType
 from eqsat.runtime.cuda import stopwatch
-from eqsat.runtime.cuda.calls import Matmul, Normalisation
+from eqsat.runtime.cuda.calls import Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.cudnn import views_of
 from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.program import Fallback
+from eqsat.runtime.cuda.machine import KernelStep
+from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.stopwatch import CudaStopwatch
 from eqsat.runtime.cuda.tuning import GENERATED, choice, signature, tried, tuned
 from eqsat.runtime.cuda.view import View
@@ -237,6 +238,30 @@ def test_a_call_that_no_library_has_runs_on_a_generated_kernel(watch):
     exact = kernel.inputs["x0_0"] @ kernel.plan.graph.constants["w0_1"].array
     np.testing.assert_allclose(subject._machine.get("y0"), exact, rtol=1e-5)
     subject.close()
+
+
+def test_what_is_added_after_a_convolution_is_measured_with_it(watch):
+    """Where the library has no plan for both at once."""
+    half = DType.FLOAT16
+    images = {n: View.of(n, half, (1, 8, 4, 4), (0, 2, 3, 1)) for n in "xay"}
+    w = View.of("w", half, (8, 8, 1, 1))
+    call = Convolution(images["x"], w, images["y"], (1, 1), (0, 0, 0, 0), (1, 1), 1, relu=True, addend=images["a"])
+    library = watch.toolkit.libraries["cudnn"]
+    prepare = library.prepare
+
+    def picky(call, address, plan=None):
+        if call.addend is not None:
+            raise BackendError("no plan for it")
+        return prepare(call, address, plan)
+
+    library.prepare = picky
+    subject, _ = subject_of(watch)
+    memory = watch.toolkit.cupy.cuda.Memory(4 << 10)
+    places = {name: memory.ptr + (i << 10) for i, name in enumerate("xway")}
+    steps = subject._step(Launch(call, (), (), (), "conv + add + relu"), "", lambda view: places[view.buffer])
+    assert [isinstance(step, KernelStep) for step in steps] == [False, True]
+    subject.close()
+    del steps, memory
 
 
 def test_sweeping_reads_and_leaves_what_is_there(watch):

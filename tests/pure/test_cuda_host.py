@@ -1,5 +1,7 @@
 """Programs on host memory: views, what libraries compute, guards, poison, fall back."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -154,6 +156,18 @@ def test_an_emulated_convolution_is_a_sum_over_windows(dtype, last):
     assert close(memory(y), wanted, dtype)
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_what_is_added_to_an_emulated_convolution_comes_before_its_activation(relu):
+    x, w, y, addend = (images(n, (2, 4, 1, 1), True, DType.FLOAT16) for n in "xwya")
+    w = replace(w, shape=(4, 4, 1, 1), strides=(4, 1, 4, 4))
+    call = Convolution(x, w, y, (1, 1), (0, 0, 0, 0), (1, 1), 1, View.of("b", DType.FLOAT16, (4,)), relu, addend=addend)
+    memory = Memory(4)
+    compute(call, memory)
+    ax, aw, ab, aa = (memory(view).astype(np.float64) for view in (x, w, call.bias, addend))
+    wanted = ax[:, :, 0, 0] @ aw[:, :, 0, 0].T + ab + aa[:, :, 0, 0]
+    assert close(memory(y)[:, :, 0, 0], wanted.clip(0) if relu else wanted, DType.FLOAT16)
+
+
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32])
 @pytest.mark.parametrize("mask", ["", "additive", "kept"])
 @pytest.mark.parametrize("causal", [False, True])
@@ -207,7 +221,9 @@ def test_what_stands_in_for_the_calls_of_networks_computes_the_same(bias):
     half = DType.FLOAT16
     channels = View.of("b", half, (4,)) if bias else None
     x, w, y = (View.of(n, half, s) for n, s in (("x", (1, 4, 5, 5)), ("w", (4, 2, 3, 3)), ("y", (1, 4, 5, 5))))
-    assert_same(Convolution(x, w, y, (1, 1), (1, 1, 1, 1), (1, 1), 2, channels, relu=bias))
+    call = Convolution(x, w, y, (1, 1), (1, 1, 1, 1), (1, 1), 2, channels, relu=bias)
+    assert_same(call)
+    assert_same(replace(call, addend=View.of("a", half, (1, 4, 5, 5))))
     q, k, v, y = (View.of(n, half, (1, 2, 3, 8)) for n in "qkvy")
     assert_same(Attention(q, k, v, y, 0.5, View.of("m", half, (3, 3)) if bias else None, causal=bias))
     assert_same(rows(half, bias))

@@ -208,6 +208,56 @@ def test_a_layer_normalisation_without_a_bias_is_generated():
     assert isinstance(launch.work, Source)
 
 
+def residual(channels=8, group=1, twice=False):
+    g = Builder("residual")
+    x = g.input("x", (1, channels, 6, 6))
+    w, b = g.constant(weights(channels, channels // group, 3, 3)), g.constant(weights(channels, seed=1))
+    y = eqsat.conv(x, w, b, pads=(1, 1, 1, 1), group=group)
+    g.output("y", eqsat.relu(y + y if twice else y + x))
+    return g.build()
+
+
+def held(graph, image):
+    """A plan of a kernel for each node, with all images in a state, and the rest as they are stated."""
+    rest = State("row", image.precision)
+    made, last = [n.outputs[0] for n in graph.nodes], graph.nodes[-1].outputs[0]
+    steps = [Conversion("x", PLAIN, image)] if image != PLAIN else []
+    for node in graph.nodes:
+        operands = [Held(v, image if v in (*made, "x") else rest) for v in dict.fromkeys(node.inputs)]
+        steps.append(Kernel((node.outputs[0],), tuple(operands), (Held(node.outputs[0], image),)))
+    steps += [Conversion(last, image, PLAIN)] if image != PLAIN else []
+    return Plan(graph, tuple(steps))
+
+
+def test_a_tensor_is_added_at_the_end_of_a_convolution_whose_channels_come_last():
+    graph = residual()
+    program = program_of(held(graph, State("nhwc", "float16")))
+    (call,) = (launch.work for launch in program.launches if isinstance(launch.work, Convolution))
+    assert call.addend is not None and call.relu and call.bias is not None
+    assert [view.strides[1] for view in (call.x, call.w, call.addend, call.result)] == [1] * 4
+    assert labels(program)[1] == "conv + add + relu"
+    machine = HostMachine(program, arrange(program))
+    x = weights(1, 8, 6, 6, seed=2)
+    wanted = run(graph, {"x": x}, Floats(wide=True))["y"]
+    np.testing.assert_allclose(machine.run({"x": x})["y"], wanted, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "state"),
+    [
+        (residual(), State("row", "float16")),
+        (residual(), State("nhwc")),
+        (residual(channels=12), State("nhwc", "float16")),
+        (residual(group=2), State("nhwc", "float16")),
+        (residual(twice=True), State("nhwc", "float16")),
+    ],
+)
+def test_a_tensor_is_added_after_a_convolution_where_the_library_does_not(graph, state):
+    program = program_of(held(graph, state))
+    assert [label for label in labels(program) if "copy" not in label and " as " not in label] == ["conv", "add + relu"]
+    assert isinstance(next(launch.work for launch in program.launches if launch.label == "conv"), Convolution)
+
+
 def test_a_plan_is_run_as_it_was_chosen():
     """Kernels of several operators, a value in two states, and an input that is held by columns."""
     g = Builder("plan")

@@ -30,7 +30,10 @@ class Matmul:
 
 @dataclass(frozen=True)
 class Convolution:
-    """result = relu?(conv(x, w) + bias), of images [n, c, plane...] held in any strides."""
+    """result = relu?(conv(x, w) + bias + addend), of images [n, c, plane...] held in any strides.
+
+    `addend` has the shape of the result.
+    """
 
     x: View
     w: View
@@ -42,6 +45,7 @@ class Convolution:
     bias: View | None = None
     relu: bool = False
     arithmetic: str = ""
+    addend: View | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from eqsat.errors import BackendError
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.endings import forms_addend
+from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 
 NAME = "cudnn"
 #: The widest heads that attention takes.
@@ -32,7 +33,7 @@ def expressible(call: Call) -> str | None:
 def views_of(call: Call) -> tuple[View, ...]:
     """The views of a call in the order their tensors are made, the result last."""
     if isinstance(call, Convolution):
-        return (call.x, call.w, *(() if call.bias is None else (call.bias,)), call.result)
+        return (call.x, call.w, *(v for v in (call.bias, call.addend) if v is not None), call.result)
     if isinstance(call, Attention):
         return (call.q, call.k, call.v, *(() if call.mask is None else (call.mask,)), call.result)
     return (call.x, call.scale, *(() if call.bias is None else (call.bias,)), call.result)
@@ -60,6 +61,23 @@ def _convolution_fault(call: Convolution) -> str | None:
     for name, view in (("x", call.x), ("w", call.w), ("result", call.result)):
         if not _is_image(view):
             return f"{name} of shape {list(view.shape)} has strides {list(view.strides)}"
+    return None if call.addend is None else addend_fault(call, call.addend)
+
+
+def addend_fault(call: Convolution, addend: View) -> str | None:
+    """None where a convolution may add a tensor at its end, else the reason why not."""
+    if not forms_addend(call.x.dtype, call.arithmetic):
+        return f"an addend in {call.x.dtype.value}" + ("" if call.arithmetic else " without TF32")
+    if addend.shape != call.result.shape or addend.dtype is not call.x.dtype:
+        return f"an addend of {addend.dtype.value}{list(addend.shape)} to {list(call.result.shape)}"
+    if call.groups != 1:
+        return f"an addend to a convolution in {call.groups} groups"
+    filters, channels = call.w.shape[:2]
+    if any(count * call.x.dtype.itemsize % WIDEST_ACCESS for count in (filters, channels)):
+        return f"an addend to {filters} filters over {channels} channels"
+    for name, view in (("x", call.x), ("w", call.w), ("addend", addend), ("result", call.result)):
+        if not _is_image(view) or _step(view, 1) != 1:
+            return f"an addend, and {name} of shape {list(view.shape)} has strides {list(view.strides)}"
     return None
 
 
@@ -158,7 +176,8 @@ def parse_plan(plan: str, version: str) -> str:
 def described(call: Call) -> str:
     """The call, as messages name it."""
     if isinstance(call, Convolution):
-        ending = (" + bias" if call.bias is not None else "") + (" + relu" if call.relu else "")
+        named = {"bias": call.bias is not None, "addend": call.addend is not None, "relu": call.relu}
+        ending = "".join(f" + {name}" for name, there in named.items() if there)
         return f"a convolution of {call.x.dtype.value}{list(call.x.shape)} by {list(call.w.shape)}{ending}"
     if isinstance(call, Normalisation):
         which = "RMS" if call.bias is None else "layer"

@@ -192,6 +192,11 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
         dilation=[1] * lift + list(call.dilations),
     )
     tensors = [x, w]
+    added = []
+    if call.addend is not None:
+        # Before the bias: so cuDNN has it in its own patterns, whose sums are in float32 in any order.
+        added = [graph.tensor(name="addend", data_type=dtype, **_placed(call.addend, lift))]
+        made = graph.add(a=made, b=added[0])
     if call.bias is not None:
         channels = call.bias.shape[0]
         rank = call.x.rank + lift
@@ -201,7 +206,7 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
         tensors.append(bias)
     if call.relu:
         made = graph.relu(input=made)
-    return [*tensors, _finish(made, call.result, dtype, lift)]
+    return [*tensors, *added, _finish(made, call.result, dtype, lift)]
 
 
 def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> list[Any]:

@@ -82,9 +82,11 @@ def _convolution(call: Convolution, array: Callable[[View], Array]) -> Array:
         pads=call.pads,
         dilations=call.dilations,
         group=call.groups,
-        activation="relu" if call.relu else "none",
+        activation="none",
     )
-    return np.asarray(made)
+    with np.errstate(all="ignore"):
+        made = made if call.addend is None else made + _wide(array(call.addend))
+    return np.asarray(np.maximum(made, made.dtype.type(0)) if call.relu else made)
 
 
 def _normalisation(call: Normalisation, array: Callable[[View], Array]) -> Array:

@@ -1,18 +1,21 @@
-"""What libraries compute at the end of a product: scales, then a bias, then an activation."""
+"""What libraries compute at the end of a product: scales, then a bias, then a tensor, then an activation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
+
+#: Bytes that libraries read at once where they add a tensor: so many of the channels and filters there must be.
+_ALIGNMENT = 16
 
 
 def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
-    """Which ending of a product an operator is: "scale", "bias", "function", or none, which is empty.
+    """Which ending of a product an operator is: "scale", "bias", "addend", "function", or none, which is empty.
 
-    `others` is what it reads besides the product.
+    `others` is what it reads besides the product; an addend is as large as what is made.
 
     >>> row, matrix = TensorType.of("float32", (8,)), TensorType.of("float32", (4, 8))
     >>> ending_of("matmul", "add", {}, matrix, [row]), ending_of("matmul", "add", {}, matrix, [matrix])
@@ -22,8 +25,11 @@ def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType,
         return "function"
     if op == "gelu":
         return "function" if product != "conv" and attrs["approximate"] == "tanh" else ""
-    if len(others) != 1 or made.shape is None or not made.shape or not others[0].is_static:
+    if len(others) != 1 or made.shape is None or not made.shape:
         return ""
+    whole = "addend" if (product, op) == ("conv", "add") and others[0].shape == made.shape else ""
+    if not others[0].is_static:
+        return whole
     shape = others[0].static
     if op in ("mul", "div"):
         return "scale" if product != "conv" and math.prod(shape) == 1 else ""
@@ -32,11 +38,34 @@ def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType,
     wanted = made.dims[1] if product == "conv" else made.dims[-1]
     place = made.rank - 2 if product == "conv" else 0
     aligned = math.prod(shape) == wanted and len(shape) > place and shape[len(shape) - 1 - place] == wanted
-    return "bias" if aligned else ""
+    return "bias" if aligned else whole
 
 
 def may_follow(endings: Sequence[str], ending: str) -> bool:
     """Whether an ending may come after those that a product has already."""
     if not ending or "function" in endings:
         return False
-    return ending == "function" or "bias" not in endings
+    return ending == "function" or ("addend" not in endings and (ending == "addend" or "bias" not in endings))
+
+
+def takes_addend(
+    attrs: Mapping[str, Any], filters: TensorType, images: Iterable[tuple[str, DType]], arithmetic: str
+) -> bool:
+    """Whether libraries add a tensor at the end of a convolution: channels last, on tensor cores.
+
+    `images` are the layouts and element types of what is read, added and made.
+
+    >>> from eqsat.language.types import DType
+    >>> attrs, filters = {"group": 1, "activation": "none"}, TensorType.of("float32", (64, 32, 3, 3))
+    >>> [takes_addend(attrs, filters, [(layout, DType.FLOAT16)], "") for layout in ("nhwc", "row")]
+    [True, False]
+    """
+    (layout, dtype), *rest = dict.fromkeys(images)
+    if rest or layout != "nhwc" or attrs["group"] != 1 or attrs["activation"] != "none" or not filters.is_static:
+        return False
+    return forms_addend(dtype, arithmetic) and all(n * dtype.itemsize % _ALIGNMENT == 0 for n in filters.static[:2])
+
+
+def forms_addend(dtype: DType, arithmetic: str) -> bool:
+    """Whether tensor cores form products of an element type in an arithmetic, after which a tensor may be added."""
+    return dtype in (DType.FLOAT16, DType.BFLOAT16) or (dtype is DType.FLOAT32 and arithmetic == "tf32")

@@ -10,7 +10,7 @@ from eqsat.language.graph import Node
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
-from eqsat.runtime.cuda.endings import ending_of, may_follow
+from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
@@ -109,14 +109,18 @@ class _Grouping:
         if any(core in first for core in cores):
             # What follows a row or a product must be as large: it is computed where each element is made.
             same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
-            return _is_pointwise(reader) and same and (cores[0].op in ROWS or self._ends_product(first, reader))
+            return (
+                _is_pointwise(reader)
+                and same
+                and (cores[0].op in ROWS or self._ends_product(first, reader, earlier, now))
+            )
         if reader.op in MOVED:
             # Where it copies all of what it reads, that is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
         return reader.op in ROWS or _is_pointwise(reader)
 
-    def _ends_product(self, first: Sequence[Node], reader: Node) -> bool:
+    def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
         """Whether a library computes a node at the end of a product, after what it computes there already."""
         endings: list[str] = []
         for before, node in itertools.pairwise((*first, reader)):
@@ -126,10 +130,23 @@ class _Grouping:
             if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
                 return False
             ending = ending_of(first[0].op, node.op, node.attrs, made, tensors)
-            if not may_follow(endings, ending):
+            if not may_follow(endings, ending) or (
+                ending == "addend" and not self._takes_addend(first[0], earlier, now)
+            ):
                 return False
             endings.append(ending)
         return True
+
+    def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:
+        """Whether what is read beside a convolution by the kernel after it can be added at its end, as all is held."""
+        image, filters = (self.graph.type(str(v)) for v in product.inputs[:2])
+        read = [h for h in earlier.operands if h.value == product.inputs[0]]
+        held = [*read, *now.operands, *now.results]
+        types = [(h, self.graph.type(h.value)) for h in held]
+        images = [(h.state.layout, h.state.typed(t).dtype) for h, t in types if isinstance(t, TensorType)]
+        if not isinstance(filters, TensorType) or not isinstance(image, TensorType) or len(images) != len(held):
+            return False
+        return takes_addend(product.attrs, filters, images, earlier.arithmetic)
 
     def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
         """The nodes of both, a product first; results that others read come before those of the later kernel."""

@@ -20,7 +20,7 @@ from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Span, kind_of, moved_bytes
 from eqsat.runtime.cuda.program import Fallback, Launch, Program
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import source_of
+from eqsat.runtime.cuda.substitute import parted, source_of
 from eqsat.runtime.cuda.toolkit import Toolkit
 from eqsat.runtime.cuda.tuning import GENERATED, tried
 from eqsat.runtime.cuda.view import View
@@ -71,6 +71,18 @@ class NoStep:
 
     def launch(self, stream: int, workspace: int) -> None:
         """Does nothing."""
+
+
+class Steps:
+    """Kernels that are one launch of a program, one after the other."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = steps
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Puts all of them on a stream."""
+        for step in self._steps:
+            step.launch(stream, workspace)
 
 
 class FallbackStep:
@@ -174,7 +186,12 @@ class GpuMachine:
             if reason:
                 warnings.warn(f"{label} runs by {name}'s own choice: {reason}", RuntimeWarning, stacklevel=2)
             return prepared
-        return self._generated(call, label, name, reason)
+        parts = parted(call) if reason and library is not None else None
+        if parts is None:
+            return self._generated(call, label, name, reason)
+        first, source, views = parts
+        warnings.warn(f"{label} runs as two kernels, not as one: {reason}", RuntimeWarning, stacklevel=2)
+        return Steps(self._call(first, label), self._kernel(source, [self.address(view) for view in views]))
 
     def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""

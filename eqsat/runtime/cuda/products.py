@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,12 @@ import numpy as np
 from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.plan import Held
-from eqsat.language.state import State
+from eqsat.language.state import LAYOUTS, State
 from eqsat.language.types import DType
-from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Epilogue, Matmul, Normalisation
+from eqsat.runtime.cuda.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.cublaslt import expressible as product_fault
+from eqsat.runtime.cuda.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.cudnn import expressible as network_fault
-from eqsat.runtime.cuda.cudnn import views_of
 from eqsat.runtime.cuda.endings import ending_of, may_follow
 from eqsat.runtime.cuda.view import View
 
@@ -42,6 +41,7 @@ class Ending:
     bias: View | None = None
     constant: str = ""
     function: str = ""
+    addend: View | None = None
 
     @property
     def epilogue(self) -> Epilogue:
@@ -203,6 +203,9 @@ class Products:
         other = next((v for v in after.inputs if v is not None and v != ending.value), None)
         if kind == "function":
             return replace(ending, function=after.op)
+        if kind == "addend":
+            addend = self.lowering.operand(part, str(other))
+            return replace(ending, addend=addend) if self._adds(part, node, addend) else None
         held = self.lowering.operand(part, str(node.inputs[0])).dtype
         if kind == "scale":
             factor = self._factor(after, other)
@@ -216,6 +219,24 @@ class Products:
         vector = self._vector(self.lowering.operand(part, str(other)), size)
         fits = vector is not None and vector.dtype in (held, self._held(part, after))
         return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
+
+    def _adds(self, part: Part, node: Node, addend: View) -> bool:
+        """Whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
+        x, w = self._images(part, node)
+        made = self.lowering.types[node.outputs[0]]
+        held = part.state.typed(made)
+        like = View.of("", held.dtype, made.static, LAYOUTS[part.state.layout].order(made.rank))
+        call = Convolution(x, w, like, (), (), (), node.attrs["group"], arithmetic=part.arithmetic)
+        return addend_fault(call, addend) is None
+
+    def _images(self, part: Part, node: Node) -> tuple[View, View]:
+        """Images and filters of a convolution; constant filters are put with their channels where the images' are."""
+        image, filters = str(node.inputs[0]), str(node.inputs[1])
+        held = part.states.get(filters, part.state)
+        last = part.states.get(image, part.state).layout == "nhwc"
+        if last and filters in self.lowering.constants and held.layout == "row":
+            return self.lowering.operand(part, image), self.lowering.read(Held(filters, replace(held, layout="nhwc")))
+        return self.lowering.operand(part, image), self.lowering.operand(part, filters)
 
     def _factor(self, node: Node, value: str | None) -> float | None:
         """The finite number that a product is multiplied by; None where it is not known, or divides by nothing."""
@@ -235,16 +256,14 @@ class Products:
         found = view.reshaped((size,)) if view.count == size else None
         return found if found is not None and (size == 1 or found.strides == (1,)) else None
 
-    def _launch(self, call: Call, part: Part, ending: Ending) -> None:
+    def _launch(self, call: Matmul | Convolution, part: Part, ending: Ending) -> None:
         nodes = part.nodes[: ending.taken]
         label = " + ".join(n.op for n in nodes)
-        operands = (call.a, call.b) if isinstance(call, Matmul) else (call.x, call.w)  # type: ignore[union-attr]
-        bias = getattr(call, "bias", None)
-        reads: Sequence[View] = operands if bias is None else (*operands, bias)
-        self.lowering.call(call, reads, call.result, (ending.value,), label)
+        reads = views_of(call)[:-1] if isinstance(call, Convolution) else (call.a, call.b, call.bias)
+        self.lowering.call(call, [v for v in reads if v is not None], call.result, (ending.value,), label)
 
     def _convolution(self, part: Part, node: Node) -> int:
-        x, w = (self.lowering.operand(part, str(v)) for v in node.inputs[:2])
+        x, w = self._images(part, node)
         if x.dtype not in _FLOATS or x.dtype != w.dtype or self._held(part, node) != x.dtype:
             return 0
         given = node.inputs[2] if len(node.inputs) > 2 else None
@@ -264,6 +283,7 @@ class Products:
             ending.bias,
             ending.function == "relu",
             part.arithmetic,
+            ending.addend,
         )
         if network_fault(call) is not None:
             return 0

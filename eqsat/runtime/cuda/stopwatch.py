@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from eqsat.errors import BackendError
@@ -18,7 +19,7 @@ from eqsat.runtime.cuda.machine import GpuMachine, KernelStep, Step
 from eqsat.runtime.cuda.memory import arrange
 from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import source_of
+from eqsat.runtime.cuda.substitute import parted, source_of
 from eqsat.runtime.cuda.toolkit import Toolkit
 from eqsat.runtime.cuda.tuning import GENERATED, choice, tried, tuned
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
@@ -178,7 +179,12 @@ class CudaSubject:
             reason = f"a plan of {prepared.workspace} bytes of workspace, of which there are {WORKSPACE_BYTES}"
         if plan:
             raise BackendError(reason, where=launch.label, expected="a plan that the library runs")
-        return [self._generated(work, launch.label, address, reason)]
+        parts = parted(work) if library is not None else None
+        if parts is None:
+            return [self._generated(work, launch.label, address, reason)]
+        first, source, views = parts
+        rest = KernelStep(toolkit, source, [address(view) for view in views])
+        return [*self._step(replace(launch, work=first), plan, address), rest]
 
     def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> Prepared:
         """A call by a plan; what takes long to build is built for one set of weights."""

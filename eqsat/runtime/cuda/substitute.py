@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from eqsat.language.constant import Constant
@@ -38,8 +40,10 @@ def group_of(call: Call) -> Group:
             pads=call.pads,
             dilations=call.dilations,
             group=call.groups,
-            activation="relu" if call.relu else "none",
+            activation="relu" if call.relu and call.addend is None else "none",
         )
+        if call.addend is not None:
+            made = _added(chain, made, call, call.addend)
     elif isinstance(call, Attention):
         made = _attention(chain, call)
     else:
@@ -55,6 +59,30 @@ def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
         return None
     views = {**group.operands, **group.results}
     return source, tuple(views[name] for name in source.arguments)
+
+
+def parted(call: Call) -> tuple[Call, Source, tuple[View, ...]] | None:
+    """What a library may compute of a call, and a generated kernel for the rest, with the views it takes.
+
+    For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.
+    """
+    if not isinstance(call, Convolution) or call.addend is None:
+        return None
+    chain = _Chain()
+    made = _added(chain, chain.operand("made", call.result), call, call.addend)
+    group = chain.group(made, call.result)
+    source = generate(group)
+    if source is None:
+        return None
+    # Every element is read where it is written, which this would deny.
+    source = replace(source, code=source.code.replace(" __restrict__", ""))
+    views = {**group.operands, **group.results}
+    return replace(call, addend=None, relu=False), source, tuple(views[name] for name in source.arguments)
+
+
+def _added(chain: _Chain, made: str, call: Convolution, addend: View) -> str:
+    made = chain.node("add", [made, chain.operand("addend", addend)], call.result)
+    return chain.node("relu", [made], call.result) if call.relu else made
 
 
 def _attention(chain: _Chain, call: Attention) -> str:
