@@ -203,6 +203,7 @@ class _Framing:
 
         But for one thing: on a GPU, a convolution takes a tensor to add at its end only with the channels last. That
         kernel is offered where the layout is kept for another reason, such as a measured time.
+
         Values of one class in any two layouts hang together, and so do those that one kernel reads and makes. Where in
         all that hangs together no kernel costs less than the same one on row-major values, and nothing comes or is
         wanted in a layout, it is dropped.
