@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 
 import numpy as np
@@ -89,8 +88,9 @@ def test_memory_launches_and_kernels_of_a_benchmark_model(name: str) -> None:
     arrangement = arrange(program)
     check(program, arrangement)
     assert arrangement.arena <= 1.1 * arrangement.bound
-    if importlib.util.find_spec("cuda") is None:
-        pytest.skip("its kernels were not compiled: pip install cuda-bindings nvidia-cuda-nvrtc")
+    pytest.importorskip(
+        "cuda.bindings.nvrtc", reason="to compile its kernels: pip install cuda-bindings nvidia-cuda-nvrtc"
+    )
     for code in {source.code for source in map(generated, program.launches) if source is not None}:
         for architecture in ("sm_80", "sm_90"):
             compiled = compiled_once(code, architecture)
