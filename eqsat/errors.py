@@ -83,3 +83,13 @@ class UsageError(EqsatError):
 
 class MissingExtraError(EqsatError, ImportError):
     """A part of eqsat that needs a package which is not installed."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line; its type where it says nothing.
+
+    >>> first_line(RuntimeError("no room\\nat all")), first_line(KeyError())
+    ('no room', 'KeyError')
+    """
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

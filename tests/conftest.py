@@ -4,6 +4,7 @@ cost comes with eqsat, so that machines with shipped entries and without see the
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -57,3 +58,11 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, empty, with a table of costs of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
+    return tmp_path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.errors import BackendError, UsageError
+from eqsat.errors import BackendError, UsageError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime.inputs import checked_inputs
@@ -83,7 +83,7 @@ class SessionProgram:
             return run(feeds)
         except Exception as error:
             raise BackendError(
-                f"ONNX Runtime failed: {_first_line(error)}",
+                f"ONNX Runtime failed: {first_line(error)}",
                 where=self.graph.name,
                 expected="inputs this graph can be run on",
                 remedy="run it on the backend 'numpy', which names the operator that fails",
@@ -137,7 +137,7 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
         return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise BackendError(
-            f"ONNX Runtime refuses the graph: {_first_line(error)}",
+            f"ONNX Runtime refuses the graph: {first_line(error)}",
             where=where,
             expected="operators and element types that ONNX Runtime implements",
             remedy="run it on the backend 'numpy'",
@@ -160,7 +160,3 @@ def ort_value(array: Any, dtype: DType) -> Any:
 def _foreign(graph: Graph, value: str) -> bool:
     declared = graph.type(value)
     return isinstance(declared, TensorType) and declared.dtype in _FOREIGN
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -13,11 +13,7 @@ import eqsat.commands.inspect
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture

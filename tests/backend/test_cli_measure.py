@@ -23,11 +23,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = ("egglog", "z3", "onnxruntime", "highspy", "scipy")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from benchmarks.models.nasnet import nasnet_a
 from benchmarks.models.nasrnn import nasrnn
 from benchmarks.models.sru import sru_text_classifier, sru_translation
 from benchmarks.models.taso_bert import taso_bert
+from benchmarks.random_graphs import random_inputs
 from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
@@ -48,20 +49,6 @@ def sizes_of(graph: Graph) -> dict[str, int]:
     types = [graph.type(name) for name in graph.inputs]
     dims = [d for t in types if isinstance(t, TensorType) for d in t.dims if isinstance(d, Sym)]
     return {name: 7 if "seq" in name else 2 for d in dims for name in d.names()}
-
-
-def inputs_of(graph: Graph, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    made = {}
-    for name in graph.inputs:
-        type = graph.type(name)
-        assert isinstance(type, TensorType)
-        shape = type.at(sizes).static
-        if type.dtype.is_float:
-            made[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
-        else:
-            made[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
-    return made
 
 
 @cache
@@ -113,7 +100,7 @@ def compare(model: ModelProto, libraries: tuple[str, ...]) -> None:
     graph = read(model)
     sizes = sizes_of(graph)
     program = program_of(graph, sizes, libraries=libraries)
-    inputs = inputs_of(graph, sizes)
+    inputs = random_inputs(graph, sizes, 0)
     made = HostMachine(program, arrange(program)).run(inputs)
     for output, wanted in run(graph, inputs, Floats(wide=True)).items():
         scale = np.linalg.norm(wanted)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, first_line
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.cublaslt import EPILOGUES, NAME, TYPES, Matrix, described, parse_plan, plan_text, product_of
@@ -27,7 +27,9 @@ def library() -> CublasLt:
         lt: Any = importlib.import_module("nvmath.bindings.cublasLt")
     except ImportError as error:
         raise BackendError(
-            "nvmath is not installed",
+            "nvmath is not installed"
+            if isinstance(error, ModuleNotFoundError)
+            else f"nvmath fails: {first_line(error)}",
             expected="nvmath-python, through which cuBLASLt is called",
             remedy="pip install 'eqsat[cuda13]'",
         ) from error
@@ -35,7 +37,7 @@ def library() -> CublasLt:
         return CublasLt(lt)
     except Exception as error:
         raise BackendError(
-            f"cuBLASLt cannot be used: {_first_line(error)}",
+            f"cuBLASLt cannot be used: {first_line(error)}",
             expected="cuBLASLt of the CUDA that the driver supports",
             remedy="pip install 'eqsat[cuda13]'",
         ) from error
@@ -224,7 +226,3 @@ class PreparedMatmul:
 def _alignment(view: View) -> int:
     place = view.offset * view.dtype.itemsize
     return math.gcd(place, BUFFER_ALIGNMENT) if place else BUFFER_ALIGNMENT
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

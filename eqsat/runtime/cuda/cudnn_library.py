@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, first_line
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.cudnn import NAME, TYPES, Call, described, expressible, parse_plan, plan_text, views_of
@@ -35,7 +35,7 @@ def library() -> Cudnn:
         return Cudnn(cudnn)
     except Exception as error:
         raise BackendError(
-            f"cuDNN cannot be used: {_first_line(error)}",
+            f"cuDNN cannot be used: {first_line(error)}",
             expected="cuDNN 9 of the CUDA that the driver supports",
             remedy="pip install 'eqsat[cuda13]'",
         ) from error
@@ -112,7 +112,7 @@ class Cudnn:
         except cudnn.cudnnGraphNotSupportedError:
             return None
         except RuntimeError as error:
-            raise BackendError(f"cuDNN {self.version} fails at {described(call)}: {_first_line(error)}") from error
+            raise BackendError(f"cuDNN {self.version} fails at {described(call)}: {first_line(error)}") from error
         return stated
 
     def _built(self, graph: Any, wanted: str | None) -> int | None:
@@ -320,7 +320,3 @@ class PreparedGraph:
         """Forgets the graph, which gives back what it holds."""
         self._graph = None
         self._pointers = self._places = {}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
