@@ -10,7 +10,7 @@ import eqsat.language.ops  # noqa: F401
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.ops import sampling
-from eqsat.language.spec import OPS
+from eqsat.language.spec import OPS, op, same_as
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime.cuda.arrays import aligned, strided
 from eqsat.runtime.cuda.fallback import DeviceFallback, DeviceFloats, run_fallback
@@ -112,6 +112,21 @@ def test_a_reference_that_does_not_run_there_runs_on_the_host(name):
         for view, one in zip(launch.writes, wanted, strict=True):
             np.testing.assert_array_equal(array(view), one)
     assert fallback.on_host == {name} and len(copies) == 2 * len(launch.reads)
+
+
+def test_a_users_reference_that_does_not_run_there_runs_on_the_host():
+    @op("sorted_rows", infer=same_as())
+    def sorted_rows(xp, x):
+        """Each row in order, by NumPy itself."""
+        return np.sort(x)
+
+    view, made = (View.of(name, DType.FLOAT32, (2, 3)) for name in "xy")
+    memory = {"x": np.float32([[3, 1, 2], [0, 5, 4]]), "y": np.zeros((2, 3), np.float32)}
+    launch = Launch(Fallback(Node("sorted_rows", ("x",), ("y",))), (view,), (made,), ("y",))
+    fallback = DeviceFallback(np, scipy.special, lambda one: one.held)
+    fallback.run(launch.work, launch, lambda found: Foreign(memory[found.buffer]))
+    assert memory["y"].tolist() == [[1, 2, 3], [0, 4, 5]]
+    assert fallback.on_host == {"sorted_rows"}
 
 
 def test_integers_are_divided_and_raised_as_onnx_has_it():

@@ -95,7 +95,8 @@ def test_arrays_of_any_kind_and_strides_go_in(program, x):
 
 
 def test_values_of_onnx_runtime_go_in_by_dlpack(program):
-    ort = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
+    import onnxruntime as ort
+
     x, w = (ort.OrtValue.ortvalue_from_numpy(a) for a in (X, W))
     np.testing.assert_allclose(program.run({"x": x, "w": w})["y"], Y, rtol=1e-6)
 

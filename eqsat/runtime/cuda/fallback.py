@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.errors import DeclarationError
 from eqsat.language.floats import Floats
 from eqsat.language.interpret import run_node
 from eqsat.language.spec import spec
@@ -14,8 +15,9 @@ from eqsat.language.types import DType, TensorType
 from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.view import View
 
-#: What CuPy raises where a reference asks for more than it has, an array of NumPy's among its own for example.
-_UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError)
+#: What CuPy raises where a reference asks for more than it has, an array of NumPy's among its own for example; in a
+#: user's operator it is told as a fault of the declaration, which running it on the host confirms or not.
+_UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError, DeclarationError)
 
 
 def run_fallback(work: Fallback, launch: Launch, array: Callable[[View], Any], interpretation: Any) -> list[Any]:
