@@ -129,11 +129,7 @@ class Products:
             return False
         self._launch(call, part, ending)
         if target is None:
-            self.lowering.copied(
-                replace(result, buffer=written.buffer, dtype=dtype, strides=_rows(result.shape), offset=0),
-                result,
-                ending.value,
-            )
+            self.lowering.copied(View.of(written.buffer, dtype, result.shape), result, ending.value)
         return True
 
     def _constant(self, value: str | None) -> str:
@@ -319,11 +315,6 @@ class Products:
             return 0
         self.lowering.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
         return 1
-
-
-def _rows(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a shape in row-major order."""
-    return View.of("", DType.FLOAT32, shape).strides
 
 
 def _is_scale(alpha: float, operands: DType) -> bool:
