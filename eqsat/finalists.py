@@ -83,6 +83,7 @@ def measure_finalists(
     backend: str = "onnxruntime",
     tuned: Sequence[str] = (),
     drift: Mapping[str, float] | None = None,
+    seconds: float = SECONDS,
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
 ) -> Measured:
@@ -90,8 +91,9 @@ def measure_finalists(
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
-    says how far the outputs of a graph may be from the original's, where that is not for rounding alone. BackendError
-    where the original cannot be run there, or too little was measured when `should_stop()` became true.
+    says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
+    some `seconds`. BackendError where the original cannot be run there, or too little was measured when `should_stop()`
+    became true.
     """
     compiled = _Compiling(backend, source, threads, plans or {}, tuned)
     calls: dict[str, Callable[[], object]] = {}
@@ -124,7 +126,7 @@ def measure_finalists(
     if follow is not None:
         follow("timing")
     clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
-    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=SECONDS, should_stop=should_stop)
+    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
     return Measured(timings, refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import TypeAlias
@@ -29,7 +29,7 @@ from eqsat.costs.table import CostTable
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
-from eqsat.given import ModelArgument, check_sizes, read
+from eqsat.given import Given, ModelArgument, check_sizes, read
 from eqsat.language.state import State
 from eqsat.pipeline import Pipeline, Settings
 from eqsat.report import Progress
@@ -72,29 +72,102 @@ def optimize(
 ) -> Result:
     """The cheapest graph that rules with evidence prove equal to a model, checked independently.
 
-    `model` is a path, a ModelProto or a graph; it is never changed. `device` names the device whose costs count, "cuda"
-    the GPU that is here. `objective` weighs terms of the cost (time, flops,
-    bytes, launches, weight_memory, peak_memory, error), `cost` is a function of one operator in its place. `layouts`
-    are those that values may be held in, "auto" for all the device has kernels for; `precision` is "exact", which keeps
-    the model's element types, "tf32", "mixed", "bfloat16", or a policy; `limits` bound terms, such as
-    {"peak_memory": "8 GB", "launches": 40}; `boundary` names the states of inputs and outputs that are
-    not row-major in their own type. `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`.
-    `node_limit` bounds the e-nodes, `time_limit` the seconds of growing and choosing together. `rules` are the
-    library's where left out; a file or a text of rules is checked and added to them, a sequence of Rule replaces them.
-    `finite_math` lets rules assume that no infinity or NaN occurs. `outputs` keeps only these; `sizes` says what a
-    named dim is costed at. With `measure`, the finalists are timed against the original where the device's backend is
-    here, and the original is kept unless the upper 95 % bound of new/old is below 1.
+    The method is equality saturation (Tate et al., POPL 2009; Willsey et al., POPL 2021). Times are in seconds.
 
-    Raises EqsatError: UsageError for an argument out of its domain, ImportModelError for a model that cannot be read,
-    CertificateError for a result that differs from the original.
+    * `model` is a path, a ModelProto or a graph; it is never changed. `outputs` keeps only the outputs it names.
+    * `device` names the device whose costs count, "cuda" the GPU that is here. `table` is the cost table, or its file;
+      `threads` are those of the runtime. `sizes` says what a named dim is costed at.
+    * `objective` weighs terms of the cost: time (seconds), flops, bytes, launches, weight_memory and peak_memory
+      (bytes), error (relative). `cost` is a function of one operator in its place. `limits` bound terms, such as
+      {"peak_memory": "8 GB", "launches": 40}.
+    * `layouts` are those that values may be held in, "auto" for all the device has kernels for. `precision` is "exact",
+      which keeps the model's element types, "tf32", "mixed", "float16", "bfloat16", or a policy. `boundary` names the
+      states of inputs and outputs that are not row-major in their own type.
+    * `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`. `node_limit` bounds the e-nodes,
+      `time_limit` the seconds of growing and choosing together.
+    * `rules` are the library's where left out; a file or a text of rules is checked and added to them, a sequence of
+      Rule replaces them. `finite_math` lets rules assume that no infinity or NaN occurs.
+    * With `measure`, the finalists are timed against the original where the device's backend is here, and the original
+      is kept unless the upper 95 % bound of new/old is below 1.
+    * `seed` is that of the checks, the search and the timing; `opset` the one written, the model's own if left out.
+    * `progress` is called with a Progress while the search runs; `should_stop` ends it with the best so far.
+
+    Raises EqsatError: UsageError for an argument out of its domain, ImportModelError or GraphError for a model that
+    cannot be read, RuleError for rules that do not parse or are not proved, CostError for a device or a table that
+    cannot be used, ExtractionError for limits that nothing meets, CertificateError for a result that differs from the
+    original, and UncheckedError for one that cannot be checked.
     """
+    check_flags(measure=measure)
+    prepared = prepare(
+        model,
+        device=device,
+        objective=objective,
+        cost=cost,
+        layouts=layouts,
+        precision=precision,
+        limits=limits,
+        boundary=boundary,
+        extractor=extractor,
+        alpha=alpha,
+        node_limit=node_limit,
+        time_limit=time_limit,
+        rules=rules,
+        finite_math=finite_math,
+        outputs=outputs,
+        sizes=sizes,
+        seed=seed,
+        opset=opset,
+        table=table,
+        threads=threads,
+        progress=progress,
+        should_stop=should_stop,
+    )
+    return prepared.pipeline.run(prepared.given, prepared.rules, prepared.costs, measure)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run needs, with every argument checked: the pipeline, the model as it was read, rules and costs."""
+
+    pipeline: Pipeline
+    given: Given
+    rules: tuple[Rule, ...]
+    costs: CostModel
+
+
+def prepare(
+    model: ModelArgument,
+    *,
+    device: str,
+    objective: Objective | None,
+    cost: CostFunction | None,
+    layouts: str | Sequence[str],
+    precision: str | PrecisionPolicy,
+    limits: Mapping[str, float | str] | None,
+    boundary: Mapping[str, State] | None,
+    extractor: str,
+    alpha: float | None,
+    node_limit: int,
+    time_limit: float,
+    rules: RulesArgument,
+    finite_math: bool,
+    outputs: Sequence[str] | None,
+    sizes: Mapping[str, int] | None,
+    seed: int,
+    opset: int | None,
+    table: CostTable | str | Path | None,
+    threads: int,
+    progress: Callable[[Progress], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> Prepared:
+    """The arguments of `optimize`, checked before the model is read, and what they set up."""
     check_names(device=device)
     check_budget(node_limit, time_limit, threads, seed)
-    check_flags(finite_math=finite_math, measure=measure)
+    check_flags(finite_math=finite_math)
     check_calls(cost=cost, progress=progress, should_stop=should_stop)
     check_opset(opset)
     check_outputs(outputs)
-    _check_extractor(extractor, alpha)
+    check_extractor(extractor, alpha)
     if cost is not None and objective is not None:
         raise UsageError(
             "cost and objective", expected="one of the two: a function stands in place of weights of terms"
@@ -111,7 +184,7 @@ def optimize(
         device=costs.device.name,
         extractor=extractor,
         alpha=alpha,
-        limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
+        limits=limits_for(node_limit, time_limit),
         extract_seconds=_EXTRACT * time_limit,
         choices=choices,
         boundary=states,
@@ -130,7 +203,12 @@ def optimize(
         given = read(model, outputs)
         check_sizes(given.graph, sizes)
         costs.settle(sum(c.nbytes for c in given.graph.constants.values()))
-    return pipeline.run(given, loaded, costs, measure)
+    return Prepared(pipeline, given, loaded, costs)
+
+
+def limits_for(node_limit: int, time_limit: float) -> Limits:
+    """What bounds saturation where growing and choosing together may take so many seconds."""
+    return Limits(nodes=node_limit, seconds=_SATURATE * time_limit)
 
 
 def choices_for(
@@ -149,7 +227,7 @@ def choices_for(
     return Choices(held, known), warnings
 
 
-def _check_extractor(extractor: str, alpha: float | None) -> None:
+def check_extractor(extractor: str, alpha: float | None) -> None:
     """UsageError for a way to choose that there is not, and for an alpha that it does not read."""
     if not isinstance(extractor, str) or extractor not in EXTRACTORS:
         raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,34 +12,35 @@ import numpy as np
 
 from eqsat.certify import assignments, certify
 from eqsat.certify.stated import stated_difference
-from eqsat.costs.cost import TERMS, Cost
+from eqsat.changes import explain, regions
+from eqsat.costs.cost import TERMS
 from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostModel, GraphCost
+from eqsat.costs.model import CostModel
 from eqsat.costs.precision import POLICIES
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import BackendError, CertificateError, ExtractionError, UncheckedError
-from eqsat.extract import Problem, Solution, solve
+from eqsat.explanation import Explanation
+from eqsat.extract import Solution, solve
 from eqsat.extract.assembly import Assembled, assemble
-from eqsat.extract.limits import PEAK, exceeds
-from eqsat.extract.program import cheapest_trees
+from eqsat.extract.judging import as_given, is_lowered, keeps, plan_cost, price_of
+from eqsat.extract.limits import PEAK
 from eqsat.extract.resources import limited
 from eqsat.extract.restricted import Restricted
-from eqsat.extract.solution import decode
 from eqsat.extract.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
 from eqsat.given import Given
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
 from eqsat.language.onnx.availability import opset_of
-from eqsat.language.plan import Conversion
 from eqsat.language.state import State
 from eqsat.report import Phase, Progress
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
 from eqsat.runtime.kernels import available_on
-from eqsat.summary import Baseline, Outcome, explain, report_of
+from eqsat.savings import measured_changes
+from eqsat.summary import Baseline, Outcome, report_of
 
 #: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
@@ -71,13 +71,27 @@ class Settings:
     should_stop: Callable[[], bool] | None
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A result, and what it was chosen from: the problem, its solution, and the candidate that was kept."""
+
+    result: Result
+    framed: TensorProblem
+    solution: Solution
+    kept: Candidate
+
+
 @dataclass
 class Pipeline:
-    """One optimisation: its settings, the seconds of each phase, and what the user is warned of."""
+    """One optimisation: its settings, the seconds of each phase, and what the user is warned of.
+
+    `adjust` changes the costs of a problem before anything is chosen; what is chosen then is judged by those costs.
+    """
 
     settings: Settings
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    adjust: Callable[[TensorProblem], TensorProblem] | None = None
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
@@ -91,15 +105,21 @@ class Pipeline:
 
     def run(self, given: Given, rules: tuple[Rule, ...], costs: CostModel, measure: bool) -> Result:
         """The result for a model that was read."""
+        return self.finish(given, *self.grow(given, rules), costs, measure).result
+
+    def finish(
+        self, given: Given, encoding: Encoding, grown: Saturation, frozen: Snapshot, costs: CostModel, measure: bool
+    ) -> Finished:
+        """The result from an e-graph, however far it was grown: chosen, measured and certified."""
         original, settings = given.graph, self.settings
-        encoding, grown, frozen = self.grow(given, rules)
         with self.phase("extract"):
             framed = self.frame(original, frozen, costs)
-            solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
+            solution, baselines, candidates = self._candidates(given, framed, costs)
         with self.phase("measure"):
             measured = self._measure(candidates, given.source, costs) if measure else None
             # What is asked for besides time is not what was timed.
-            judged = measured if costs.cost is not None or set(costs.objective) == {"time"} else None
+            timed = self.adjust is None and (costs.cost is not None or set(costs.objective) == {"time"})
+            judged = measured if timed else None
             best, because = kept(candidates, judged)
         with self.phase("certify"):
             while best.assembled is not None:
@@ -115,10 +135,10 @@ class Pipeline:
                     self.settings = replace(settings, choices=replace(settings.choices, policy=POLICIES["exact"]))
                     self.warnings.append("chosen anew in the precision of the model")
                     framed = self.frame(original, frozen, costs)
-                    solution, baselines, candidates = self._candidates(given, frozen, framed, costs)
+                    solution, baselines, candidates = self._candidates(given, framed, costs)
                     judged = None
                 best, because = kept(candidates, judged)
-        explained = explain(encoding, best)
+        explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings)
@@ -126,15 +146,26 @@ class Pipeline:
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
         tuned = costs.library_plans if costs.device.gpu else ()
-        return Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned)
+        result = Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned)
+        return Finished(result, framed, solution, best)
 
     def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
         """The e-graph of a model, how it grew, and its e-nodes."""
         with self.phase("saturate"):
-            encoding = encode(given.graph, finite_math=self.settings.finite_math)
-            self.warnings += [*given.warnings, *_nan_warnings(encoding)]
-            grown = self._saturate(encoding, rules)
+            encoding, saturator = self.begin(given, rules)
+            grown = saturator.run()
             return encoding, grown, snapshot(encoding)
+
+    def begin(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturator]:
+        """The e-graph of a model as it was given, and what grows it."""
+        encoding = encode(given.graph, finite_math=self.settings.finite_math)
+        self.warnings += [*given.warnings, *_nan_warnings(encoding)]
+
+        def follow(phase: str, nodes: int) -> None:
+            self._say(Progress("saturate", nodes=nodes, detail=phase))
+
+        saturator = Saturator(encoding.egraph, rules, self.settings.limits, follow, self.settings.should_stop)
+        return encoding, saturator
 
     def frame(self, original: Graph, frozen: Snapshot, costs: CostModel, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
@@ -143,73 +174,59 @@ class Pipeline:
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
         framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
-        return limited(framed, costs, settings.bounds, counted)
+        framed = limited(framed, costs, settings.bounds, counted)
+        return framed if self.adjust is None else self.adjust(framed)
 
     def _say(self, progress: Progress) -> None:
         if self.settings.progress is not None:
             self.settings.progress(progress)
 
-    def _saturate(self, encoding: Encoding, rules: tuple[Rule, ...]) -> Saturation:
-        def follow(phase: str, nodes: int) -> None:
-            self._say(Progress("saturate", nodes=nodes, detail=phase))
-
-        return Saturator(encoding.egraph, rules, self.settings.limits, follow, self.settings.should_stop).run()
-
     def _candidates(
-        self, given: Given, frozen: Snapshot, framed: TensorProblem, costs: CostModel
+        self, given: Given, framed: TensorProblem, costs: CostModel
     ) -> tuple[Solution, list[Baseline], list[Candidate]]:
-        """The solution, what the baselines found, and the finalists: the original, then each choice once."""
-        settings, original = self.settings, given.graph
-        candidates = [self._as_given(given, framed, costs)]
-
-        def follow(best: float, bound: float) -> None:
-            self._say(Progress("extract", nodes=len(frozen.nodes), best=best, bound=bound))
-
-        def found(extractor: str, **more: Any) -> Solution:
-            return solve(framed.problem, extractor=extractor, should_stop=settings.should_stop, **more)
-
-        start = framed.original()
-        solutions = self._baselines(framed, start)
-        if settings.extractor == "backtracking":
-            solutions["backtracking"] = found(
-                "backtracking",
-                start=start,
-                time_limit=settings.extract_seconds,
-                alpha=settings.alpha,
-                progress=follow,
-            )
-        elif settings.extractor == "ilp":
-            solutions["ilp"] = self._integer_program(framed, list(solutions.values()), follow)
-        elif settings.extractor not in solutions:
-            solutions[settings.extractor] = found(settings.extractor, time_limit=settings.extract_seconds)
+        """The solution, what the baselines found, and the finalists."""
+        settings = self.settings
+        solutions = self.baselines(framed)
+        if settings.extractor in ("ilp", "backtracking") or settings.extractor not in solutions:
+            solutions[settings.extractor] = self.solved(framed, settings.extractor, list(solutions.values()))
         baselines = [
             Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != settings.extractor
         ]
+        names = dict.fromkeys((settings.extractor, *(n for n in solutions if n == "greedy")))
+        candidates = self.finalists(given, framed, costs, {name: solutions[name] for name in names})
+        return solutions[settings.extractor], baselines, candidates
+
+    def finalists(
+        self, given: Given, framed: TensorProblem, costs: CostModel, solutions: Mapping[str, Solution]
+    ) -> list[Candidate]:
+        """The original, then the graph of each solution once."""
+        settings, original = self.settings, given.graph
+        candidates = [self._as_given(given, framed, costs)]
         known: dict[Any, Any] = {}
         # Where reading folded nothing away, a choice of the very same nodes is the original itself.
         seen = [original.nodes] if given.nodes == len(original.nodes) else []
-        for name in dict.fromkeys((settings.extractor, *(n for n in solutions if n == "greedy"))):
-            assembled = assemble(framed, solutions[name], original, known)
+        for name, solution in solutions.items():
+            assembled = assemble(framed, solution, original, known)
             graph = lower(assembled.plan)
             if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
                 continue
             if assembled.plan.is_plain:
                 seen.append(assembled.decoded.graph.nodes)
-            cost = costs.graph(graph) if assembled.plan.is_plain else _plan_cost(assembled)
-            if not assembled.plan.is_plain or framed.problem.memory is not None:
-                cost = replace(cost, price=_price(framed, solutions[name], costs))
+            cost = costs.graph(graph) if assembled.plan.is_plain else plan_cost(assembled)
+            if not assembled.plan.is_plain or framed.problem.memory is not None or self.adjust is not None:
+                cost = replace(cost, price=self._price(framed, solution, costs))
             size = written_size(graph, settings.opset)
-            amounts = solutions[name].amounts
-            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=amounts))
-        return solutions[settings.extractor], baselines, candidates
+            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
+        return candidates
 
     def _as_given(self, given: Given, framed: TensorProblem, costs: CostModel) -> Candidate:
         """The original as it is, or between the states that its inputs and outputs are wanted in."""
         settings, original, problem = self.settings, given.graph, framed.problem
-        solution = _as_given(framed)
+        solution = as_given(framed)
         if any(not state.is_plain for state in settings.boundary.values()):
             assembled = assemble(framed, solution, original)
-            graph, cost = lower(assembled.plan), replace(_plan_cost(assembled), price=_price(framed, solution, costs))
+            price = self._price(framed, solution, costs)
+            graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=price)
             found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
             found.amounts = solution.amounts
         else:
@@ -219,16 +236,41 @@ class Pipeline:
             if problem.memory is not None:
                 found.amounts[PEAK] = solution.amounts[PEAK]
                 found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
-        found.within = _keeps(problem, found.amounts)
+            if self.adjust is not None:
+                found.cost = replace(cost, price=solution.cost)
+        found.within = keeps(problem, found.amounts)
         return found
 
-    def _baselines(self, framed: TensorProblem, start: list[int]) -> dict[str, Solution]:
+    def _price(self, framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
+        return price_of(framed, solution, costs) if self.adjust is None else solution.cost
+
+    def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
+        """What an extractor chooses; the integer program starts from what is `known`."""
+        settings = self.settings
+
+        def follow(best: float, bound: float) -> None:
+            self._say(Progress("extract", nodes=len(framed.snapshot.nodes), best=best, bound=bound))
+
+        if extractor == "ilp":
+            return self._integer_program(framed, list(known), follow)
+        more: dict[str, Any] = {}
+        if extractor == "backtracking":
+            more = {"start": framed.original(), "alpha": settings.alpha, "progress": follow}
+        return solve(
+            framed.problem,
+            extractor=extractor,
+            time_limit=settings.extract_seconds,
+            should_stop=settings.should_stop,
+            **more,
+        )
+
+    def baselines(self, framed: TensorProblem) -> dict[str, Solution]:
         """What greedy and a short backtracking search find; nothing of one that finds no choice within the limits."""
         settings = self.settings
         short = min(_BASELINE_SECONDS, _BASELINE_SHARE * settings.extract_seconds)
         ways: dict[str, dict[str, Any]] = {
             "greedy": {},
-            "backtracking": {"start": start, "time_limit": short},
+            "backtracking": {"start": framed.original(), "time_limit": short},
         }
         found: dict[str, Solution] = {}
         for name, more in ways.items():
@@ -298,10 +340,31 @@ class Pipeline:
         plan = assembled.plan
         error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.seed)
         candidate.certificate = replace(candidate.certificate, stated=error)
-        limit = self.settings.choices.policy.error if _is_lowered(assembled) else DRIFT
+        limit = self.settings.choices.policy.error if is_lowered(assembled) else DRIFT
         if error <= limit:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
+
+    def _explained(
+        self, encoding: Encoding, original: Candidate, best: Candidate, costs: CostModel, measure: bool
+    ) -> Explanation:
+        """What the candidate that is kept changes, and what each change is predicted, and measured, to save."""
+        settings, found = self.settings, regions(encoding, best)
+        explained = explain(encoding, original, best, found)
+        if not measure or best.assembled is None:
+            return explained
+        with self.phase("measure"):
+            return measured_changes(
+                explained,
+                found,
+                encoding.graph,
+                best,
+                sizes=settings.sizes,
+                seed=settings.seed,
+                threads=settings.threads,
+                backend="cupy" if costs.device.gpu else "onnxruntime",
+                should_stop=settings.should_stop,
+            )
 
     def _measure(self, candidates: Sequence[Candidate], source: Any, costs: CostModel) -> Measured | None:
         settings = self.settings
@@ -313,7 +376,7 @@ class Pipeline:
         if any(not state.is_plain for state in settings.boundary.values()):
             self.warnings.append("not measured: inputs or outputs are held in states of their own")
             return None
-        loose = {c.name for c in candidates if c.assembled is not None and _is_lowered(c.assembled)}
+        loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
         try:
             measured = measure_finalists(
                 {c.name: c.graph for c in candidates},
@@ -333,58 +396,6 @@ class Pipeline:
             return None
         self.warnings += [f"{name} was left out: {why}" for name, why in measured.refused.items()]
         return measured
-
-
-def _as_given(framed: TensorProblem) -> Solution:
-    """The original graph, run as it says, as a solution; of nodes that are proved equal the cheaper one counts."""
-    program = framed.problem.program
-    others = set(range(program.natives)).difference(framed.original())
-    costs = [math.inf if option in others else cost for option, cost in enumerate(program.costs)]
-    choice = cheapest_trees(program, costs)[0]
-    return decode(framed.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
-
-
-def _keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
-    """Whether amounts are within the limits."""
-    bounds = {limit.name: limit.most for limit in problem.limits}
-    if problem.memory is not None:
-        bounds[PEAK] = problem.memory.most
-    return not any(exceeds(amounts[name], most) for name, most in bounds.items())
-
-
-def _is_lowered(assembled: Assembled) -> bool:
-    """Whether anything is held, or computed, in a lower precision."""
-    steps, boundary = assembled.plan.steps, assembled.plan.boundary
-    return any(state.precision for state in boundary.values()) or any(
-        step.target.precision or step.source.precision
-        if isinstance(step, Conversion)
-        else step.arithmetic or any(held.state.precision for held in (*step.operands, *step.results))
-        for step in steps
-    )
-
-
-def _price(framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
-    """What the objective makes of a solution, without what only settles ties."""
-    if costs.cost is not None:
-        return solution.cost
-    terms = [costs.weigh(framed.ways[node].cost) for node in solution.chosen.values()]
-    terms += [costs.weigh(framed.conversions[index]) for index in solution.conversions]
-    if framed.problem.memory is not None:
-        terms.append(framed.problem.memory.weight * solution.amounts[PEAK])
-    return math.fsum(terms)
-
-
-def _plan_cost(assembled: Assembled) -> GraphCost:
-    """The seconds of a plan, step by step: conversions count for the node whose value they convert."""
-    producers = {v: node for node in assembled.graph.nodes for v in node.outputs if v}
-    total = Cost()
-    nodes = []
-    for step, cost in zip(assembled.plan.steps, assembled.costs, strict=True):
-        total += cost
-        value = step.value if isinstance(step, Conversion) else step.nodes[-1]
-        if value in producers:
-            nodes.append((producers[value], cost))
-    return GraphCost(total, total.seconds, tuple(nodes))
 
 
 def _nan_warnings(encoding: Encoding) -> Iterator[str]:

@@ -336,5 +336,6 @@ def _number(value: float) -> str:
 #: What a change may state besides what it is and why, with the title and the form it is shown in.
 _OPTIONAL: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "nodes": ("nodes", lambda nodes: f"{nodes:+d}"),
-    "saved": ("time saved", duration),
+    "predicted": ("predicted to save", duration),
+    "measured": ("measured", duration),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.costs.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
+from eqsat.explanation import Explanation
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking, opset_of
 from eqsat.language.plan import Plan
@@ -22,55 +23,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from eqsat.runtime.cuda.program import Program as GpuProgram
-
-
-@dataclass(frozen=True)
-class Change:
-    """Values that are computed in another way, and the rules that lead from the old way to the new one."""
-
-    value: str
-    before: str
-    after: str
-    rules: tuple[str, ...]
-    values: tuple[str, ...] = ()
-
-    @staticmethod
-    def together(changes: Sequence[Change]) -> Change:
-        """Changes by the same rules as one."""
-        first = changes[0]
-        return Change(first.value, first.before, first.after, first.rules, tuple(c.value for c in changes))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The change as JSON has it."""
-        return {
-            "what": f"{len(self.values)} × {self.before} -> {self.after}",
-            "values": list(self.values),
-            "rules": list(self.rules),
-        }
-
-    def __str__(self) -> str:
-        shown = ", ".join(self.values[:3]) + (", …" if len(self.values) > 3 else "")
-        return f"{len(self.values)} × {self.before} -> {self.after} ({shown}): {', then '.join(self.rules)}"
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The chains of rules behind a result; `unexplained` counts values whose chain was not found."""
-
-    changes: tuple[Change, ...]
-    unexplained: int
-
-    @property
-    def share(self) -> float:
-        """The share of changed values that a chain of rules explains; 1 where nothing changed."""
-        explained = sum(len(c.values) for c in self.changes)
-        return explained / (explained + self.unexplained) if explained + self.unexplained else 1.0
-
-    def __str__(self) -> str:
-        lines = [str(change) for change in self.changes] or ["nothing changed"]
-        if self.unexplained:
-            lines.append(f"{self.unexplained} changed values have no recorded chain of rules")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -183,7 +135,7 @@ class Result:
         return None if gone else self.source
 
     def explain(self) -> Explanation:
-        """Which rules led from each changed value to what computes it now."""
+        """What changed, by which rules in which order, what is known of these, and what each change saves."""
         return self.explanation
 
     def __repr__(self) -> str:

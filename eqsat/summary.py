@@ -9,15 +9,14 @@ from typing import Any
 from eqsat.costs.cost import Cost
 from eqsat.costs.model import CostModel
 from eqsat.egraph.encode import Encoding
-from eqsat.egraph.explain import CONGRUENCE, Explainer
 from eqsat.egraph.saturate import Saturation
+from eqsat.explanation import Explanation
 from eqsat.extract import Solution
 from eqsat.finalists import Candidate, Measured
 from eqsat.given import Given
-from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.graph import OPAQUE, Graph, operator_name
 from eqsat.language.plan import Conversion
 from eqsat.report import Report
-from eqsat.result import Change, Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _steps(kept: Candidate) -> Iterator[dict[str, Any]]:
     """What runs, in order: each kernel and each conversion with its operators, states and cost."""
     if kept.assembled is None:
         for node, cost in kept.cost.nodes:
-            yield _step(_name(node), node.outputs[0], ["row"], "row", cost)
+            yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
         return
     graph = kept.assembled.graph
     producers = {v: node for node in graph.nodes for v in node.outputs if v}
@@ -130,7 +129,7 @@ def _steps(kept: Candidate) -> Iterator[dict[str, Any]]:
             kind = "cast" if step.source.precision != step.target.precision else "copy"
             yield _step(f"convert ({kind})", step.value, [str(step.source)], str(step.target), cost)
         else:
-            ops = " + ".join(_name(producers[value]) for value in step.nodes)
+            ops = " + ".join(operator_name(producers[value]) for value in step.nodes)
             taken = list(dict.fromkeys(str(held.state) for held in step.operands)) or ["row"]
             yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
 
@@ -149,37 +148,9 @@ def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arit
     }
 
 
-def _name(node: Node) -> str:
-    return str(node.attrs["op_type"]) if node.op == OPAQUE else node.op
-
-
 def _operators(graph: Graph) -> dict[str, int]:
     counts: dict[str, int] = {}
     for node in graph.nodes:
-        name = _name(node)
+        name = operator_name(node)
         counts[name] = counts.get(name, 0) + 1
     return dict(sorted(counts.items()))
-
-
-def explain(encoding: Encoding, kept: Candidate) -> Explanation:
-    """Which rules lead from each original value to what computes it now."""
-    changes: dict[tuple[str, ...], list[Change]] = {}
-    unexplained = 0
-    if kept.assembled is None:
-        return Explanation((), 0)
-    frozen, choice = kept.assembled.snapshot, kept.assembled.choice
-    explainer = Explainer(encoding.egraph)
-    for leader, position in sorted(choice.items()):
-        node = frozen.nodes[position]
-        for value in frozen.classes[leader].values:
-            source = encoding.values[value]
-            steps = explainer.chain(source, node.number)
-            if steps is None:
-                unexplained += 1
-                continue
-            # Nothing but congruence between the two: the operands changed, and are explained where they are made.
-            if rules := tuple(dict.fromkeys(s.rule for s in steps if s.rule != CONGRUENCE)):
-                change = Change(value, encoding.egraph.nodes[source].op, node.op, rules)
-                changes.setdefault((*rules, change.before, change.after), []).append(change)
-    grouped = [Change.together(group) for group in changes.values()]
-    return Explanation(tuple(sorted(grouped, key=lambda c: -len(c.values))), unexplained)

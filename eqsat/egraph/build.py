@@ -74,10 +74,16 @@ class Builder:
 
 def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0, steps: int = 0) -> list[int]:
     """The slices that are the outputs of a split."""
+    return [egraph.add("slice", cut, [whole], generation=generation, steps=steps) for cut in cuts(attrs)]
+
+
+def cuts(attrs: Attrs) -> list[Attrs]:
+    """The attributes of the slices that the outputs of a split are."""
     axis, sizes = attrs["axis"], attrs["sizes"]
-    pieces, start = [], 0
+    found, start = [], 0
     for size in sizes:
-        cut = spec("slice").complete({"starts": (start,), "ends": (start + size,), "axes": (axis,), "steps": (1,)})
-        pieces.append(egraph.add("slice", cut, [whole], generation=generation, steps=steps))
+        found.append(
+            spec("slice").complete({"starts": (start,), "ends": (start + size,), "axes": (axis,), "steps": (1,)})
+        )
         start = start + size
-    return pieces
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,16 +54,29 @@ class EClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
-    """One firing of a rule: the e-node its left side matched and the e-node its right side became.
+class Firing:
+    """What a rule bound when it fired: e-classes (sequences of them for groups) and attributes, by variable.
 
-    `match` holds what was bound, where firings are recorded for proofs, and `root` says which of its roots this is.
+    It holds no e-graph, unlike a match: egglog's may only be dropped in its own thread, so nothing here may wait for
+    the collector.
+    """
+
+    rule: Any
+    classes: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One union that a rule made: the e-node its left side matched and the e-node its right side became.
+
+    `firing` is what was bound, None where nobody said so, and `root` says which of the rule's roots this is.
     """
 
     rule: str
     left: int
     right: int
-    match: Any = None
+    firing: Firing | None = None
     root: int = 0
 
 
@@ -151,7 +164,7 @@ class EGraph:
         """The leaf that stands for an operand left out."""
         return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
 
-    def union(self, left: int, right: int, rule: str, match: Any = None, root: int = 0) -> bool:
+    def union(self, left: int, right: int, rule: str, firing: Firing | None = None, root: int = 0) -> bool:
         """Makes two e-nodes equal on the word of a rule; False where they already are.
 
         Types must agree: static shapes that differ are an UnsoundRuleError, named dims that may differ a refusal.
@@ -160,7 +173,7 @@ class EGraph:
         if a == b:
             return False
         self._check_types(self._classes[a].type, self._classes[b].type, rule)
-        self.applications.append(Application(rule, left, right, match, root))
+        self.applications.append(Application(rule, left, right, firing, root))
         self.engine.union(left, right)
         self._join(a, b)
         return True

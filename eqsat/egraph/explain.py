@@ -1,11 +1,13 @@
-"""Why two e-nodes are equal: a chain of rule applications and congruences between them."""
+"""Why two e-nodes are equal: chains of rule applications and congruences, and what each of these rests on."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.forest import Edge, Forest
+from eqsat.egraph.instance import Instance, Instances, Pair
 
 #: The name of a step between e-nodes of one operator over equal operands.
 CONGRUENCE = "congruence"
@@ -13,51 +15,141 @@ CONGRUENCE = "congruence"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a chain: the rule, the e-nodes it leads from and to, and whether it was used right to left."""
+    """One step of a chain: the rule, the e-nodes it leads from and to, and whether it was used right to left.
+
+    `premises` are pairs of e-nodes that had to be equal for it: operands as they were made and as the rule matched
+    them, or, for congruence, the operands of both sides. `left` and `right` are the sides of the rule as they stood in
+    the e-graph; both are None for congruence, and where the record of the firing does not tell, which is a gap.
+    `time` counts unions: every premise was equal before.
+    """
 
     rule: str
     source: int
     target: int
-    backwards: bool = False
+    backwards: bool
+    time: int
+    premises: tuple[Pair, ...] = ()
+    left: Instance | None = None
+    right: Instance | None = None
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether a rule was applied of which is not known what it matched."""
+        return self.rule != CONGRUENCE and self.left is None
+
+    @property
+    def before(self) -> Instance | None:
+        """The side that the step leads from."""
+        return self.right if self.backwards else self.left
+
+    @property
+    def after(self) -> Instance | None:
+        """The side that the step leads to."""
+        return self.left if self.backwards else self.right
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Chains for pairs of e-nodes and, each once, for every pair that their steps rest on; in the order of need.
+
+    A pair without a chain has None: a gap. All premises of a chain were equal before its last union, so no chain rests
+    on itself.
+    """
+
+    wanted: tuple[Pair, ...]
+    chains: dict[Pair, tuple[Step, ...] | None]
+
+    @property
+    def gaps(self) -> int:
+        """How many pairs have no chain, or one with a step of which is not known what it matched."""
+        return sum(chain is None or any(s.is_gap for s in chain) for chain in self.chains.values())
+
+    @property
+    def steps(self) -> list[Step]:
+        """Every step by a rule, in the order in which the unions were made."""
+        used = {s.time: s for chain in self.chains.values() for s in chain or () if s.rule != CONGRUENCE}
+        return [used[time] for time in sorted(used)]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules used, each once, in the order in which they first fired."""
+        return tuple(dict.fromkeys(s.rule for s in self.steps))
 
 
 class Explainer:
-    """Finds chains in the record of rule applications; these are annotations, the certificate is the proof."""
+    """Replays the unions of an e-graph, and finds why e-nodes of one class are equal.
+
+    Chains are annotations of what happened; that a result is right is shown by its certificate.
+    """
 
     def __init__(self, egraph: EGraph) -> None:
         self.egraph = egraph
-        self._edges: dict[int, list[Step]] = {}
-        for applied in egraph.applications:
-            self._link(Step(applied.rule, applied.left, applied.right))
-        self._link_congruent()
+        self._forest = Forest()
+        self._instances = Instances(egraph, self._forest)
+        self._known: dict[int, Step] = {}
+        self._replayed = (0, 0)
+        self.replay()
+
+    def replay(self) -> None:
+        """Brings in what was added to the e-graph since the last time."""
+        egraph, forest = self.egraph, self._forest
+        nodes, applications = self._replayed
+        for node in egraph.nodes[nodes:]:
+            forest.intern((node.op, node.attrs), node.operands)
+        for number in range(nodes, len(egraph.nodes)):
+            forest.revive(number)
+        for index, applied in enumerate(egraph.applications[applications:], applications):
+            forest.equate(applied.left, applied.right, index)
+        self._replayed = (len(egraph.nodes), len(egraph.applications))
 
     def chain(self, source: int, target: int) -> tuple[Step, ...] | None:
-        """The shortest chain from one e-node to another of its class; None where the record has none."""
-        reached: dict[int, Step | None] = {source: None}
-        queue = deque([source])
-        while queue and target not in reached:
-            for step in self._edges.get(queue.popleft(), ()):
-                if step.target not in reached:
-                    reached[step.target] = step
-                    queue.append(step.target)
-        if target not in reached:
+        """The steps from one e-node to another of its class; None where the record has none."""
+        if self._forest.find(source) != self._forest.find(target):
             return None
-        steps: list[Step] = []
-        last = reached[target]
-        while last is not None:
-            steps.append(last)
-            last = reached[last.source]
-        return tuple(reversed(steps))
+        return tuple(self._step(edge) for edge in self._forest.path(source, target))
 
-    def _link(self, step: Step) -> None:
-        self._edges.setdefault(step.source, []).append(step)
-        back = Step(step.rule, step.target, step.source, not step.backwards)
-        self._edges.setdefault(step.target, []).append(back)
+    def derive(self, pairs: Iterable[Pair]) -> Derivation:
+        """The chains of pairs of e-nodes, and of all that these rest on."""
+        wanted = tuple(pairs)
+        chains: dict[Pair, tuple[Step, ...] | None] = {}
+        pending = list(reversed(wanted))
+        while pending:
+            pair = pending.pop()
+            if pair in chains or (pair[1], pair[0]) in chains or pair[0] == pair[1]:
+                continue
+            chains[pair] = self.chain(*pair)
+            pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.premises)]
+        return Derivation(wanted, chains)
 
-    def _link_congruent(self) -> None:
-        first: dict[tuple[object, ...], int] = {}
-        for number, node in enumerate(self.egraph.nodes):
-            key = (node.op, node.attrs, tuple(self.egraph.find(k) for k in node.operands))
-            known = first.setdefault(key, number)
-            if known != number:
-                self._link(Step(CONGRUENCE, known, number))
+    def _step(self, edge: Edge) -> Step:
+        """The step of an edge of the forest, with its premises."""
+        known = self._known.get(edge.time)
+        if known is None:
+            known = self._known[edge.time] = self._made(edge)
+        if (known.source, known.target) == (edge.source, edge.target):
+            return known
+        turned = tuple((b, a) for a, b in known.premises) if known.rule == CONGRUENCE else known.premises
+        return Step(
+            known.rule,
+            edge.source,
+            edge.target,
+            not known.backwards,
+            known.time,
+            turned,
+            known.left,
+            known.right,
+        )
+
+    def _made(self, edge: Edge) -> Step:
+        source, target, nodes = edge.source, edge.target, self.egraph.nodes
+        if edge.equation is None:
+            pairs = zip(nodes[source].operands, nodes[target].operands, strict=True)
+            premises = tuple((a, b) for a, b in pairs if a != b)
+            return Step(CONGRUENCE, source, target, edge.backwards, edge.time, premises)
+        applied = self.egraph.applications[edge.equation]
+        sides = self._instances.sides(applied, edge.time)
+        if sides is None:
+            return Step(applied.rule, source, target, edge.backwards, edge.time)
+        left, right = sides
+        premises = tuple(dict.fromkeys((*left.premises, *right.premises)))
+        return Step(applied.rule, source, target, edge.backwards, edge.time, premises, left, right)

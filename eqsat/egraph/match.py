@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,7 +76,7 @@ class Binder:
         roots = tuple(row[c] for c in query.roots)
         matches = []
         for form, enodes in forms:
-            bindings = Bindings({n: _views(egraph, c) for n, c in form.classes.items()}, form.attrs)
+            bindings = bindings_of(egraph, form.classes, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
                 matched = tuple(enodes[r] for r in query.roots)
                 matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.steps))
@@ -199,6 +199,11 @@ def _with_sequences(form: _Form, elements: list[_Form], over: dict[str, str]) ->
         table[sequence] = tuple(getattr(e, kind)[element] for e in elements)
     steps = max(form.steps, *(e.steps for e in elements))
     return _Form(classes, attrs, form.checks, steps, form.number)
+
+
+def bindings_of(egraph: EGraph, classes: Mapping[str, Any], attrs: Mapping[str, Any]) -> Bindings:
+    """E-classes by variable, or sequences of them, as rules see them, with attributes."""
+    return Bindings({name: _views(egraph, found) for name, found in classes.items()}, dict(attrs))
 
 
 def _views(egraph: EGraph, classes: Any) -> Any:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from eqsat.egraph.build import Builder
-from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.egraph import EGraph, Firing
 from eqsat.egraph.match import Binder, Match
 from eqsat.egraph.query import Query, Rewrite, compile_query
 from eqsat.egraph.siblings import groups
-from eqsat.errors import ShapeError
+from eqsat.errors import ShapeError, UsageError
 from eqsat.language.pattern import Siblings
 
 #: Why a match is refused whose right side would lie beyond the radius.
@@ -38,12 +40,36 @@ class Limits:
 
 
 @dataclass
+class Step:
+    """One phase's rules matched once and applied: e-nodes and e-classes before and after, what matched, fired and was
+    refused in it, and whether anything new came of it.
+
+    `firings` are the rules that fired, each with the e-nodes its roots were matched in, in order. `seconds` are since
+    saturation began. `stopped` is the limit that ended the step before its end; what it had left is done first in the
+    next step.
+    """
+
+    phase: str
+    before: tuple[int, int]
+    after: tuple[int, int] = (0, 0)
+    seconds: float = 0.0
+    changed: bool = False
+    matched: Counter[str] = field(default_factory=Counter)
+    fired: Counter[str] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    firings: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    stopped: str = ""
+
+
+@dataclass
 class Saturation:
     """What happened: why it stopped, how often each rule fired and was refused and why, and the growth after each step
     (phase, e-nodes, e-classes, seconds).
 
     `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
-    "round_limit", "time_limit" or "interrupted".
+    "round_limit", "time_limit" or "interrupted"; "paused" between two steps that are taken one by one. `steps` are
+    what happened in each step, the last one also where it was cut short. `made` says from which e-node on e-nodes were
+    made by which rule; those before the first are of the original graph.
     """
 
     stopped_by: str = "saturated"
@@ -51,6 +77,8 @@ class Saturation:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     growth: list[tuple[str, int, int, float]] = field(default_factory=list)
     seconds: float = 0.0
+    steps: list[Step] = field(default_factory=list)
+    made: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -62,6 +90,19 @@ class _Relation:
     served: dict[tuple[str, ...], list[tuple[Query, Binder]]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Work:
+    """What a query has to do in a step: rows to bind, then matches to apply; `done` counts what was, of the two."""
+
+    query: Query
+    binder: Binder
+    rows: list[tuple[int, ...]]
+    revisit: bool
+    stage: Literal["new", "bind", "apply"] = "new"
+    matches: list[Match] = field(default_factory=list)
+    done: int = 0
+
+
 class _Stopped(Exception):  # noqa: N818 - a limit met is no error
     """Leaves the loops; its text says which limit was met."""
 
@@ -70,7 +111,7 @@ class Saturator:
     """Grows an e-graph with rules until nothing new comes, or a limit is met.
 
     egglog finds the matches; conditions and right sides are evaluated here, where every class has its type and facts,
-    so limits hold between any two firings. With `record` the e-graph keeps what each firing matched, for proofs.
+    so limits hold between any two firings.
     """
 
     def __init__(
@@ -80,10 +121,8 @@ class Saturator:
         limits: Limits,
         progress: Callable[[str, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        *,
-        record: bool = False,
     ) -> None:
-        self.egraph, self.limits, self.record = egraph, limits, record
+        self.egraph, self.limits = egraph, limits
         self.rules = {p: [r for r in rules if r.phase == p] for p in PHASES}
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
@@ -92,26 +131,79 @@ class Saturator:
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
-        self._start = time.perf_counter()
+        self._left: deque[_Work] = deque()
+        self._owner = threading.get_ident()
+        self._start, self._spent = time.perf_counter(), 0.0
+        self._now = Step("", (0, 0))
         for phase in PHASES:
             egraph.engine.ruleset(phase)
 
     def run(self) -> Saturation:
         """Saturates; the e-graph is sound and complete as far as it got, whatever stopped it."""
-        self._start = time.perf_counter()
         with _without_collector():
-            self._grow()
-        self.report.seconds = time.perf_counter() - self._start
+            for _ in self.steps():
+                pass
         return self.report
 
-    def _grow(self) -> None:
+    def steps(self) -> Iterator[Step]:
+        """The steps of a run, each taken when it is asked for; with the last, `report` says what stopped it.
+
+        A run that was stopped can be taken up by asking for steps again, with other limits or the same.
+        """
+        schedule = self._schedule()
+        while True:
+            with self._working():
+                step = next(schedule, None)
+            if step is None:
+                return
+            yield step
+
+    def step(self, phase: str) -> Step:
+        """Matches the rules of one phase once and applies what matched, out of turn."""
+        if phase not in PHASES:
+            raise UsageError(f"no phase {phase!r}", expected="one of " + ", ".join(PHASES))
+        with self._working():
+            self.egraph.rebuild()
+            try:
+                self._step(phase)
+                self.report.stopped_by = "paused"
+            except _Stopped as stop:
+                self.report.stopped_by = str(stop)
+            self.egraph.rebuild()
+        return self._now
+
+    def check_thread(self) -> None:
+        """UsageError in another thread than the one that made the e-graph; egglog's state cannot move to another."""
+        if threading.get_ident() != self._owner:
+            raise UsageError(
+                "an e-graph is read and grown in the thread that made it",
+                where=f"thread {threading.current_thread().name!r}",
+                expected="every step in that thread",
+                remedy="make the e-graph in the thread that works with it, or hand the work to that thread",
+            )
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Time counts while steps are taken, not between them."""
+        self.check_thread()
+        self._start = time.perf_counter() - self._spent
+        try:
+            with _without_collector():
+                yield
+        finally:
+            self._spent = self.report.seconds = time.perf_counter() - self._start
+
+    def _schedule(self) -> Iterator[Step]:
         try:
             self.egraph.rebuild()
             for _ in range(self.limits.rounds):
                 before = self.egraph.size()
-                self._round()
+                for step in self._round():
+                    self.report.stopped_by = "paused"
+                    yield step
                 self.egraph.rebuild()
                 if self.egraph.size() == before:
+                    self.report.stopped_by = "saturated"
                     break
             else:
                 self.report.stopped_by = "round_limit"
@@ -121,12 +213,15 @@ class Saturator:
             self.report.stopped_by = str(stop)
         self.egraph.rebuild()
 
-    def _round(self) -> None:
+    def _round(self) -> Iterator[Step]:
         for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
-            if not self._step("simplify", revisit=step == 0):
+            changed = self._step("simplify", revisit=step == 0)
+            yield self._now
+            if not changed:
                 break
         for phase in PHASES[1:]:
             self._step(phase)
+            yield self._now
 
     def _step(self, phase: str, *, revisit: bool = True) -> bool:
         """Matches a phase's rules once and applies what matched; True where something was new.
@@ -134,14 +229,33 @@ class Saturator:
         With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
         come to have the form a rule asks for.
         """
-        self._declare(phase)
-        self._check()
+        now = self._now = Step(phase, self.egraph.size())
+        fired, refused = self.report.fired.copy(), self.report.refused.copy()
+        try:
+            self._finish_left()
+            self._declare(phase)
+            self._check()
+            if self._relations[phase]:
+                self._match(phase, revisit)
+                self._finish_left()
+                nodes, classes = self.egraph.size()
+                self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
+                if self.progress:
+                    self.progress(phase, nodes)
+        except _Stopped as stop:
+            now.stopped = str(stop)
+            raise
+        finally:
+            now.after, now.seconds = self.egraph.size(), time.perf_counter() - self._start
+            now.fired, now.refused = self.report.fired - fired, self.report.refused - refused
+            self.report.steps.append(now)
+        return now.changed
+
+    def _match(self, phase: str, revisit: bool) -> None:
+        """Matches a phase's queries once; what they found is left to be done."""
         relations = self._relations[phase].values()
-        if not relations:
-            return False
         self.egraph.engine.match(phase, self.limits.matches)
         found = self.egraph.rebuild([(r.name, r.width) for r in relations])
-        changed = False
         for relation in relations:
             rows_of: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
             for row in found.get(relation.name, ()):
@@ -149,15 +263,13 @@ class Saturator:
                 rows_of.setdefault(wanted, []).append(row)
             for wanted, served in relation.served.items():
                 rows = rows_of.get(wanted, [])
-                for query, binder in served:
-                    again = self._kept_rows(query, rows, revisit) if query.sites else rows
-                    if again:
-                        changed |= self._apply_rows(query, binder, again)
-        nodes, classes = self.egraph.size()
-        self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
-        if self.progress:
-            self.progress(phase, nodes)
-        return changed
+                self._left.extend(_Work(query, binder, rows, revisit) for query, binder in served)
+
+    def _finish_left(self) -> None:
+        """Does what is left to do; a limit that is met leaves the rest for the next step."""
+        while self._left:
+            self._finish(self._left[0])
+            self._left.popleft()
 
     def _declare(self, phase: str) -> None:
         """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
@@ -174,27 +286,38 @@ class Saturator:
             served = known[key].served.setdefault(tuple(query.operators), [])
             served.append((query, Binder(self.egraph, query)))
 
-    def _apply_rows(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> bool:
-        changed = False
-        for match in self._matches(query, binder, rows):
+    def _finish(self, work: _Work) -> None:
+        """Binds the rows of a query and applies the matches, from where it was left."""
+        if work.stage == "new":
+            if work.query.sites:
+                work.rows = self._kept_rows(work.query, work.rows, work.revisit)
+            work.stage = "bind"
+        if work.stage == "bind":
+            self._bind(work)
+            work.stage, work.done = "apply", 0
+        while work.done < len(work.matches):
             self._check()
-            changed |= self._apply(match)
-        return changed
+            match = work.matches[work.done]
+            work.done += 1
+            self._now.matched[work.query.rule.name] += 1
+            self._now.changed |= self._apply(match)
 
-    def _matches(self, query: Query, binder: Binder, rows: Iterable[tuple[int, ...]]) -> list[Match]:
+    def _bind(self, work: _Work) -> None:
         """The matches of rows that were not seen before; siblings in groups."""
-        matches = []
-        for row in rows:
+        query = work.query
+        while work.done < len(work.rows):
             self._check()
+            row = work.rows[work.done]
+            work.done += 1
             if not query.sites and self._is_seen(query, row):
                 continue
-            matches += [m for m in binder.bind(row) if not query.sites or not self._is_seen(query, _identity(m))]
-        if isinstance(query.rule.left, Siblings) and matches:
+            bound = work.binder.bind(row)
+            work.matches += [m for m in bound if not query.sites or not self._is_seen(query, _identity(m))]
+        if isinstance(query.rule.left, Siblings) and work.matches:
             found = self._siblings.setdefault(query.name, [])
-            found += matches  # a sibling that appears late joins the ones found before
+            found += work.matches  # a sibling that appears late joins the ones found before
             joined = groups(self.egraph, query.rule.left, found, self.limits.generations)
-            return [group for group in joined if not self._is_seen(query, group.roots)]
-        return matches
+            work.matches = [group for group in joined if not self._is_seen(query, group.roots)]
 
     def _kept_rows(self, query: Query, rows: list[tuple[int, ...]], revisit: bool) -> list[tuple[int, ...]]:
         """The new rows of a query, or all so far."""
@@ -227,20 +350,25 @@ class Saturator:
             if generation > self.limits.generations:
                 self.report.refused[rule.name, "merged often enough"] += 1
                 return False
+        first = len(egraph.nodes)
         try:
             reason = rule.refused(match.bindings)
             if reason is not None:
                 self.report.refused[rule.name, reason] += 1
                 return False
             results = Builder(egraph, rule, match.bindings, match.classes, generation, steps).results(len(match.roots))
-            kept = match if self.record else None
+            firing = Firing(rule, match.classes, match.bindings.attrs)
             pairs = enumerate(zip(match.enodes, results, strict=True))
-            changed = [egraph.union(e, r, rule.name, kept, i) for i, (e, r) in pairs]
+            changed = [egraph.union(e, r, rule.name, firing, i) for i, (e, r) in pairs]
         except ShapeError as error:
             self.report.refused[rule.name, error.what] += 1
             return False
+        finally:
+            if len(egraph.nodes) > first:
+                self.report.made.append((first, rule.name))
         if any(changed):
             self.report.fired[rule.name] += 1
+            self._now.firings.append((rule.name, match.enodes))
         return any(changed)
 
     def _check(self) -> None:

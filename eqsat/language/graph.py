@@ -126,7 +126,10 @@ class Graph:
         return self.types.get(value, UNKNOWN) if constant is None else constant.type
 
     def restricted(self, outputs: Iterable[str]) -> Graph:
-        """The graph that makes only these outputs, without what they do not need; inputs stay."""
+        """The graph that makes only these outputs, without what they do not need; inputs stay.
+
+        GraphError for a name that is no output.
+        """
         names = list(outputs)
         for name in names:
             if name not in self.outputs:
@@ -187,3 +190,8 @@ def _check(graph: Graph) -> None:
     for name, value in graph.outputs.items():
         if value not in made:
             raise GraphError(f"output {name!r} is {value!r}, which nothing makes", where=graph.name)
+
+
+def operator_name(node: Node) -> str:
+    """The operator of a node; for one that is kept as it is, what the model calls it."""
+    return str(node.attrs["op_type"]) if node.op == OPAQUE else node.op

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
+from eqsat.errors import GraphError
 from eqsat.language.types import TensorType
 
 #: Operators that rules write between their operands.
@@ -115,3 +116,17 @@ class Bindings:
 
     tensors: dict[str, Operand | tuple[Operand, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
+
+
+def element(bindings: Bindings, over: tuple[tuple[str, str], ...], index: int) -> Bindings:
+    """The bindings inside a loop, its variables bound to the elements at an index; GraphError past a sequence's end."""
+    tensors, attrs = dict(bindings.tensors), dict(bindings.attrs)
+    for variable, sequence in over:
+        group: Any = tensors[sequence] if sequence in tensors else attrs[sequence]
+        if isinstance(group, tuple) and index >= len(group):
+            raise GraphError(f"{sequence} has {len(group)} elements, fewer than what it runs beside", where=sequence)
+        if sequence in tensors:
+            tensors[variable] = group[index] if isinstance(group, tuple) else group
+        else:
+            attrs[variable] = group[index]
+    return Bindings(tensors, attrs)

@@ -26,7 +26,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings, Expression, Pattern, Spread, Var
+from eqsat.language.pattern import Bindings, Expression, Pattern, Spread, Var, element
 from eqsat.language.residues import Residues
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
@@ -34,7 +34,7 @@ from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import Undefined, bound_name
 from eqsat.rewrites.fitting import Bounds
 from eqsat.rewrites.grid import completed, is_complete
-from eqsat.rewrites.rule import Rule, applications, element
+from eqsat.rewrites.rule import Rule, applications
 from eqsat.rewrites.term import difference, output_types, result_types
 from eqsat.rewrites.typings import Cell, Typings
 

@@ -169,11 +169,25 @@ def _read(given: str | Path) -> Sequence[Rule]:
         raise RuleError(f"cannot be read: {error}", where=str(path), expected="a text file of rules") from None
 
 
-def _demand(rule: Rule) -> None:
-    """Checks a rule; an error unless it is proved."""
+@cache
+def _checked(rule: Rule) -> Evidence:
     from eqsat.rewrites.check import check
 
-    evidence = check(rule)
+    return check(rule)
+
+
+def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
+    """What was checked of rules that are in use, by name: the records they loaded with, and those of a user's own."""
+    wanted = list(rules)
+    shipped = shipped_evidence()
+    found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
+    found |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
+    return found | recalled([r for r in wanted if r.name not in found])
+
+
+def _demand(rule: Rule) -> None:
+    """Checks a rule; an error unless it is proved."""
+    evidence = _checked(rule)
     if evidence.verdict == "refuted":
         raise UnsoundRuleError(
             f"rule {rule.name!r} is false: {evidence.detail}",

@@ -152,20 +152,6 @@ def pattern_fields(app: App) -> dict[str, Any]:
     return {**spec(app.op).attrs, **app.fields}
 
 
-def element(bindings: Bindings, over: tuple[tuple[str, str], ...], index: int) -> Bindings:
-    """The bindings inside a loop, its variables bound to the elements at an index; GraphError past a sequence's end."""
-    tensors, attrs = dict(bindings.tensors), dict(bindings.attrs)
-    for variable, sequence in over:
-        group: Any = tensors[sequence] if sequence in tensors else attrs[sequence]
-        if isinstance(group, tuple) and index >= len(group):
-            raise GraphError(f"{sequence} has {len(group)} elements, fewer than what it runs beside", where=sequence)
-        if sequence in tensors:
-            tensors[variable] = group[index] if isinstance(group, tuple) else group
-        else:
-            attrs[variable] = group[index]
-    return Bindings(tensors, attrs)
-
-
 def length(bindings: Bindings, spread: Spread | Siblings) -> int:
     """How many elements a spread or a group has."""
     if isinstance(spread, Spread) and not spread.over and isinstance(spread.item, Var):

@@ -11,10 +11,10 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.interpret import run_node
-from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
-from eqsat.rewrites.rule import Rule, element
+from eqsat.rewrites.rule import Rule
 
 #: Relative difference in float64 above which two results are not the same.
 TOLERANCE = 1e-9

@@ -12,11 +12,11 @@ import numpy as np
 
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.floats import Floats
-from eqsat.language.pattern import Bindings, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import Bindings, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.instance import operands
-from eqsat.rewrites.rule import Rule, element
+from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, output_types, right_terms, values
 
 #: Calls longer than this get a name of their own in a program.
@@ -53,7 +53,7 @@ class Counterexample:
 
 
 class CounterexampleError(UnsoundRuleError):
-    """A rule that an instance refutes; `counterexample` has it."""
+    """A rule that an instance refutes; `counterexample` has it, and the message a program that shows it."""
 
     counterexample: Counterexample | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, EGraph
-from eqsat.egraph.explain import CONGRUENCE, Explainer
+from eqsat.egraph.explain import Explainer
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
 from eqsat.language.constant import Constant
@@ -284,7 +284,7 @@ class _Batch:
         find = self.egraph.find
         if any(find(a) != find(b) for a, b in sides):
             return None
-        return tuple(sorted(rules_between(explainer, sides + self.congruent.get(index, []))))
+        return tuple(sorted(explainer.derive(sides + self.congruent.get(index, [])).rules))
 
 
 def least_work(egraph: EGraph) -> dict[int, float]:
@@ -311,21 +311,3 @@ def _weight(op: str, applied: bool) -> int:
     if not applied or op not in OPS:
         return 0
     return _MOVES if OPS[op].movement else _COMPUTES
-
-
-def rules_between(explainer: Explainer, pairs: Iterable[tuple[int, int]]) -> Mapping[str, None]:
-    """The rules on a chain between the two e-nodes of each pair, and between operands where chains use congruence."""
-    pending, seen = list(pairs), set()
-    found: dict[str, None] = {}
-    nodes = explainer.egraph.nodes
-    while pending:
-        pair = pending.pop()
-        if pair in seen or pair[0] == pair[1]:
-            continue
-        seen.add(pair)
-        for step in explainer.chain(*pair) or ():
-            if step.rule == CONGRUENCE:
-                pending += zip(nodes[step.source].operands, nodes[step.target].operands, strict=True)
-            else:
-                found[step.rule] = None
-    return found

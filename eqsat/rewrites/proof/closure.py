@@ -1,13 +1,10 @@
-"""Congruence closure over terms that remembers why they are equal, so that an equality becomes a chain of steps.
-
-The proof forest is that of Nieuwenhuis and Oliveras, Proof-producing congruence closure (2005): each union adds one
-edge, and the only path between two terms uses edges that were there when they became equal.
-"""
+"""Congruence closure over terms that remembers why they are equal, so that an equality becomes a chain of steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eqsat.egraph.forest import Forest
 from eqsat.language.graph import Attrs
 from eqsat.rewrites.proof.symbols import Symbol
 
@@ -54,53 +51,39 @@ class Closure:
     def __init__(self) -> None:
         self.terms: list[Term] = []
         self._ids: dict[Term, int] = {}
-        self._rep: list[int] = []
-        self._members: dict[int, list[int]] = {}
-        self._users: dict[int, list[int]] = {}
-        self._table: dict[tuple[object, ...], int] = {}
-        self._edges: list[tuple[int, int | None, bool] | None] = []
-        self._live: set[int] = set()
+        self._forest = Forest()
 
     def add(self, term: Term) -> int:
         """The number of a term, which takes part in congruence from now on."""
         number = self.intern(term)
-        if number in self._live:
-            return number
-        self._live.add(number)
-        for child in set(term.children):
-            self._users.setdefault(self.find(child), []).append(number)
-        known = self._table.setdefault(self._signature(number), number)
-        if known != number:
-            self._merge(number, known, None)
+        self._forest.revive(number)
         return number
 
     def revive(self, number: int) -> None:
         """Lets a term that is written down take part in congruence, its operands first."""
         for child in self.terms[number].children:
             self.revive(child)
-        self.add(self.terms[number])
+        self._forest.revive(number)
 
     def intern(self, term: Term) -> int:
         """The number of a term that is only written down."""
         number = self._ids.setdefault(term, len(self.terms))
         if number == len(self.terms):
             self.terms.append(term)
-            self._rep.append(number)
-            self._members[number] = [number]
-            self._edges.append(None)
+            self._forest.intern((term.op, term.attrs, term.leaf), term.children)
         return number
 
     def find(self, number: int) -> int:
         """The term that stands for all that are equal to one."""
-        return self._rep[number]
+        return self._forest.find(number)
 
     def lookup(self, op: str, attrs: Attrs, children: tuple[int, ...]) -> int | None:
         """A term with this operator and attributes over equal terms, if there is one."""
-        return self._table.get((op, attrs, None, tuple(self.find(c) for c in children)))
+        return self._forest.lookup((op, attrs, None), children)
 
     def equate(self, left: int, right: int, equation: int) -> None:
         """States an equation."""
-        self._merge(left, right, equation)
+        self._forest.equate(left, right, equation)
 
     def chain(self, left: int, right: int) -> list[Link] | None:
         """The steps from one term to an equal one, congruence unfolded; None where they are not equal."""
@@ -115,11 +98,11 @@ class Closure:
         pending, seen = [(left, right)], {(left, right)}
         while pending:
             a, b = pending.pop()
-            for source, target, equation, _ in self._path(a, b):
-                if equation is not None:
-                    found.add(equation)
+            for edge in self._forest.path(a, b):
+                if edge.equation is not None:
+                    found.add(edge.equation)
                     continue
-                pairs = zip(self.terms[source].children, self.terms[target].children, strict=True)
+                pairs = zip(self.terms[edge.source].children, self.terms[edge.target].children, strict=True)
                 fresh = {p for p in pairs if p[0] != p[1]} - seen
                 seen |= fresh
                 pending += fresh
@@ -127,66 +110,14 @@ class Closure:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _signature(self, number: int) -> tuple[object, ...]:
-        term = self.terms[number]
-        return term.op, term.attrs, term.leaf, tuple(self.find(c) for c in term.children)
-
-    def _merge(self, left: int, right: int, equation: int | None) -> None:
-        pending: list[tuple[int, int, int | None]] = [(left, right, equation)]
-        while pending:
-            a, b, why = pending.pop()
-            x, y = self.find(a), self.find(b)
-            if x == y:
-                continue
-            self._link(a, b, why)
-            if len(self._members[x]) > len(self._members[y]):
-                x, y = y, x
-            users = self._users.pop(x, [])
-            for member in self._members[x]:
-                self._rep[member] = y
-            self._members[y] += self._members.pop(x)
-            for user in users:
-                known = self._table.setdefault(self._signature(user), user)
-                if self.find(known) != self.find(user):
-                    pending.append((user, known, None))
-            self._users.setdefault(y, []).extend(users)
-
-    def _link(self, a: int, b: int, why: int | None) -> None:
-        """Makes a the root of its tree by turning the edges above it, then hangs it under b."""
-        above, node, edge = None, a, self._edges[a]
-        self._edges[a] = (b, why, False)
-        while edge is not None:
-            parent, reason, backwards = edge
-            above = self._edges[parent]
-            self._edges[parent] = (node, reason, not backwards)
-            node, edge = parent, above
-
-    def _path(self, a: int, b: int) -> list[tuple[int, int, int | None, bool]]:
-        """The edges between two equal terms: source, target, equation, and whether it is used right to left."""
-        ups: list[list[tuple[int, int, int | None, bool]]] = []
-        depth: dict[int, int] = {}
-        for start in (a, b):
-            walk: list[tuple[int, int, int | None, bool]] = []
-            node = start
-            while (edge := self._edges[node]) is not None and not (start == b and node in depth):
-                if start == a:
-                    depth[node] = len(walk)
-                walk.append((node, edge[0], edge[1], edge[2]))
-                node = edge[0]
-            if start == a:
-                depth[node] = len(walk)
-            ups.append(walk)
-        meeting = ups[1][-1][1] if ups[1] else b
-        down = [(target, source, why, not back) for source, target, why, back in reversed(ups[1])]
-        return ups[0][: depth[meeting]] + down
-
     def _flat(self, left: int, right: int) -> list[Link]:
         links: list[Link] = []
-        for source, target, why, back in self._path(left, right):
-            if why is not None:
-                links.append(Link(why, back, source, target, source, target))
+        for edge in self._forest.path(left, right):
+            if edge.equation is not None:
+                source, target = edge.source, edge.target
+                links.append(Link(edge.equation, edge.backwards, source, target, source, target))
             else:
-                links += self._congruent(source, target)
+                links += self._congruent(edge.source, edge.target)
             if len(links) > MOST_STEPS:
                 raise ChainTooLongError
         return links

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.egraph.egraph import CONST, INPUT, EGraph
-from eqsat.egraph.match import Match
+from eqsat.egraph.egraph import CONST, INPUT, EGraph, Firing
+from eqsat.egraph.match import bindings_of
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
 from eqsat.language.constant import Constant
@@ -85,7 +85,7 @@ class Search:
         """
         self.rules = {r.name: r for r in rules}
         stop = self.is_settled if until_settled else None
-        saturator = Saturator(self.egraph, rules, limits, should_stop=stop, record=True)
+        saturator = Saturator(self.egraph, rules, limits, should_stop=stop)
         try:
             self.stopped_by = saturator.run().stopped_by
         finally:
@@ -102,7 +102,7 @@ class Search:
         """Brings what fired since the last time into the goal's closure, in order."""
         applications = self.egraph.applications
         for applied in applications[self._replayed :]:
-            made = self._equation(applied.match, applied.root)
+            made = None if applied.firing is None else self._equation(applied.firing, applied.root)
             if made is not None:
                 self.goal.closure.equate(made.left, made.right, len(self.equations))
                 self.equations.append(made)
@@ -149,14 +149,15 @@ class Search:
         egraph.eclass(made).finite = name in self.claims.finite
         return made
 
-    def _equation(self, match: Match, root: int) -> Equation | None:
+    def _equation(self, firing: Firing, root: int) -> Equation | None:
         """What a firing states; None where it rests on a term that no firing explains."""
-        rule = self.rules[match.rule.name]
+        rule = self.rules[firing.rule.name]
+        bindings = bindings_of(self.egraph, firing.classes, firing.attrs)
         try:
-            tensors = {name: self._thing(classes) for name, classes in match.classes.items()}
-            matcher = Matcher(self.goal.closure, rule, match.bindings, tensors)
+            tensors = {name: self._thing(classes) for name, classes in firing.classes.items()}
+            matcher = Matcher(self.goal.closure, rule, bindings, tensors)
             left = matcher.roots()
-            writer = Writer(self.goal.closure, rule, match.bindings, matcher.env)
+            writer = Writer(self.goal.closure, rule, bindings, matcher.env)
             right = writer.roots(rule.right, len(left))
         except (NoMatchError, GraphError):
             return None

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 from eqsat.rewrites.expression import bound_name
 from eqsat.rewrites.proof.closure import Closure, Term
 from eqsat.rewrites.proof.symbols import Env, Member, Record, Ref, Symbol, Thing, literal, symbol
-from eqsat.rewrites.rule import SPLICE, Rule, element, pattern_fields
+from eqsat.rewrites.rule import SPLICE, Rule, pattern_fields
 
 #: The bounds of the parts of a split, and the axes, as the slices that are its outputs have them.
 STARTS, ENDS, AXES = (

@@ -1,0 +1,142 @@
+"""What a rule matched and what it made, found again in the e-graph after it fired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from eqsat.egraph.build import cuts
+from eqsat.egraph.egraph import Application, EGraph, Firing
+from eqsat.egraph.forest import Forest
+from eqsat.egraph.match import bindings_of
+from eqsat.errors import GraphError
+from eqsat.language.graph import Attrs
+from eqsat.language.pattern import App, Bindings, Pattern, Siblings, Spread, Var, element
+from eqsat.language.spec import spec
+
+#: Two e-nodes of one class.
+Pair: TypeAlias = tuple[int, int]
+#: E-classes by variable, each by an e-node in it; sequences of them for groups.
+Classes: TypeAlias = dict[str, Any]
+#: The variables of a loop and the sequences they run over.
+Over: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An e-node with the terms a pattern has below it; none where the pattern has a variable."""
+
+    enode: int
+    below: tuple[Term, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One side of a rule as it stands in the e-graph, and the pairs of e-nodes that had to be equal for it.
+
+    A pair is an operand that an e-node was made over, and the e-node that the pattern has in its place.
+    """
+
+    term: Term
+    premises: tuple[Pair, ...]
+
+
+class Instances:
+    """Finds the instances of a rule's sides that one union was about, among what was equal before it."""
+
+    def __init__(self, egraph: EGraph, forest: Forest) -> None:
+        self.egraph, self.forest = egraph, forest
+
+    def sides(self, applied: Application, time: int) -> tuple[Instance, Instance] | None:
+        """The left and the right side; None where the record does not say what was bound, or no e-node fits it."""
+        firing = applied.firing
+        if firing is None:
+            return None
+        rule, search = firing.rule, _Search(self.egraph, self.forest, firing, time, applied.root)
+        bound, classes = search.bindings, dict(firing.classes)
+        right = search.instance(rule.right[applied.root % len(rule.right)], applied.right, bound, classes)
+        if isinstance(rule.left, Siblings):
+            bound, classes = search.at(bound, classes, rule.left.over, applied.root)
+            left = search.instance(rule.left.item, applied.left, bound, classes)
+        else:
+            left = search.instance(rule.left[applied.root], applied.left, bound, classes)
+        return None if left is None or right is None else (left, right)
+
+
+class _Search:
+    """The instances under one firing's bindings."""
+
+    def __init__(self, egraph: EGraph, forest: Forest, firing: Firing, time: int, root: int) -> None:
+        self.egraph, self.forest, self.rule, self.time, self.root = egraph, forest, firing.rule, time, root
+        self.bindings = bindings_of(egraph, firing.classes, firing.attrs)
+
+    def instance(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> Instance | None:
+        """A pattern at an e-node, or at another that was equal to it."""
+        found = self._fit(pattern, enode, bindings, classes)
+        return None if found is None else Instance(found[0], tuple(dict.fromkeys(found[1])))
+
+    def at(self, bindings: Bindings, classes: Classes, over: Over, index: int) -> tuple[Bindings, Classes]:
+        """What is bound inside a loop, at one element."""
+        chosen = {v: classes[s][index] for v, s in over if s in classes}
+        return element(bindings, over, index), {**classes, **chosen}
+
+    def _fit(
+        self, pattern: Pattern, wanted: int, bindings: Bindings, classes: Classes
+    ) -> tuple[Term, list[Pair]] | None:
+        """A term that a pattern stands for where an e-node is wanted, and the premises that takes."""
+        if isinstance(pattern, Var):
+            number: int = classes[pattern.name]
+            if not self.forest.equal_before(wanted, number, self.time):
+                return None
+            return Term(number), [(wanted, number)] if wanted != number else []
+        try:
+            attrs = spec(pattern.op).complete(self.rule.attributes(pattern, bindings))
+        except GraphError:
+            return None
+        if pattern.op == "split":
+            pattern, attrs = App("slice", pattern.operands), cuts(attrs)[self.root]
+        for enode in self._candidates(pattern.op, attrs, wanted):
+            below = self._operands(pattern, enode, bindings, classes)
+            if below is not None:
+                terms, premises = below
+                return Term(enode, terms), [*([(wanted, enode)] if enode != wanted else []), *premises]
+        return None
+
+    def _candidates(self, op: str, attrs: Attrs, wanted: int) -> Iterator[int]:
+        """The e-nodes that were equal to one and apply an operator; itself first, then as they were made."""
+        nodes = self.egraph.nodes
+        for enode in (wanted, *sorted(self.forest.members(wanted))):
+            node = nodes[enode]
+            if node.op == op and node.attrs == attrs and self.forest.equal_before(enode, wanted, self.time):
+                yield enode
+
+    def _operands(
+        self, pattern: App, enode: int, bindings: Bindings, classes: Classes
+    ) -> tuple[tuple[Term, ...], list[Pair]] | None:
+        operands = self.egraph.nodes[enode].operands
+        terms: list[Term] = []
+        premises: list[Pair] = []
+        for item, inner, known in self._expanded(pattern, bindings, classes):
+            if len(terms) == len(operands):
+                return None
+            found = self._fit(item, operands[len(terms)], inner, known)
+            if found is None:
+                return None
+            terms.append(found[0])
+            premises += found[1]
+        return (tuple(terms), premises) if len(terms) == len(operands) else None
+
+    def _expanded(
+        self, pattern: App, bindings: Bindings, classes: Classes
+    ) -> Iterator[tuple[Pattern, Bindings, Classes]]:
+        """The operands of a pattern, spreads element by element, with what is bound in each."""
+        for operand in pattern.operands:
+            if not isinstance(operand, Spread):
+                yield operand, bindings, classes
+                continue
+            for index in self.rule.window(operand, bindings):
+                if operand.over:
+                    yield operand.item, *self.at(bindings, classes, operand.over, index)
+                elif isinstance(operand.item, Var):
+                    yield operand.item, bindings, {**classes, operand.item.name: classes[operand.item.name][index]}

@@ -1,0 +1,128 @@
+"""What each change saves, measured: its region alone, as it was and as it is, timed in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from eqsat.changes import Region
+from eqsat.errors import BackendError, EqsatError
+from eqsat.explanation import Change, Explanation
+from eqsat.finalists import Candidate, measure_finalists
+from eqsat.language.graph import Graph, Node
+from eqsat.language.types import TensorType
+
+#: Seconds that measuring the changes of one result may take, and those of timing one of them.
+SECONDS, EACH = 3.0, 0.5
+
+
+def measured_changes(
+    explained: Explanation,
+    found: Sequence[Region],
+    original: Graph,
+    kept: Candidate,
+    *,
+    sizes: Mapping[str, int],
+    seed: int,
+    threads: int,
+    backend: str = "onnxruntime",
+    should_stop: Callable[[], bool] | None = None,
+) -> Explanation:
+    """The explanation with what its changes save, those that should save most first, until the time is up.
+
+    A change made in several places is timed in the first and counted for all. What cannot be run alone says why.
+    """
+    if kept.assembled is None:
+        return explained
+    plain = kept.assembled.plan.is_plain
+    deadline = time.monotonic() + SECONDS
+    first = {region.old[0].outputs: region for region in found if region.old}
+    changes: list[Change] = []
+    for change in explained.changes:
+        region = next((r for outputs, r in first.items() if change.replaced and change.replaced[0] in outputs), None)
+        if time.monotonic() > deadline or (should_stop is not None and should_stop()):
+            changes.append(replace(change, unmeasured="the time for measuring was up"))
+        elif region is None or not plain:
+            why = "nothing is replaced" if region is None else "its values are held in other states"
+            changes.append(replace(change, unmeasured=why))
+        else:
+            try:
+                graphs = part(original, region, kept.assembled.graph)
+                timed = measure_finalists(
+                    graphs,
+                    None,
+                    sizes=sizes,
+                    seed=seed,
+                    threads=threads,
+                    backend=backend,
+                    seconds=EACH,
+                    should_stop=should_stop,
+                )
+            except EqsatError as error:
+                changes.append(replace(change, unmeasured=error.what))
+                continue
+            if "new" in timed.refused:
+                changes.append(replace(change, unmeasured=timed.refused["new"]))
+                continue
+            saved = (timed.median("original") - timed.median("new")) * change.places
+            changes.append(replace(change, measured=saved))
+    return replace(explained, changes=tuple(changes))
+
+
+def part(original: Graph, region: Region, result: Graph) -> dict[str, Graph]:
+    """A region as two graphs, "original" and "new", of the same inputs and outputs; BackendError where it is none."""
+    made = {o for n in region.old for o in n.outputs}
+    read = [v for n in region.old for v in n.inputs if v is not None and v not in made]
+    outside = [v for v in (*read, *region.reads.values()) if v not in made and v not in original.constants]
+    inputs = tuple(dict.fromkeys(outside))
+    if any(not isinstance(original.type(v), TensorType) for v in inputs):
+        raise BackendError("it reads what is no tensor")
+    outputs = [(old, new) for old, new in region.values if old in made]
+    if not outputs:
+        raise BackendError("its values are made by other nodes too")
+    old = Graph(
+        name=f"{original.name}: {outputs[0][0]}",
+        inputs=inputs,
+        outputs={str(i): v for i, (v, _) in enumerate(outputs)},
+        nodes=tuple(region.old),
+        constants={v: original.constants[v] for v in read if v in original.constants},
+        types={v: original.type(v) for n in region.old for v in (*n.inputs, *n.outputs) if v}
+        | {v: original.type(v) for v in inputs},
+        origin=original.origin,
+    )
+    return {"original": old, "new": _new_side(old, region, result, outputs)}
+
+
+def _new_side(old: Graph, region: Region, result: Graph, outputs: Sequence[tuple[str, str]]) -> Graph:
+    """The new nodes over the inputs of the old ones; names that both have for different values are kept apart."""
+    wanted = {o for n in region.new for o in n.outputs}
+    nodes = [n for n in result.nodes if not wanted.isdisjoint(n.outputs)]
+    names = {v: f"new {v}" for n in nodes for v in (*n.inputs, *n.outputs) if v}
+    names |= {v: t for v, t in region.reads.items() if v not in {o for n in nodes for o in n.outputs}}
+    held = {v: c for v, c in result.constants.items() if v in names}
+    made = {o for n in nodes for o in n.outputs}
+    loose = [v for n in nodes for v in n.inputs if v and v not in made and v not in held and names[v] not in old.inputs]
+    if loose:
+        raise BackendError(f"it reads {loose[0]!r}, which the original does not have")
+    for _, new in outputs:
+        if new not in made and names.get(new, new) not in old.inputs:
+            raise BackendError("its values are made by other nodes too")
+    renamed = [
+        Node(
+            n.op,
+            tuple(v and names[v] for v in n.inputs),
+            tuple(v and names[v] for v in n.outputs),
+            n.attrs,
+        )
+        for n in nodes
+    ]
+    return Graph(
+        name=old.name,
+        inputs=old.inputs,
+        outputs={str(i): names.get(new, new) for i, (_, new) in enumerate(outputs)},
+        nodes=tuple(renamed),
+        constants={names[v]: c for v, c in held.items()},
+        types={names[v]: result.type(v) for v in names} | {v: old.type(v) for v in old.inputs},
+        origin=old.origin,
+    )
