@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
-import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,9 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.models import MODELS
+from benchmarks.rows import DEFAULT, document, row
 
 RESULTS = Path(__file__).parent / "results"
-#: Batch 16 of the large convolutional networks takes minutes a run; they are there by name.
-DEFAULT = [n for n in MODELS if not n.endswith("_batch16")]
 
 
 @click.command()
@@ -37,47 +32,17 @@ def main(models: tuple[str, ...], target: Path, latency: bool, accuracy: bool, f
     unknown = [m for m in models if m not in MODELS]
     if unknown:
         raise click.UsageError(f"no model {unknown[0]!r}; one of {', '.join(MODELS)}")
+    optional = (("fill", fill), ("optimise", True), ("latency", latency), ("accuracy", accuracy))
+    steps = ["build", *(step for step, wanted in optional if wanted)]
     rows: list[dict[str, Any]] = []
     kept = json.loads(target.read_text())["models"] if target.exists() else []
     with tempfile.TemporaryDirectory(prefix="eqsat-bench-") as folder:
         for name in track(models or DEFAULT, description="models"):
-            rows.append(_row(name, Path(folder), latency=latency, accuracy=accuracy, fill=fill))
+            rows.append(row(name, Path(folder), steps))
             target.parent.mkdir(parents=True, exist_ok=True)
-            done = {row["model"]: row for row in [*kept, *rows]}
-            target.write_text(json.dumps(_document(list(done.values())), indent=1) + "\n")
+            done = {one["model"]: one for one in [*kept, *rows]}
+            target.write_text(json.dumps(document(list(done.values())), indent=1) + "\n")
     Console(width=200).print(_table(rows))
-
-
-def _row(name: str, folder: Path, **options: bool) -> dict[str, Any]:
-    steps = ["build", *(["fill"] if options["fill"] else []), "optimise"]
-    steps += [s for s in ("latency", "accuracy") if options[s]]
-    row: dict[str, Any] = {"model": name}
-    for step in steps:
-        command = [sys.executable, "-m", "benchmarks.step", step, name, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            row["failed"] = (
-                f"{step}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}"
-            )
-            break
-        row |= json.loads(done.stdout.splitlines()[-1])
-    for path in folder.iterdir():
-        path.unlink()
-    return row
-
-
-def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    from eqsat.costs.environment import cpu_model
-
-    return {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": cpu_model(),
-        "python": platform.python_version(),
-        "versions": {p: version(p) for p in ("eqsat", "egglog", "onnx", "onnxruntime", "numpy", "highspy")},
-        "models": rows,
-    }
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -100,11 +65,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="eqsat on ONNX Runtime, one thread")
     for heading in columns:
         table.add_column(heading, justify="left" if heading in ("model", "stopped by", "kept") else "right")
-    for row in rows:
-        if "failed" in row:
-            table.add_row(row["model"], row["failed"])
+    for one in rows:
+        if "failed" in one:
+            table.add_row(one["model"], one["failed"])
         else:
-            table.add_row(*(_shown(row.get(key)) for key in columns.values()))
+            table.add_row(*(_shown(one.get(key)) for key in columns.values()))
     return table
 
 

@@ -89,6 +89,46 @@ def usage(name: str, folder: Path) -> dict[str, Any]:
     return {"uses": uses}
 
 
+def explain(name: str, folder: Path) -> dict[str, Any]:
+    """How much of the cheapest graph, and of the whole e-graph, chains of rules explain, and what measuring keeps."""
+    import eqsat
+    from eqsat.egraph.encode import encode
+    from eqsat.egraph.explain import Explainer
+    from eqsat.egraph.saturate import Saturator
+    from eqsat.given import read
+    from eqsat.optimize import limits_for
+    from eqsat.rewrites.loader import load_rules
+
+    chosen = eqsat.optimize(folder / "model.onnx", measure=False).explain()
+    kept = eqsat.optimize(folder / "model.onnx")
+    encoding = encode(read(folder / "model.onnx").graph)
+    Saturator(encoding.egraph, load_rules(), limits_for(20_000, 30.0)).run()
+    start = time.perf_counter()
+    explainer = Explainer(encoding.egraph)
+    whole = explainer.derive_all()
+    return {
+        "changes": len(chosen.changes),
+        "places": sum(c.places for c in chosen.changes),
+        "rules": len(chosen.grounds),
+        "pairs": chosen.pairs,
+        "gaps": chosen.gaps,
+        "predicted": sum(c.predicted or 0.0 for c in chosen.changes),
+        "enodes": encoding.egraph.size()[0],
+        "all_pairs": len(whole.chains),
+        "all_gaps": whole.gaps,
+        "longest": max((len(chain or ()) for chain in whole.chains.values()), default=0),
+        "seconds": time.perf_counter() - start,
+        "kept": kept.report.kept,
+        "measured": [
+            {"what": c.what, "rules": list(c.rules), "predicted": c.predicted, "measured": c.measured}
+            for c in kept.explain().changes
+        ],
+        "whole_saved": None
+        if kept.report.measured_before is None or kept.report.kept == "original"
+        else kept.report.measured_before - (kept.report.measured_after or 0.0),
+    }
+
+
 def latency(name: str, folder: Path) -> dict[str, Any]:
     """Original and measured result in one interleaved run of its own."""
     import eqsat
@@ -191,7 +231,7 @@ def _wide(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-STEPS = {f.__name__: f for f in (build, fill, optimise, usage, latency, predict, accuracy)}
+STEPS = {f.__name__: f for f in (build, fill, optimise, usage, explain, latency, predict, accuracy)}
 
 if __name__ == "__main__":
     print(json.dumps(STEPS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,10 +9,8 @@ import click
 from rich.progress import track
 
 from benchmarks.models import MODELS
+from benchmarks.rows import DEFAULT, row
 from eqsat.rewrites.factory.library import LIBRARY, USAGE, Use, read_usage, write_usage
-
-#: Models whose optimisation takes minutes at their batch, and says nothing that batch 1 does not.
-DEFAULT = [n for n in MODELS if not n.endswith("_batch16")]
 
 
 @click.command()
@@ -38,12 +33,10 @@ def main(models: tuple[str, ...], into: Path) -> None:
 
 
 def _uses(name: str, folder: Path) -> list[Use]:
-    for step in ("build", "usage"):
-        command = [sys.executable, "-m", "benchmarks.step", step, name, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    for path in folder.iterdir():
-        path.unlink()
-    return [Use(**use) for use in json.loads(done.stdout.splitlines()[-1])["uses"]]
+    found = row(name, folder, ("build", "usage"))
+    if "failed" in found:
+        raise click.ClickException(f"{name}: {found['failed']}")
+    return [Use(**use) for use in found["uses"]]
 
 
 if __name__ == "__main__":

@@ -121,6 +121,11 @@ class Explainer:
             pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.premises)]
         return Derivation(wanted, chains)
 
+    def derive_all(self) -> Derivation:
+        """The chains from the first e-node of each class to all others in it, and of all that these rest on."""
+        find = self.egraph.find
+        return self.derive((find(n), n) for n in range(len(self.egraph.nodes)) if find(n) != n)
+
     def _step(self, edge: Edge) -> Step:
         """The step of an edge of the forest, with its premises."""
         known = self._known.get(edge.time)
