@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint benchmarks gpu clean
+.PHONY: demo test browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/python -m pytest -n 2 -q
+
+# A browser for the tests of pages: Debian's, where whoever runs this may install it.
+browser:
+	@command -v chromium >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get install -y -q chromium >/dev/null 2>&1; } \
+	|| { [ "$$(id -u)" = 0 ] && apt-get update -q >/dev/null 2>&1 && apt-get install -y -q chromium >/dev/null 2>&1; } \
+	|| echo "Debian's package chromium is missing and cannot be installed here: tests in a browser are skipped"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -19,6 +26,14 @@ lint: $(READY)
 
 benchmarks: $(READY)
 	$(BIN)/python -m benchmarks
+
+# The pages as a site, in build/docs.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+
+# Notebooks with their outputs, from the .py files they are written as.
+notebooks: $(READY)
+	$(BIN)/python -m notebooks.build
 
 # On a machine with an NVIDIA GPU: every figure that waits for one.
 gpu: $(READY)

@@ -21,6 +21,7 @@ from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
     from eqsat.costs.precision import PrecisionPolicy
+    from eqsat.explore.explorer import Explorer, explore
     from eqsat.frontier import pareto
     from eqsat.language.builder import Builder as Graph
     from eqsat.language.builder import Tensor
@@ -37,6 +38,8 @@ _PUBLIC = {
     "op": ("eqsat.language.spec", "op"),
     "PrecisionPolicy": ("eqsat.costs.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.state", "State"),
+    "explore": ("eqsat.explore.explorer", "explore"),
+    "Explorer": ("eqsat.explore.explorer", "Explorer"),
     "optimize": ("eqsat.optimize", "optimize"),
     "pareto": ("eqsat.frontier", "pareto"),
     "Progress": ("eqsat.report", "Progress"),
@@ -49,6 +52,7 @@ _OPERATORS = "eqsat.language.functions"
 
 __all__ = [
     "EqsatError",
+    "Explorer",
     "Graph",
     "PrecisionPolicy",
     "Progress",
@@ -56,6 +60,7 @@ __all__ = [
     "Result",
     "State",
     "Tensor",
+    "explore",
     "op",
     "optimize",
     "pareto",
@@ -63,7 +68,7 @@ __all__ = [
 
 
 class _Package(ModuleType):
-    """Keeps `eqsat.optimize` the function: importing the module of that name would put the module in its place."""
+    """Keeps `eqsat.optimize` and `eqsat.explore` functions: importing modules of these names would replace them."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PUBLIC and isinstance(value, ModuleType)):

@@ -14,6 +14,7 @@ import click
 from eqsat.commands.arguments import Settings
 from eqsat.commands.bench import bench
 from eqsat.commands.costs import costs
+from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
 from eqsat.commands.measure import measure
@@ -40,7 +41,7 @@ def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
 
 
-for _command in (optimize, pareto, inspect, measure, bench, costs, rules, extract):
+for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rules, extract):
     commands.add_command(_command)
 
 

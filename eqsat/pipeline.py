@@ -73,11 +73,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Finished:
-    """A result, and what it was chosen from: the problem, its solution, and the candidate that was kept."""
+    """A result, and what it was chosen from: the problem, its solution, what the baselines found, the finalists that
+    could be checked, the original first, and the one that was kept."""
 
     result: Result
     framed: TensorProblem
     solution: Solution
+    baselines: Sequence[Baseline]
+    candidates: Sequence[Candidate]
     kept: Candidate
 
 
@@ -147,7 +150,7 @@ class Pipeline:
         plan = None if best.assembled is None else best.assembled.plan
         tuned = costs.library_plans if costs.device.gpu else ()
         result = Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned)
-        return Finished(result, framed, solution, best)
+        return Finished(result, framed, solution, baselines, candidates, best)
 
     def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
         """The e-graph of a model, how it grew, and its e-nodes."""

@@ -31,6 +31,7 @@ _NOT_SATURATED = {
     "round_limit": "stopped by the limit of rounds",
     "time_limit": "stopped by the time limit",
     "interrupted": "interrupted",
+    "paused": "grown step by step, not to its end",
 }
 _NOT_OPTIMAL = {
     "time_limit": "best within the time limit",

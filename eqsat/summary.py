@@ -110,13 +110,13 @@ def report_of(
         operators_after=_operators(kept.graph),
         changes=[c.as_dict() for c in outcome.explained.changes],
         amounts=dict(kept.amounts),
-        steps=list(_steps(kept)),
+        steps=list(steps_of(kept)),
         baselines=[asdict(b) for b in outcome.baselines],
         warnings=list(warnings),
     )
 
 
-def _steps(kept: Candidate) -> Iterator[dict[str, Any]]:
+def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
     """What runs, in order: each kernel and each conversion with its operators, states and cost."""
     if kept.assembled is None:
         for node, cost in kept.cost.nodes:

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.display import console, interruptible
-from eqsat.commands.targets import write_text
 from eqsat.errors import EqsatError, UsageError
+from eqsat.files import write_text
 from eqsat.report import duration
 
 if TYPE_CHECKING:

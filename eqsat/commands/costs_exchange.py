@@ -10,8 +10,9 @@ import click
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.commands.entries import Filter, filter_options
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
 from eqsat.errors import CostError
+from eqsat.files import write_text
 from eqsat.report import count, integer
 
 if TYPE_CHECKING:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from eqsat import interrupts
 from eqsat.report import PHASES, WIDTH, Progress, duration, integer, percent
 
 _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
@@ -84,21 +82,14 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
+    """Turns the first Ctrl-C into a request that the work ends early, and says so; the second is KeyboardInterrupt.
 
     Yields what tells whether the request was made.
     """
-    stopping = threading.Event()
+    with interrupts.interruptible(_say_stopping) as asked:
+        yield asked
 
-    def handle(_signal: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
-            raise KeyboardInterrupt
-        stopping.set()
-        # A handler may run in the middle of a write to sys.stderr, so it writes past it.
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _STOPPING)
 
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield stopping.is_set
-    finally:
-        signal.signal(signal.SIGINT, previous)
+def _say_stopping() -> None:
+    # A handler may run in the middle of a write to sys.stderr, so it writes past it.
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _STOPPING)

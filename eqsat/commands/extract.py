@@ -11,7 +11,8 @@ from rich.console import Console
 
 from eqsat.commands.arguments import DURATION, debug_option
 from eqsat.commands.display import console, interruptible, progress_bar
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
+from eqsat.files import write_text
 from eqsat.report import Progress, count, percent
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.display import console, interruptible
 from eqsat.commands.keys import keys_of_model, light_models
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
+from eqsat.files import write_text
 from eqsat.report import count
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import click
 
 from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, debug_option, import_option, once
 from eqsat.commands.display import console, interruptible
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
+from eqsat.files import write_text
 
 _FILE = click.Path(path_type=Path)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from eqsat.commands.batch import stages, workers
 from eqsat.commands.display import console
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
 from eqsat.errors import UsageError
+from eqsat.files import write_text
 from eqsat.report import count
 
 

@@ -10,7 +10,8 @@ import click
 from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.batch import jobs_option, stages, workers
 from eqsat.commands.display import console
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
+from eqsat.files import write_text
 from eqsat.report import count, duration
 
 

@@ -9,7 +9,8 @@ import click
 from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.batch import alone_option, stages
 from eqsat.commands.display import console
-from eqsat.commands.targets import check_target, write_text
+from eqsat.commands.targets import check_target
+from eqsat.files import write_text
 from eqsat.report import count
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,18 @@ from eqsat.errors import UsageError
 
 def check_target(target: Path, sources: Iterable[Path]) -> None:
     """UsageError for a target that cannot be written, or that is one of the sources, by whatever name."""
+    try:
+        target.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a name beyond what the system allows
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(
+            f"the target cannot be written: {reason}",
+            where=str(target),
+            expected="the path of a file to write",
+            remedy="name another file",
+        ) from error
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "no regular file"
         raise UsageError(f"the target is {kind}", where=str(target), expected="the path of a file to write")
@@ -44,10 +55,24 @@ def check_target(target: Path, sources: Iterable[Path]) -> None:
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """True for one file under two names: paths, symbolic links or hard links."""
-    if one.exists() and other.exists():
-        return one.samefile(other)
-    return one.resolve() == other.resolve()
+    """True for one file under two names: paths, symbolic links or hard links.
+
+    What the system cannot look up, such as links in a circle, is no file.
+    """
+    try:
+        if is_there(one) and is_there(other):
+            return one.samefile(other)
+        return one.resolve() == other.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def is_there(path: Path) -> bool:
+    """True for a file that exists; False for a name beyond what the system can look up."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def data_files(model: Path) -> list[Path]:
@@ -56,37 +81,11 @@ def data_files(model: Path) -> list[Path]:
     from eqsat.language.onnx.reader import read
 
     entries = (e for tensor in tensors(read(model).model.graph) for e in tensor.external_data)
-    locations = dict.fromkeys(e.value for e in entries if e.key == "location")
+    # A name that is not UTF-8 comes as bytes; reading the model refuses it.
+    locations = dict.fromkeys(e.value for e in entries if e.key == "location" and isinstance(e.value, str))
     return [model.parent / location for location in locations]
 
 
 def data_beside(target: Path) -> Path:
     """The file that takes the tensors of a model too large for one file."""
     return target.with_name(f"{target.name}.data")
-
-
-def write_text(target: Path, text: str) -> None:
-    """Writes a file beside its place, then moves it there; UsageError where that fails."""
-    try:
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(partial).chmod(0o666 & ~_umask())
-            Path(partial).replace(target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(
-            f"the file cannot be written: {error.strerror or error}",
-            where=str(target),
-            expected="a folder that can be written to, and room on the disk",
-            remedy="free space, or name another file",
-        ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

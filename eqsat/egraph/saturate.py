@@ -6,7 +6,7 @@ import gc
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -45,8 +45,8 @@ class Step:
     refused in it, and whether anything new came of it.
 
     `firings` are the rules that fired, each with the e-nodes its roots were matched in, in order. `seconds` are since
-    saturation began. `stopped` is the limit that ended the step before its end; what it had left is done first in the
-    next step.
+    saturation began. `stopped` is the limit that ended the step before its end; what it had left is done first when
+    growth goes on.
     """
 
     phase: str
@@ -132,6 +132,7 @@ class Saturator:
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
         self._left: deque[_Work] = deque()
+        self._left_phase = ""
         self._owner = threading.get_ident()
         self._start, self._spent = time.perf_counter(), 0.0
         self._now = Step("", (0, 0))
@@ -141,14 +142,16 @@ class Saturator:
     def run(self) -> Saturation:
         """Saturates; the e-graph is sound and complete as far as it got, whatever stopped it."""
         with _without_collector():
-            for _ in self.steps():
-                pass
+            for step in self.steps():
+                if step.stopped:
+                    break
         return self.report
 
     def steps(self) -> Iterator[Step]:
-        """The steps of a run, each taken when it is asked for; with the last, `report` says what stopped it.
+        """The steps of a run, each taken when it is asked for; after the last, `report` says why it ended.
 
-        A run that was stopped can be taken up by asking for steps again, with other limits or the same.
+        A step that a limit ended says so in `stopped`; asking for more goes on where it was left, with other limits or
+        the same.
         """
         schedule = self._schedule()
         while True:
@@ -194,50 +197,60 @@ class Saturator:
             self._spent = self.report.seconds = time.perf_counter() - self._start
 
     def _schedule(self) -> Iterator[Step]:
-        try:
+        self.egraph.rebuild()
+        for _ in range(self.limits.rounds):
+            before = self.egraph.size()
+            yield from self._round()
             self.egraph.rebuild()
-            for _ in range(self.limits.rounds):
-                before = self.egraph.size()
-                for step in self._round():
-                    self.report.stopped_by = "paused"
-                    yield step
-                self.egraph.rebuild()
-                if self.egraph.size() == before:
-                    self.report.stopped_by = "saturated"
-                    break
-            else:
-                self.report.stopped_by = "round_limit"
-            if self.report.stopped_by == "saturated" and any(why == FAR for _, why in self.report.refused):
-                self.report.stopped_by = "radius_limit"
-        except _Stopped as stop:
-            self.report.stopped_by = str(stop)
+            if self.egraph.size() == before:
+                self.report.stopped_by = "saturated"
+                break
+        else:
+            self.report.stopped_by = "round_limit"
+        if self.report.stopped_by == "saturated" and any(why == FAR for _, why in self.report.refused):
+            self.report.stopped_by = "radius_limit"
         self.egraph.rebuild()
 
     def _round(self) -> Iterator[Step]:
         for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
-            changed = self._step("simplify", revisit=step == 0)
-            yield self._now
-            if not changed:
+            if not (yield from self._attempt("simplify", revisit=step == 0)):
                 break
         for phase in PHASES[1:]:
-            self._step(phase)
-            yield self._now
+            yield from self._attempt(phase)
 
-    def _step(self, phase: str, *, revisit: bool = True) -> bool:
-        """Matches a phase's rules once and applies what matched; True where something was new.
+    def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[Step, None, bool]:
+        """A step, taken up again as often as a limit ended it; True where something was new."""
+        changed = False
+        while True:
+            try:
+                self._step(phase, revisit=revisit)
+                self.report.stopped_by = "paused"
+            except _Stopped as stop:
+                self.report.stopped_by = str(stop)
+                self.egraph.rebuild()
+            taken = self._now
+            changed |= taken.changed
+            yield taken
+            if not taken.stopped:
+                return changed
+
+    def _step(self, phase: str, *, revisit: bool = True) -> None:
+        """Matches a phase's rules once and applies what matched, or what was left of that.
 
         With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
         come to have the form a rule asks for.
         """
         now = self._now = Step(phase, self.egraph.size())
         fired, refused = self.report.fired.copy(), self.report.refused.copy()
+        resumed = bool(self._left) and self._left_phase == phase
         try:
             self._finish_left()
-            self._declare(phase)
-            self._check()
-            if self._relations[phase]:
+            if not resumed:
+                self._declare(phase)
+                self._check()
                 self._match(phase, revisit)
                 self._finish_left()
+            if self._relations[phase]:
                 nodes, classes = self.egraph.size()
                 self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
                 if self.progress:
@@ -249,11 +262,13 @@ class Saturator:
             now.after, now.seconds = self.egraph.size(), time.perf_counter() - self._start
             now.fired, now.refused = self.report.fired - fired, self.report.refused - refused
             self.report.steps.append(now)
-        return now.changed
 
     def _match(self, phase: str, revisit: bool) -> None:
         """Matches a phase's queries once; what they found is left to be done."""
         relations = self._relations[phase].values()
+        if not relations:
+            return
+        self._left_phase = phase
         self.egraph.engine.match(phase, self.limits.matches)
         found = self.egraph.rebuild([(r.name, r.width) for r in relations])
         for relation in relations:

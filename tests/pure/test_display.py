@@ -11,8 +11,9 @@ from rich.console import Console
 
 from eqsat.commands.arguments import duration, names, size, weight
 from eqsat.commands.display import interruptible, progress_bar
-from eqsat.commands.targets import check_target, is_same_file, write_text
+from eqsat.commands.targets import check_target, is_same_file
 from eqsat.errors import UsageError
+from eqsat.files import write_text
 from eqsat.report import Progress
 
 

@@ -1,0 +1,58 @@
+"""The options of a run of the pipeline, which the commands that run it share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, WEIGHT, once
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: The type of an option that names a file.
+FILE = click.Path(path_type=Path)
+
+_OPTIONS = (
+    click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose costs to minimise."),
+    click.option("--objective", type=WEIGHT, multiple=True, help="Term to minimise, with its weight; may be repeated."),
+    click.option(
+        "--limit", "limits", type=LIMIT, multiple=True, help="Most of a term, as launches=40; may be repeated."
+    ),
+    click.option(
+        "--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in."
+    ),
+    click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16."),
+    click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking."),
+    click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out."),
+    click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes."),
+    click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For growing and choosing."),
+    click.option("--outputs", type=NAMES, help="Keep only these outputs."),
+    click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is costed at; may be repeated."),
+    click.option("--rules", type=FILE, multiple=True, help="File of rules to use besides the library's."),
+    click.option("--finite-math", is_flag=True, help="Assume that no infinity or NaN occurs."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the checks, the search and the timing."),
+    click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime."),
+    click.option("--opset", type=int, help="Opset to write; the model's own if left out."),
+)
+
+
+def run_options(command: Command) -> Command:
+    """Adds the options of a run; the command takes them as keywords, for `run_arguments`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def run_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What `optimize` and `explore` take for these options."""
+    return {
+        **options,
+        "objective": dict(options["objective"]) or None,
+        "limits": once(options["limits"], "--limit"),
+        "layouts": "auto" if options["layouts"] == ["auto"] else options["layouts"],
+        "rules": options["rules"] or None,
+        "sizes": dict(options["sizes"]),
+    }

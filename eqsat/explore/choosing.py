@@ -1,0 +1,135 @@
+"""A choice among the forms of an e-graph: its graph, its cost, how far it may be from the best, and what ran beside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from eqsat.egraph.egraph import CONST, INPUT, PROJECTION, EGraph
+from eqsat.explore.markup import html_block
+from eqsat.explore.naming import amount
+from eqsat.explore.pricing import Price, prices
+from eqsat.extract import Solution
+from eqsat.extract.tensors import TensorProblem
+from eqsat.finalists import Candidate
+from eqsat.language.plan import Conversion
+from eqsat.report import count, duration, percent
+from eqsat.summary import Baseline
+
+#: A gap that is none but the rounding of sums.
+_ROUNDING = 1e-9
+_HOW = {
+    "optimal": "proved to be the best",
+    "time_limit": "the best within the time limit",
+    "interrupted": "the best when interrupted",
+    "heuristic": "found by a heuristic",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen from an e-graph: by which extractor, at what cost, and the graph that comes of it.
+
+    `cost` and `bound` are in units of the objective, seconds where that is time. `given` is the original as it was
+    given, `others` are what the baselines found in the same problem. `candidate` has the graph, and how it is run where
+    that is not as it was given; `original` is the candidate it is compared with.
+    """
+
+    extractor: str
+    framed: TensorProblem
+    solution: Solution
+    candidate: Candidate
+    original: Candidate
+    given: Solution
+    others: Sequence[Baseline]
+    in_seconds: bool
+
+    @property
+    def cost(self) -> float:
+        """What the objective makes of it."""
+        return self.solution.cost
+
+    @property
+    def bound(self) -> float:
+        """A proven lower bound of the cost of every choice from this e-graph."""
+        return self.solution.lower_bound
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may be from the best, as a share of it."""
+        return 0.0 if self.solution.gap < _ROUNDING else self.solution.gap
+
+    @property
+    def status(self) -> str:
+        """How the search ended: "optimal", "time_limit", "interrupted" or "heuristic"."""
+        return self.solution.status
+
+    @cached_property
+    def prices(self) -> dict[int, Price]:
+        """What each e-node costs, by its position."""
+        return prices(self.framed)
+
+    @cached_property
+    def chosen(self) -> dict[int, str]:
+        """The numbers of the e-nodes that are chosen, and the states that each was chosen in."""
+        nodes = self.framed.snapshot.nodes
+        held: dict[int, dict[str, None]] = {number: {} for number in computed(self.candidate, self.framed)}
+        for (_, state), option in self.solution.chosen.items():
+            for position in self.framed.ways[option].positions:
+                if (number := nodes[position].number) in held:
+                    held[number].setdefault(str(self.framed.states[state]))
+        return {number: ", ".join(states) for number, states in held.items()}
+
+    def names(self, egraph: EGraph) -> dict[int, str]:
+        """What the chosen graph calls the values of e-classes."""
+        assembled = self.candidate.assembled
+        if assembled is None:
+            return {}
+        nodes, choice = assembled.snapshot.nodes, assembled.choice
+        named = assembled.decoded.names.items()
+        return {egraph.find(nodes[choice[leader]].number): name for leader, name in named if leader in choice}
+
+    @property
+    def states(self) -> Counter[str]:
+        """In how many kernels' results each state occurs; "row" alone where nothing else was chosen."""
+        return Counter(str(self.framed.states[state]) for (_, state) in self.solution.chosen)
+
+    def amount(self, cost: float) -> str:
+        """A cost as text."""
+        return amount(cost, self.in_seconds)
+
+    def __str__(self) -> str:
+        before, after = self.original.cost.price, self.cost
+        ratio = f" ({before / after:.2f}x)" if after else ""
+        lines = [
+            f"{self.extractor}: {self.amount(before)} -> {self.amount(after)}{ratio}, "
+            f"{_HOW.get(self.status, self.status)}; bound {self.amount(self.bound)}, gap {percent(self.gap)}, "
+            f"{duration(self.solution.seconds)}"
+        ]
+        lines += [f"{other.name}: {self.amount(other.cost)} in {duration(other.seconds)}" for other in self.others]
+        assembled = self.candidate.assembled
+        if assembled is not None:
+            steps = assembled.plan.steps
+            moved = sum(isinstance(step, Conversion) for step in steps)
+            held = ", ".join(f"{n} in {state}" for state, n in self.states.most_common())
+            lines.append(f"{count(len(steps) - moved, 'kernel')}, {count(moved, 'conversion')}; values: {held}")
+        else:
+            lines.append("the original, as it was given")
+        if self.solution.amounts:
+            lines.append("uses " + ", ".join(f"{term} {value:.6g}" for term, value in self.solution.amounts.items()))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_block(str(self))
+
+
+def computed(candidate: Candidate, framed: TensorProblem) -> set[int]:
+    """The numbers of the e-nodes that a candidate computes its values by."""
+    assembled = candidate.assembled
+    if assembled is None:
+        return {n.number for n in framed.snapshot.nodes if n.original is not None or n.op in (INPUT, CONST, PROJECTION)}
+    return {assembled.snapshot.nodes[position].number for position in assembled.choice.values()}

@@ -1,0 +1,118 @@
+"""Two choices from one e-graph compared, and a result shown beside its original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.notation import Notation
+from eqsat.errors import UsageError
+from eqsat.explanation import Explanation
+from eqsat.explore.choosing import Choice
+from eqsat.explore.forms import Form, Forms
+from eqsat.explore.locating import Where
+from eqsat.explore.markup import html_table, text_table
+from eqsat.explore.views import RunView
+from eqsat.report import count
+
+_COLUMNS = ("tensor", "was", "is")
+
+
+@dataclass(frozen=True)
+class Flips:
+    """What became of a choice when costs were changed: for each tensor computed otherwise its form before and after.
+
+    `rows` are (name, form before, form after), "" where the tensor is not needed.
+    """
+
+    what: str
+    before: Choice
+    after: Choice
+    rows: tuple[tuple[str, str, str], ...]
+
+    @property
+    def title(self) -> str:
+        """What changed in a line."""
+        costs = f"cost {self.before.amount(self.before.cost)} -> {self.after.amount(self.after.cost)}"
+        flipped = count(len(self.rows), "tensor") + " computed otherwise" if self.rows else "the choice stays"
+        return f"{self.what}: {flipped}; {costs}"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        return text_table(self.title, _COLUMNS, self.rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, _COLUMNS, self.rows)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The original and the result side by side, changed regions coloured, costs on the nodes; `changes` as data."""
+
+    view: RunView
+    explained: Explanation
+
+    def __str__(self) -> str:
+        return str(self.explained)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from eqsat.explore.fragment import diff_html, fragment
+
+        return fragment(self.view, pane="graphs", still=diff_html(self.view))
+
+
+def flips(what: str, before: Choice, after: Choice, egraph: EGraph, notation: Notation) -> Flips:
+    """What differs between two choices; what is computed before the program runs is left out."""
+    was, now = _by_class(before, egraph), _by_class(after, egraph)
+    rows = [
+        (notation.name(leader), *(" and ".join(map(notation.enode, forms.get(leader, ()))) for forms in (was, now)))
+        for leader in sorted({*was, *now})
+        if was.get(leader) != now.get(leader) and not egraph.eclass(leader).constant
+    ]
+    return Flips(what, before, after, tuple((name, old, new) for name, old, new in rows))
+
+
+def _by_class(choice: Choice, egraph: EGraph) -> dict[int, tuple[int, ...]]:
+    """The chosen e-nodes of each e-class; one that is made in two ways has two."""
+    found: dict[int, tuple[int, ...]] = {}
+    for number in sorted(choice.chosen):
+        leader = egraph.find(number)
+        found[leader] = (*found.get(leader, ()), number)
+    return found
+
+
+@dataclass(frozen=True)
+class Best:
+    """What was chosen: indexed by anything that names a tensor, it gives the chosen form."""
+
+    choice: Choice
+    forms: Callable[[Any], Forms]
+
+    @property
+    def cost(self) -> float:
+        """What the choice costs, in units of the objective."""
+        return self.choice.cost
+
+    def __getitem__(self, x: Where) -> Form:
+        found = self.forms(x)
+        if found.chosen is None:
+            raise UsageError(
+                f"what was chosen does not need {found.name}",
+                expected="a tensor that it computes",
+                remedy="eclass(...) lists all forms of it",
+            )
+        return found.chosen
+
+    def __repr__(self) -> str:
+        return repr(self.choice)
+
+    def _repr_html_(self) -> str:
+        return self.choice._repr_html_()

@@ -1,0 +1,364 @@
+"""Looking into a run: the e-graph as it grows, equal forms, chains of rules, and what is chosen at which costs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.arguments import check_budget, check_flags
+from eqsat.costs.model import CostFunction, Objective
+from eqsat.costs.precision import PrecisionPolicy
+from eqsat.costs.table import CostTable
+from eqsat.egraph.explain import Explainer
+from eqsat.egraph.notation import Notation
+from eqsat.egraph.saturate import PHASES
+from eqsat.errors import UsageError
+from eqsat.explore import tables
+from eqsat.explore.choosing import Choice
+from eqsat.explore.comparing import Best, Diff, Flips, flips
+from eqsat.explore.forms import Form, Forms
+from eqsat.explore.growing import Growth
+from eqsat.explore.locating import Locator, Where
+from eqsat.explore.markup import html_block
+from eqsat.explore.pricing import Price, change_of
+from eqsat.explore.reading import Run, class_view, class_views, growth_views, run_view
+from eqsat.explore.session import Session
+from eqsat.explore.views import RunView
+from eqsat.explore.why import Chain, chain
+from eqsat.files import write_text
+from eqsat.given import ModelArgument
+from eqsat.language.state import State
+from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
+from eqsat.report import Progress, Report, count
+from eqsat.result import Result
+from eqsat.summary import steps_of
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+def explore(
+    model: ModelArgument,
+    *,
+    device: str = "onnxruntime-cpu",
+    objective: Objective | None = None,
+    cost: CostFunction | None = None,
+    layouts: str | Sequence[str] = "auto",
+    precision: str | PrecisionPolicy = "exact",
+    limits: Mapping[str, float | str] | None = None,
+    boundary: Mapping[str, State] | None = None,
+    extractor: str = "ilp",
+    alpha: float | None = None,
+    node_limit: int = 20_000,
+    time_limit: float = 30.0,
+    rules: RulesArgument = None,
+    finite_math: bool = False,
+    outputs: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    opset: int | None = None,
+    table: CostTable | str | Path | None = None,
+    threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Explorer:
+    """An e-graph of a model to grow step by step, to look into, and to choose from.
+
+    The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
+    `optimize` returns. Errors are the same too.
+    """
+    prepared = prepare(
+        model,
+        device=device,
+        objective=objective,
+        cost=cost,
+        layouts=layouts,
+        precision=precision,
+        limits=limits,
+        boundary=boundary,
+        extractor=extractor,
+        alpha=alpha,
+        node_limit=node_limit,
+        time_limit=time_limit,
+        rules=rules,
+        finite_math=finite_math,
+        outputs=outputs,
+        sizes=sizes,
+        seed=seed,
+        opset=opset,
+        table=table,
+        threads=threads,
+        progress=progress,
+        should_stop=should_stop,
+    )
+    return Explorer(Session(prepared), model)
+
+
+class Explorer:
+    """A run to look into; `eqsat.explore` makes one.
+
+    `step` and `grow` grow the e-graph, `growth` draws how it grew. `eclass` lists all forms of a tensor with their
+    costs, `why` says why two of them are equal, `choose` chooses among all, `best` holds what was chosen, `reprice`
+    changes costs, and the choice with them, without growing again. `diff` shows original and result side by side,
+    `table`, `firings` and `costs` are pandas tables, `save` writes it all as a page. Ctrl-C ends growth early and keeps
+    what was found. An Explorer belongs to the thread that made it.
+    """
+
+    def __init__(self, session: Session, model: ModelArgument) -> None:
+        self._session = session
+        self._model = model
+        self._explainer: Explainer | None = None
+        self._run: tuple[Any, Any, Run] | None = None
+
+    # -- growing ------------------------------------------------------------------------------------------------------
+
+    def step(self, phase: str | None = None) -> Growth:
+        """Takes the next step, or one of a phase out of turn, and says which rules fired and where.
+
+        A step matches all rules of a phase, "simplify", "expand", "fuse" or "merge", once, and applies what matched.
+        """
+        if phase is not None and phase not in PHASES:
+            raise UsageError(
+                f"no phase {phase!r}", expected="one of " + ", ".join(PHASES), remedy="or step() for the next"
+            )
+        return self._session.step(phase)
+
+    def grow(self, *, node_limit: int | None = None, time_limit: float | None = None) -> Growth:
+        """Takes all steps that are left, until nothing new is found or a limit is met.
+
+        `node_limit` and `time_limit` replace those that were given; growth that a limit or Ctrl-C ended goes on. The
+        time limit is that of `optimize`: its share for growth counts from the beginning, without what passed between
+        steps.
+        """
+        session = self._session
+        settings = session.pipeline.settings
+        check_budget(
+            1 if node_limit is None else node_limit, 1.0 if time_limit is None else time_limit, 1, settings.seed
+        )
+        if node_limit is not None:
+            session.limits = replace(session.limits, nodes=node_limit)
+        if time_limit is not None:
+            session.limits = replace(session.limits, seconds=limits_for(1, time_limit).seconds)
+        return session.grow()
+
+    def growth(self) -> Figure:
+        """A matplotlib figure of how the e-graph grew: e-nodes, e-classes and matches by rule, step by step.
+
+        MissingExtraError without matplotlib.
+        """
+        from eqsat.explore.plots import growth_figure
+
+        return growth_figure(growth_views(self._session.saturator.report))
+
+    # -- choosing -----------------------------------------------------------------------------------------------------
+
+    def choose(self, extractor: str | None = None) -> Choice:
+        """Chooses among all forms that were found so far, by "ilp", "greedy" or "backtracking".
+
+        The one that was given to `explore` where left out. ExtractionError where no choice keeps the limits.
+        """
+        wanted = self._session.pipeline.settings.extractor if extractor is None else extractor
+        check_extractor(wanted, None)
+        self._session.finished = None
+        return self._session.choose(wanted)
+
+    @property
+    def choice(self) -> Choice:
+        """What was chosen last, or is chosen now from what is grown so far."""
+        return self._session.choice or self.choose()
+
+    @property
+    def best(self) -> Best:
+        """The chosen form of each tensor: `best["scores"]`."""
+        return Best(self.choice, self.eclass)
+
+    def reprice(self, what: str | Form | CostFunction, cost: float | Callable[[float], float] | None = None) -> Flips:
+        """Changes a cost and chooses again, without growing again; says where the choice flipped.
+
+        `what` is a form, as `eclass` lists them, or an operator by name, "convert" for copies and casts between states;
+        `cost` is what it costs then, in units of the objective (seconds for time), or a function of what it cost. Or
+        `what` alone is a function from an Application to a cost, in place of the objective, as `cost` of `optimize`.
+        CostError for what is no cost; `undo` takes the last change back.
+        """
+        before = self.choice
+        change = change_of(what, cost, {node.op for node in self._session.snapshot.nodes})
+        self._session.reprice([*self._session.changes, change])
+        return self._flips(change.text, before)
+
+    def undo(self) -> Flips:
+        """Takes the last change of costs back and chooses again."""
+        if not self._session.changes:
+            raise UsageError("no cost was changed", expected="a change to take back", remedy="change one by reprice()")
+        *rest, last = self._session.changes
+        before = self.choice
+        self._session.reprice(rest)
+        return self._flips(f"undone: {last.text}", before)
+
+    @property
+    def repriced(self) -> tuple[str, ...]:
+        """The changes of costs that are in force, in words."""
+        return tuple(change.text for change in self._session.changes)
+
+    def optimize(self, measure: bool = True) -> Result:
+        """The result of what is grown, at the costs that hold: chosen, measured if asked for, and certified.
+
+        After `grow` it is that of `eqsat.optimize`.
+        """
+        check_flags(measure=measure)
+        return self._session.finish(measure)
+
+    @property
+    def result(self) -> Result:
+        """The result of `optimize`, made without measuring where it was not asked for."""
+        finished = self._session.finished
+        return self.optimize(measure=False) if finished is None else finished.result
+
+    @property
+    def report(self) -> Report:
+        """The report of the result."""
+        return self.result.report
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def eclass(self, x: Where) -> Forms:
+        """All forms of a tensor that were found equal, each with its cost, the chosen one first.
+
+        `x` is a value, an output or a node of the model by name, a tensor that it was built of, a form, or the number
+        of an e-class. UsageError for what is none of these, with names that are near.
+        """
+        leader = self._locator().eclass(x)
+        run = self._current()
+        found = class_view(run, leader)
+        snapshot, notation = run.choice.framed.snapshot, self._notation()
+        positions = {snapshot.nodes[position].number: position for position in snapshot.classes[leader].nodes}
+        forms = []
+        for view in found.forms:
+            price = run.choice.prices.get(positions[view.enode], Price())
+            forms.append(
+                Form(
+                    eclass=leader,
+                    view=view,
+                    text=notation.enode(view.enode),
+                    cost=price.own,
+                    total=price.total,
+                    states=price.states,
+                    chosen_states=run.chosen.get(view.enode, ""),
+                    in_seconds=run.choice.in_seconds,
+                )
+            )
+        return Forms(notation.name(leader), found, tuple(forms))
+
+    def why(self, a: Where, b: Where | None = None) -> Chain:
+        """The chain of rules between two forms of one tensor, with the terms between.
+
+        `b` is the chosen form if left out. UsageError where they are not known to be equal.
+        """
+        locator = self._locator()
+        source = locator.enode(a)
+        target = self.best[a].enode if b is None else locator.enode(b)
+        egraph, notation = self._session.encoding.egraph, self._notation()
+        if egraph.find(source) != egraph.find(target):
+            raise UsageError(
+                f"{notation.name(source)} and {notation.name(target)} are not known to be equal",
+                where=self._session.given.graph.name,
+                expected="two forms of one tensor",
+                remedy="eclass(...) lists the forms of a tensor; grow() finds more",
+            )
+        if self._explainer is None:
+            self._explainer = Explainer(egraph)
+        self._explainer.replay()
+        return chain(self._explainer, notation, source, target)
+
+    def diff(self) -> Diff:
+        """The original and what was chosen side by side, changed regions coloured, costs on the nodes."""
+        return Diff(self.view(), self._current().explained)
+
+    def view(self) -> RunView:
+        """All of it as plain data: graphs, e-classes, changes, growth, rules."""
+        return run_view(self._current())
+
+    def table(self) -> pandas.DataFrame:
+        """A row for each e-node, with its e-class, cost and rule; MissingExtraError without pandas."""
+        return tables.enodes(class_views(self._current()))
+
+    def firings(self) -> pandas.DataFrame:
+        """A row for each step and rule: matches, firings, refusals; MissingExtraError without pandas."""
+        rows = []
+        for number, step in enumerate(self._session.saturator.report.steps, 1):
+            refused = {rule: 0 for rule, _ in step.refused}
+            for (rule, _), times in step.refused.items():
+                refused[rule] += times
+            for rule in sorted({*step.matched, *step.fired, *refused}):
+                rows.append((number, step.phase, rule, step.matched[rule], step.fired[rule], refused.get(rule, 0)))
+        return tables.frame(tables.FIRINGS, rows)
+
+    def costs(self) -> pandas.DataFrame:
+        """A row for each kernel and conversion that runs: operators, states, cost, whether that was measured."""
+        return tables.what_runs(steps_of(self._current().kept))
+
+    def html(self) -> str:
+        """All of it as one HTML page that asks nothing of any other place."""
+        from eqsat.explore.page import page
+
+        return page(self.view())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, whole or not at all; UsageError where it cannot be written."""
+        write_text(Path(path), self.html())
+
+    def widget(self, x: Where | None = None) -> Any:
+        """The e-graph as a widget of a notebook, with the e-class of `x` in focus; MissingExtraError without anywidget.
+
+        Its trait `selected` is the number of the e-class that was clicked.
+        """
+        from eqsat.explore.widget import egraph_widget
+
+        return egraph_widget(self.view(), selected=None if x is None else self._locator().eclass(x))
+
+    def __repr__(self) -> str:
+        session = self._session
+        nodes, classes = session.encoding.egraph.size()
+        steps = session.saturator.report.steps
+        how = f"{count(len(steps), 'step')}, {session.saturator.report.stopped_by}" if steps else "not grown yet"
+        graph = session.given.graph
+        lines = [
+            f"Explorer({graph.name!r}): {count(len(graph.nodes), 'node')}; {count(nodes, 'e-node')} in "
+            f"{count(classes, 'e-class', 'e-classes')} ({how})"
+        ]
+        lines += [f"cost changed: {text}" for text in self.repriced]
+        lines.append(str(session.choice) if session.choice is not None else "nothing chosen yet")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        if not self._session.saturator.report.steps:
+            return html_block(repr(self))
+        from eqsat.explore.fragment import fragment
+
+        return fragment(self.view(), still=html_block(repr(self)))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _current(self) -> Run:
+        """The run as it stands."""
+        choice, finished = self.choice, self._session.finished
+        if self._run is None or self._run[0] is not choice or self._run[1] is not finished:
+            self._run = choice, finished, self._session.run(choice)
+        return self._run[2]
+
+    def _locator(self) -> Locator:
+        return Locator(self._session, self._model)
+
+    def _notation(self) -> Notation:
+        """E-nodes as text, classes named as the choice names its values."""
+        egraph = self._session.encoding.egraph
+        choice = self._session.choice
+        return Notation(egraph, {} if choice is None else choice.names(egraph))
+
+    def _flips(self, text: str, before: Choice) -> Flips:
+        after = self._session.choose(before.extractor)
+        egraph = self._session.encoding.egraph
+        return flips(text, before, after, egraph, Notation(egraph))

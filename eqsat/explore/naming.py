@@ -1,0 +1,75 @@
+"""How e-classes and e-nodes are written: by the values of the graph, by operators over them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.language.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.graph import Attrs
+from eqsat.language.graph import Node as GraphNode
+from eqsat.report import duration
+
+#: Operators of an e-graph that are none of a program, as they are shown.
+_SHOWN = {CONST: "constant", PROJECTION: "result"}
+
+
+def shown_operator(snapshot: Snapshot, node: SnapshotNode) -> str:
+    """How the operator of an e-node is called; an opaque one as ONNX calls it."""
+    if node.op == OPAQUE:
+        return str(snapshot.opaque[node.attrs["index"]].attrs["op_type"])
+    return _SHOWN.get(node.op, node.op)
+
+
+def attributes(op: str, attrs: Attrs) -> str:
+    """Attributes as text; of an opaque node only why it is one.
+
+    >>> attributes("softmax", Attrs(axis=-1))
+    'axis=-1'
+    """
+    if op in (OPAQUE, OPAQUE_NODE):
+        return str(attrs.get("reason", ""))
+    if op in (CONST, INPUT):
+        return str(attrs["name"]) if op == INPUT else ""
+    return ", ".join(f"{name}={_written(value)}" for name, value in attrs.items())
+
+
+def _written(value: object) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_written, value)) + ("," if len(value) == 1 else "") + ")"
+    return value if isinstance(value, str) else str(value)
+
+
+def node_name(node: GraphNode) -> str:
+    """What a node of a graph is called: its name, else the first value it makes."""
+    return node.name or next((v for v in node.outputs if v), node.op)
+
+
+def seen_attrs(snapshot: Snapshot, node: SnapshotNode) -> Attrs:
+    """The attributes to show of an e-node; those of an opaque one are kept apart."""
+    return snapshot.opaque[node.attrs["index"]].attrs if node.op == OPAQUE else node.attrs
+
+
+def is_absent(snapshot: Snapshot, leader: int) -> bool:
+    """Whether a class stands for an operand left out."""
+    return snapshot.nodes[snapshot.classes[leader].nodes[0]].op == ABSENT
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Names that are like one that is not known: close in spelling, or holding it."""
+    names = list(known)
+    found = difflib.get_close_matches(name, names, n=3)
+    return found or [n for n in names if name and name.lower() in n.lower()][:3]
+
+
+def amount(cost: float | None, in_seconds: bool) -> str:
+    """A cost as text; "" where there is none.
+
+    >>> amount(2.5e-6, True), amount(12.0, False), amount(None, True)
+    ('2.5 µs', '12', '')
+    """
+    if cost is None:
+        return ""
+    return duration(cost) if in_seconds else f"{cost:.6g}"

@@ -1,0 +1,187 @@
+"""What e-nodes cost in an extraction problem, and the same problem at other costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Real
+from typing import Any, TypeAlias
+
+from eqsat.costs.model import CostFunction
+from eqsat.egraph.egraph import OPAQUE, EGraph
+from eqsat.errors import CostError, UsageError
+from eqsat.explore.forms import Form
+from eqsat.extract.program import cheapest_trees
+from eqsat.extract.tensors import TensorProblem
+from eqsat.language.spec import OPS
+
+#: The operator name that conversions between states are known by.
+CONVERT = "convert"
+#: What a cost becomes: of the cost there was.
+Change: TypeAlias = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Repriced:
+    """A change of costs: those of an operator, of one e-node by its number, or of all by a function of applications."""
+
+    text: str
+    change: Change | None = None
+    op: str = ""
+    enode: int | None = None
+    function: CostFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an e-node costs: run as a kernel of its own, and with the cheapest tree below it.
+
+    Both are in units of the objective; None where it cannot run by itself, or not at all. `seconds` are those of
+    running it whatever the objective is. `estimated` is True where a
+    roofline says so and no measurement; `states` are those of operands and result in its cheapest way.
+    """
+
+    own: float | None = None
+    total: float | None = None
+    seconds: float | None = None
+    estimated: bool = False
+    states: str = ""
+
+
+def change_of(what: Any, cost: Any, ops: Collection[str]) -> Repriced:
+    """A change of costs from what a user says, where the e-graph has these operators; UsageError for what is none."""
+    if callable(what):
+        if cost is not None:
+            raise UsageError("two costs", expected="a function of applications alone, or a form with its cost")
+        return Repriced(f"a function of applications, {getattr(what, '__name__', type(what).__name__)}", function=what)
+    if not (callable(cost) or (isinstance(cost, Real) and not isinstance(cost, bool))):
+        raise UsageError(f"cost = {cost!r}", expected="a number, or a function of what it cost")
+    change = cost if callable(cost) else partial(_constant, float(cost))
+    said = f"by {getattr(cost, '__name__', 'a function')}" if callable(cost) else f"at {cost:g}"
+    if isinstance(what, Form):
+        return Repriced(f"{what.text} {said}", change, enode=what.enode)
+    present = {op for op in ops if op in OPS or op == OPAQUE} | {CONVERT, "split"}
+    if not isinstance(what, str) or what not in present:
+        raise UsageError(
+            f"no operator {what!r} in the e-graph",
+            expected="one of " + ", ".join(sorted(present)),
+            remedy="or a form, such as eclass(...)[0]",
+        )
+    return Repriced(f"{what} {said}", change, op=what)
+
+
+def _constant(cost: float, _before: float) -> float:
+    return cost
+
+
+def prices(framed: TensorProblem) -> dict[int, Price]:
+    """The price of each e-node that may be chosen, by its position in the snapshot."""
+    program = framed.problem.program
+    _, values = cheapest_trees(program, program.costs)
+    found: dict[int, Price] = {}
+    for option, way in enumerate(framed.ways):
+        if way.split is not None:
+            continue
+        cost = program.costs[option]
+        whole = cost + math.fsum(values[goal] for goal in program.needs[option])
+        position = way.positions[-1]
+        known = found.get(position, Price())
+        if math.isfinite(whole) and (known.total is None or whole < known.total):
+            known = replace(known, total=whole)
+        pieces = any(eclass >= len(framed.leaders) for eclass, _ in framed.problem.nodes[option].operands)
+        if len(way.positions) == 1 and not pieces and (known.own is None or cost < known.own):
+            states = _states(framed, option)
+            known = replace(known, own=cost, seconds=way.cost.seconds, estimated=way.cost.estimated, states=states)
+        found[position] = known
+    return found
+
+
+def repriced(framed: TensorProblem, changes: Sequence[Repriced], in_seconds: bool) -> TensorProblem:
+    """The problem at changed costs, one change after another.
+
+    A kernel of several operators costs as much more or less as its operators do by themselves. Where costs are `in
+    seconds`, those of kernels and conversions change with them.
+    """
+    problem = framed.problem
+    costs = list(problem.program.costs)
+    for change in changes:
+        if change.change is not None:
+            _reprice(framed, costs, change, change.change)
+    if costs == problem.program.costs:
+        return framed
+    changed = problem.variant(costs=costs, limits=problem.limits, memory=problem.memory)
+    if not in_seconds:
+        return replace(framed, problem=changed)
+    pairs = list(zip(problem.program.costs, costs, strict=True))
+    count = len(framed.ways)
+    ways = (
+        w if a == b else replace(w, cost=replace(w.cost, seconds=b))
+        for w, (a, b) in zip(framed.ways, pairs[:count], strict=True)
+    )
+    conversions = (
+        c if a == b else replace(c, seconds=b) for c, (a, b) in zip(framed.conversions, pairs[count:], strict=True)
+    )
+    return replace(framed, problem=changed, ways=tuple(ways), conversions=tuple(conversions))
+
+
+def _reprice(framed: TensorProblem, costs: list[float], change: Repriced, to: Change) -> None:
+    hit = _hit(framed, change)
+    alone: dict[int, float] = {}
+    for option, way in enumerate(framed.ways):
+        if len(way.positions) == 1 and way.positions[0] in hit and way.split is None:
+            before, after = costs[option], _changed(change, to, costs[option])
+            costs[option] = after
+            position = way.positions[0]
+            alone[position] = min(alone.get(position, math.inf), after - before, key=abs)
+    for option, way in enumerate(framed.ways):
+        if way.split is not None and change.op == "split":
+            costs[option] = _changed(change, to, costs[option])
+        elif len(way.positions) > 1:
+            more = math.fsum(alone.get(position, 0.0) for position in way.positions)
+            costs[option] = max(costs[option] + more, 0.0)
+    if change.op == CONVERT:
+        for option in range(len(framed.ways), len(costs)):
+            costs[option] = _changed(change, to, costs[option])
+
+
+def _hit(framed: TensorProblem, change: Repriced) -> set[int]:
+    """The positions of the e-nodes whose cost changes."""
+    nodes = framed.snapshot.nodes
+    if change.enode is None:
+        return {i for i, node in enumerate(nodes) if node.op == change.op}
+    return {i for i, node in enumerate(nodes) if node.number == change.enode}
+
+
+def standing(egraph: EGraph, number: int) -> int:
+    """The e-node that stands for one that was found congruent to it since it was made."""
+    node = egraph.nodes[number]
+    found = egraph.lookup(node.op, egraph.attr_id(node.op, node.attrs), node.operands)
+    return number if found is None else found
+
+
+def _changed(change: Repriced, to: Change, cost: float) -> float:
+    """A changed cost; CostError where it is none."""
+    try:
+        found: Any = to(cost)
+    except Exception as error:
+        raise CostError(
+            f"the function raised {type(error).__name__}: {error}",
+            where=change.text,
+            expected="a number for every cost there was",
+        ) from error
+    number = isinstance(found, Real) and not isinstance(found, bool)
+    if not (number and math.isfinite(found) and found >= 0):
+        raise CostError(f"cost {found!r}", where=change.text, expected="a finite number of 0 or more")
+    return float(found)
+
+
+def _states(framed: TensorProblem, option: int) -> str:
+    """How the operands and the result of a kernel of one operator are held; "" where all is plain."""
+    ways = framed.ways[option].implementations
+    if not ways or ways[-1].is_plain:
+        return ""
+    way = ways[-1]
+    by = f" by {way.arithmetic}" if way.arithmetic else ""
+    return f"{', '.join(dict.fromkeys(map(str, way.operands)))} -> {way.result}{by}"

@@ -1,0 +1,199 @@
+"""A run read as views: its graphs, e-classes, changes, growth and rules, as plain data."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from eqsat.changes import grounds
+from eqsat.costs.model import GraphCost
+from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.snapshot import SnapshotNode
+from eqsat.explanation import Explanation
+from eqsat.explore.blocks import Path, by_value
+from eqsat.explore.choosing import Choice, computed
+from eqsat.explore.naming import attributes, is_absent, seen_attrs, shown_operator
+from eqsat.explore.pricing import Price
+from eqsat.explore.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
+from eqsat.finalists import Candidate
+from eqsat.given import Given
+from eqsat.rewrites.rule import Rule
+
+#: E-nodes that run nothing, and so have no cost of their own.
+_FREE = (INPUT, CONST, PROJECTION, ABSENT)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as far as it got: the model, its e-graph, what was chosen from it, and the candidate that was kept.
+
+    `kept` is that of a result where there is one, else the choice's; `costs` are the original's node by node, `explain`
+    says what changed, when it is asked for.
+    """
+
+    given: Given
+    encoding: Encoding
+    grown: Saturation
+    rules: Sequence[Rule]
+    choice: Choice
+    kept: Candidate
+    costs: GraphCost
+    explain: Callable[[], Explanation]
+    report: str = ""
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def explained(self) -> Explanation:
+        """What changed, and why."""
+        return self.explain()
+
+    @cached_property
+    def chosen(self) -> dict[int, str]:
+        """The numbers of the e-nodes that compute what was kept, and the states they are chosen in."""
+        if self.kept is self.choice.candidate:
+            return self.choice.chosen
+        return dict.fromkeys(computed(self.kept, self.choice.framed), "")
+
+    @cached_property
+    def blocks(self) -> dict[str, Path]:
+        """The block of each value of the original graph."""
+        return by_value(self.given.graph)
+
+    @cached_property
+    def changes(self) -> tuple[ChangeView, ...]:
+        """What changed, numbered from 1."""
+        return tuple(
+            ChangeView(
+                number=number,
+                what=change.what,
+                values=change.values,
+                rules=change.rules,
+                steps=tuple(map(str, change.steps)),
+                predicted=change.predicted,
+                measured=change.measured,
+                gaps=change.gaps,
+            )
+            for number, change in enumerate(self.explained.changes, start=1)
+        )
+
+    def leader(self, value: str) -> int:
+        """The e-class of a value of the original graph."""
+        return self.encoding.egraph.find(self.encoding.values[value])
+
+
+def run_view(run: Run) -> RunView:
+    """The whole run as a page shows it."""
+    from eqsat.explore.graphs import original_view, result_view
+
+    return RunView(
+        title=run.given.graph.name,
+        report=run.report,
+        original=original_view(run),
+        result=result_view(run),
+        classes=tuple(class_views(run)),
+        changes=run.changes,
+        rules=tuple(rule_views(run.rules, run.grown)),
+        growth=growth_views(run.grown),
+        notes=run.notes,
+    )
+
+
+def class_views(run: Run) -> Iterator[ClassView]:
+    """Every e-class but that of operands left out."""
+    placed = _class_blocks(run)
+    for leader in sorted(run.choice.framed.snapshot.classes):
+        if not is_absent(run.choice.framed.snapshot, leader):
+            yield class_view(run, leader, placed.get(leader, ()))
+
+
+def class_view(run: Run, leader: int, block: Path = ()) -> ClassView:
+    """One e-class with its forms: the chosen one first, then the cheapest with what they need."""
+    snapshot, chosen, prices = run.choice.framed.snapshot, run.chosen, run.choice.prices
+    found = snapshot.classes[leader]
+    forms = []
+    for position in found.nodes:
+        node = snapshot.nodes[position]
+        free = found.constant or node.op in _FREE
+        own, total = shown_price(prices.get(position, Price()), run.choice.in_seconds, free)
+        forms.append(
+            FormView(
+                enode=node.number,
+                op=shown_operator(snapshot, node),
+                attrs=attributes(node.op, seen_attrs(snapshot, node)),
+                operands=tuple(k for k in node.operands if not is_absent(snapshot, k)),
+                seconds=own,
+                total=total,
+                estimated=prices.get(position, Price()).estimated,
+                chosen=node.number in chosen,
+                original=is_original(run, node),
+                rule=rule_of(run.grown, node.number),
+            )
+        )
+    forms.sort(key=lambda f: (not f.chosen, f.total is None, f.total or 0.0, not f.original, f.enode))
+    return ClassView(leader, str(found.type), found.constant, found.values, block, tuple(forms))
+
+
+def shown_price(price: Price, in_seconds: bool, free: bool) -> tuple[float | None, float | None]:
+    """The seconds of an e-node, and with what it needs, as views have them; the latter only where time is the aim."""
+    if in_seconds:
+        return None if free else price.own, price.total
+    return None if free else price.seconds, None
+
+
+def is_original(run: Run, node: SnapshotNode) -> bool:
+    """Whether the graph as it was read has an e-node."""
+    return node.number < _first_made(run.grown, len(run.encoding.egraph.nodes))
+
+
+def rule_of(grown: Saturation, number: int) -> str:
+    """The rule that made an e-node; "" for one of the original graph."""
+    place = bisect_right(grown.made, number, key=lambda made: made[0])
+    return grown.made[place - 1][1] if place else ""
+
+
+def _first_made(grown: Saturation, count: int) -> int:
+    return grown.made[0][0] if grown.made else count
+
+
+def rule_views(rules: Sequence[Rule], grown: Saturation) -> Iterator[RuleView]:
+    """The rules that fired, most firings first."""
+    known = {r.name: r for r in rules}
+    ranked = sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))
+    reasons = grounds(known[name] for name, _ in ranked)
+    for name, fired in ranked:
+        said = reasons[name]
+        laws = [f"published law {', '.join(map(str, said.published))}"] if said.published else []
+        laws += [f"from {', '.join(said.laws)}"] if said.laws else []
+        evidence = "; ".join([said.evidence or "checked when it was loaded", *laws])
+        yield RuleView(name, said.text, fired, said.origin, evidence)
+
+
+def growth_views(grown: Saturation) -> tuple[GrowthView, ...]:
+    """The steps of growth."""
+    return tuple(
+        GrowthView(step.phase, *step.after, step.seconds, dict(step.fired), dict(step.matched)) for step in grown.steps
+    )
+
+
+def _class_blocks(run: Run) -> Mapping[int, Path]:
+    """The block of each e-class: that of the values it holds, else of what reads it."""
+    snapshot = run.choice.framed.snapshot
+    placed: dict[int, Path] = {}
+    for leader, found in snapshot.classes.items():
+        block = next((run.blocks[value] for value in found.values if value in run.blocks), None)
+        if block is not None:
+            placed[leader] = block
+    queue = deque(sorted(placed))
+    while queue:
+        leader = queue.popleft()
+        for position in snapshot.classes[leader].nodes:
+            for operand in snapshot.nodes[position].operands:
+                if operand not in placed:
+                    placed[operand] = placed[leader]
+                    queue.append(operand)
+    return placed

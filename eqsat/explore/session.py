@@ -1,0 +1,243 @@
+"""A run that stands still between questions: its e-graph as far as it is grown, changed costs, and what was chosen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from eqsat.changes import explain, regions
+from eqsat.costs.model import CostModel, GraphCost
+from eqsat.egraph.saturate import Limits, Step
+from eqsat.egraph.snapshot import Snapshot, snapshot
+from eqsat.explanation import Explanation
+from eqsat.explore.choosing import Choice
+from eqsat.explore.growing import Growth
+from eqsat.explore.pricing import Repriced, repriced, standing
+from eqsat.explore.reading import Run
+from eqsat.extract.judging import as_given
+from eqsat.extract.tensors import TensorProblem
+from eqsat.interrupts import interruptible
+from eqsat.optimize import Prepared
+from eqsat.pipeline import Finished, Pipeline
+from eqsat.result import Result
+from eqsat.summary import Baseline
+
+#: Ends of growth after which no step finds anything new.
+_COMPLETE = ("saturated", "radius_limit")
+
+
+class _Stop:
+    """Whether to stop: as the user's function says, or because of Ctrl-C while something grows.
+
+    It refers to no session: a session that refers to itself would wait for the collector, which may run in another
+    thread, where egglog's state must not be dropped.
+    """
+
+    def __init__(self, asked: Callable[[], bool] | None) -> None:
+        self.asked = asked
+        self.interrupted: Callable[[], bool] | None = None
+
+    def __call__(self) -> bool:
+        return (self.interrupted is not None and self.interrupted()) or (self.asked is not None and self.asked())
+
+
+class Session:
+    """The parts of a run, each worked out when it is asked for and kept until growth or costs change.
+
+    It belongs to the thread that made it, as its e-graph does.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.given, self.rules = prepared.given, prepared.rules
+        self._model = prepared.costs
+        self._stop = _Stop(prepared.pipeline.settings.should_stop)
+        settings = replace(prepared.pipeline.settings, should_stop=self._stop)
+        self.pipeline = replace(prepared.pipeline, settings=settings)
+        with self.pipeline.phase("saturate"):
+            self.encoding, self.saturator = self.pipeline.begin(self.given, self.rules)
+        self.changes: list[Repriced] = []
+        self._steps: Iterator[Step] | None = None
+        self._snapshot: Snapshot | None = None
+        self._framed: TensorProblem | None = None
+        self.choice: Choice | None = None
+        self.finished: Finished | None = None
+
+    # -- growing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> Limits:
+        """What bounds growth."""
+        return self.saturator.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self.saturator.limits = limits
+
+    def step(self, phase: str | None = None) -> Growth:
+        """The next step in order, or one of a phase out of turn."""
+        if phase is not None:
+            return self._taken(lambda: [self.saturator.step(phase)])
+        return self._taken(lambda: [step for step in [self._next()] if step is not None])
+
+    def grow(self) -> Growth:
+        """All steps that are left."""
+
+        def run() -> list[Step]:
+            taken = []
+            while (step := self._next()) is not None:
+                taken.append(step)
+                if step.stopped:
+                    break
+            return taken
+
+        return self._taken(run)
+
+    def _next(self) -> Step | None:
+        """The next step of the run; None where nothing new can come."""
+        if self._steps is None:
+            if self.saturator.report.steps and self.saturator.report.stopped_by in _COMPLETE:
+                return None
+            self._steps = self.saturator.steps()
+        step = next(self._steps, None)
+        if step is None:
+            self._steps = None
+        return step
+
+    def _taken(self, take: Callable[[], Sequence[Step]]) -> Growth:
+        self.saturator.check_thread()
+        first = len(self.saturator.report.steps)
+        before = self.encoding.egraph.size()
+        with self.pipeline.phase("saturate"), interruptible() as asked:
+            self._stop.interrupted = asked
+            try:
+                taken = take()
+            except BaseException:
+                self._steps = None  # a generator that raised is over; the next run takes up what is left
+                raise
+            finally:
+                self._stop.interrupted = None
+                if len(self.saturator.report.steps) > first or self.encoding.egraph.size() != before:
+                    self._forget()
+        ended = self.saturator.report.stopped_by
+        return Growth(tuple(taken), ended, self.encoding.egraph.size(), self.place)
+
+    def place(self, enode: int) -> str:
+        """What an e-node stands for: the value of the graph that its class holds, or the class."""
+        egraph = self.encoding.egraph
+        return next(iter(egraph.eclass(enode).values), f"e-class {egraph.find(enode)}")
+
+    def _forget(self) -> None:
+        self._snapshot = self._framed = self.choice = self.finished = None
+
+    # -- choosing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The e-graph as it is."""
+        if self._snapshot is None:
+            self.saturator.check_thread()
+            self._snapshot = snapshot(self.encoding)
+        return self._snapshot
+
+    @property
+    def costs(self) -> CostModel:
+        """The cost model, under the last function that a user put in its place."""
+        asked = next((c.function for c in reversed(self.changes) if c.function is not None), None)
+        if asked is None:
+            return self._model
+        model = copy.copy(self._model)
+        model.cost = asked
+        return model
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether costs are seconds: the objective is time, and no function stands in its place."""
+        return self.costs.cost is None and dict(self.costs.objective) == {"time": 1.0}
+
+    @property
+    def framed(self) -> TensorProblem:
+        """The problem of choosing, at the costs that hold now."""
+        if self._framed is None:
+            self._framed = self._choosing().frame(self.given.graph, self.snapshot, self.costs)
+        return self._framed
+
+    def reprice(self, changes: Sequence[Repriced]) -> None:
+        """Puts other changes of costs in force."""
+        before, self.changes = self.changes, list(changes)
+        self._framed = self.choice = self.finished = None
+        try:
+            self.framed  # noqa: B018 - a cost that is none is told here, before anything relies on it
+        except BaseException:
+            self.changes = before
+            raise
+
+    def choose(self, extractor: str) -> Choice:
+        """What an extractor chooses, beside what the baselines find."""
+        pipeline, framed = self._choosing(), self.framed
+        with pipeline.phase("extract"):
+            others = pipeline.baselines(framed)
+            if extractor == "greedy" and extractor in others:
+                solution = others[extractor]
+            else:
+                solution = pipeline.solved(framed, extractor, list(others.values()))
+            original, *found = pipeline.finalists(self.given, framed, self.costs, {extractor: solution})
+        beside = [
+            Baseline(name, one.cost, one.seconds, one.status) for name, one in others.items() if name != extractor
+        ]
+        candidate = found[0] if found else original
+        given = as_given(framed)
+        self.finished = None
+        self.choice = Choice(extractor, framed, solution, candidate, original, given, beside, self.in_seconds)
+        return self.choice
+
+    def finish(self, measure: bool) -> Result:
+        """The result of what is grown, at the costs that hold now, measured if asked for, and certified."""
+        pipeline = self._choosing()
+        pipeline.warnings += [f"costs were changed: {change.text}" for change in self.changes]
+        grown = self.saturator.report
+        found = pipeline.finish(self.given, self.encoding, grown, self.snapshot, self.costs, measure)
+        extractor, original = pipeline.settings.extractor, found.candidates[0]
+        candidate = next((c for c in found.candidates if c.name == extractor), original)
+        given = as_given(found.framed)
+        self.choice = Choice(
+            extractor, found.framed, found.solution, candidate, original, given, found.baselines, self.in_seconds
+        )
+        self.finished = found
+        return found.result
+
+    def _choosing(self) -> Pipeline:
+        """A pipeline of its own for each choice: what it warns of and times does not add up over several."""
+        pipeline, egraph = self.pipeline, self.encoding.egraph
+        changes = [c if c.enode is None else replace(c, enode=standing(egraph, c.enode)) for c in self.changes]
+        adjust = partial(repriced, changes=changes, in_seconds=self.in_seconds)
+        return replace(
+            pipeline,
+            seconds=dict(pipeline.seconds),
+            warnings=list(pipeline.warnings),
+            adjust=adjust if any(c.change is not None for c in changes) else None,
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def run(self, choice: Choice) -> Run:
+        """The run as views are made of it: that of the result where there is one, else of the choice."""
+        finished = self.finished
+        kept = choice.candidate if finished is None else finished.kept
+
+        def explained() -> Explanation:
+            if finished is not None:
+                return finished.result.explanation
+            return explain(self.encoding, choice.original, kept, regions(self.encoding, kept))
+
+        report = f"{choice}\n\n{self.totals()}" if finished is None else str(finished.result.report)
+        costs: GraphCost = self._model.graph(self.given.graph)
+        notes = tuple(f"cost changed: {change.text}" for change in self.changes)
+        grown = self.saturator.report
+        return Run(self.given, self.encoding, grown, self.rules, choice, kept, costs, explained, report, notes)
+
+    def totals(self) -> Growth:
+        """All growth so far."""
+        report = self.saturator.report
+        return Growth(tuple(report.steps), report.stopped_by, self.encoding.egraph.size(), self.place)

@@ -1,0 +1,36 @@
+"""Ctrl-C as a request to end early, so that what was found is kept."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interruptible(stopping: Callable[[], None] | None = None) -> Iterator[Callable[[], bool]]:
+    """Turns the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
+
+    Yields what tells whether the request was made; `stopping` is called when it is. In another thread than the main
+    one, and where a program has a handler of its own, nothing changes.
+    """
+    asked = threading.Event()
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield asked.is_set
+        return
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        if stopping is not None:
+            stopping()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
