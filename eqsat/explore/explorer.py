@@ -69,7 +69,7 @@ def explore(
     """An e-graph of a model to grow step by step, to look into, and to choose from.
 
     The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
-    `optimize` returns. Errors are the same too.
+    `optimize` returns. Errors are the same too. Times are in seconds.
     """
     prepared = prepare(
         model,
@@ -120,6 +120,7 @@ class Explorer:
         """Takes the next step, or one of a phase out of turn, and says which rules fired and where.
 
         A step matches all rules of a phase, "simplify", "expand", "fuse" or "merge", once, and applies what matched.
+        UsageError for another phase.
         """
         if phase is not None and phase not in PHASES:
             raise UsageError(
@@ -130,9 +131,9 @@ class Explorer:
     def grow(self, *, node_limit: int | None = None, time_limit: float | None = None) -> Growth:
         """Takes all steps that are left, until nothing new is found or a limit is met.
 
-        `node_limit` and `time_limit` replace those that were given; growth that a limit or Ctrl-C ended goes on. The
-        time limit is that of `optimize`: its share for growth counts from the beginning, without what passed between
-        steps.
+        `node_limit` and `time_limit` (seconds) replace those that were given; growth that a limit or Ctrl-C ended goes
+        on. The time limit is that of `optimize`: its share for growth counts from the beginning, without what passed
+        between steps.
         """
         session = self._session
         settings = session.pipeline.settings
@@ -190,7 +191,7 @@ class Explorer:
         return self._flips(change.text, before)
 
     def undo(self) -> Flips:
-        """Takes the last change of costs back and chooses again."""
+        """Takes the last change of costs back and chooses again; UsageError where no cost was changed."""
         if not self._session.changes:
             raise UsageError("no cost was changed", expected="a change to take back", remedy="change one by reprice()")
         *rest, last = self._session.changes

@@ -17,8 +17,9 @@ _COLUMNS = ("", "form", "cost", "with what it needs", "held as", "by rule")
 class Form:
     """One form of a tensor: an operator over e-classes, written as a term in `text`.
 
-    `cost` is that of running it, `total` with the cheapest tree below it, both in units of the objective and None where
-    it does not run; `states` say how its operands and result are held in its cheapest way, "" where all is row-major.
+    `cost` is that of running it, `total` with the cheapest tree below it, both in units of the objective (seconds for
+    time), None where it does not run; `states` say how its operands and result are held in its cheapest way, "" where
+    all is row-major.
     """
 
     eclass: int

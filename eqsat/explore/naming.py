@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.notation import stated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Attrs
@@ -24,7 +25,7 @@ def shown_operator(snapshot: Snapshot, node: SnapshotNode) -> str:
 
 
 def attributes(op: str, attrs: Attrs) -> str:
-    """Attributes as text; of an opaque node only why it is one.
+    """Attributes as text, without those that have their defaults; of an opaque node only why it is one.
 
     >>> attributes("softmax", Attrs(axis=-1))
     'axis=-1'
@@ -33,13 +34,7 @@ def attributes(op: str, attrs: Attrs) -> str:
         return str(attrs.get("reason", ""))
     if op in (CONST, INPUT):
         return str(attrs["name"]) if op == INPUT else ""
-    return ", ".join(f"{name}={_written(value)}" for name, value in attrs.items())
-
-
-def _written(value: object) -> str:
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(_written, value)) + ("," if len(value) == 1 else "") + ")"
-    return value if isinstance(value, str) else str(value)
+    return ", ".join(stated(op, attrs))
 
 
 def node_name(node: GraphNode) -> str:

@@ -91,7 +91,7 @@ def run_view(run: Run) -> RunView:
     from eqsat.explore.graphs import original_view, result_view
 
     return RunView(
-        title=run.given.graph.name,
+        title=run.given.title,
         report=run.report,
         original=original_view(run),
         result=result_view(run),
