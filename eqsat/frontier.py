@@ -101,6 +101,8 @@ def pareto(
 
     `x` and `y` are of time, flops, bytes, launches, weight_memory, peak_memory and error; the other arguments are those
     of `optimize`. When `time_limit` (seconds) is up, the points found so far are returned, and the table says so.
+    Times are in seconds, memory in bytes. UsageError for a term that is none and for an argument out of its domain;
+    otherwise the errors of `optimize`, but for those of certificates, since nothing is certified here.
     """
     for term in (x, y):
         if not isinstance(term, str) or term not in UNITS:

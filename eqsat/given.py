@@ -36,6 +36,11 @@ class Given:
     nodes: int
 
     @property
+    def title(self) -> str:
+        """What a user calls the model: the name of its file, else of its graph."""
+        return self.source.name if isinstance(self.source, Path) else self.graph.name
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the reader of the model wants a user to hear of."""
         return self.graph.origin.warnings if isinstance(self.graph.origin, OnnxOrigin) else ()

@@ -52,10 +52,10 @@ class EqsatRep(BackendRep):  # type: ignore[misc]
         self._program = select(backend).compile(graph)
 
     def run(self, inputs: Any, **kwargs: Any) -> Any:
-        """The outputs in the model's order, as a tuple that also has them by name.
+        """The outputs in the model's order, arrays in a tuple that also has them by name.
 
         Inputs are a mapping by name, or a sequence in the order of the graph's inputs; those for which the model brings
-        defaults may be left out at its end.
+        defaults may be left out at its end. BackendError for inputs whose number or shapes do not fit.
         """
         given = inputs if isinstance(inputs, Mapping) else self._named(inputs)
         outputs = self._program.run(given)
@@ -77,13 +77,16 @@ class EqsatBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", *, backend: str = "numpy", **kwargs: Any) -> EqsatRep:
-        """The model imported; ImportModelError where it cannot be. `backend` names the runtime."""
+        """The model imported; ImportModelError where it cannot be. `backend` names the runtime.
+
+        BackendError for a device that is no CPU, and for a runtime that is none or cannot be used.
+        """
         cls._check_device(device)
         return EqsatRep(load(model), backend)
 
     @classmethod
     def run_model(cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> Any:
-        """The outputs of a model."""
+        """The outputs of a model for inputs of the shapes it states; errors are those of `prepare` and `run`."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod

@@ -65,7 +65,8 @@ class Result:
         """The outputs by name for inputs by name, on the backend of the device that was optimised for.
 
         NumPy arrays come as NumPy arrays; a GPU's backend takes CuPy and any DLPack arrays too, and returns what it was
-        given. BackendError for inputs that do not fit, and for a GPU that is not here.
+        given. Arrays have the shapes and element types of the graph's inputs and outputs; named dims may have any size.
+        BackendError for inputs that do not fit, and for a GPU that is not here.
         """
         return self._program.run(inputs)
 
@@ -92,7 +93,7 @@ class Result:
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
     def gpu_program(self, sizes: Mapping[str, int] | None = None) -> GpuProgram:
-        """The launches of the result on a GPU, whether one is here or not; `memory()` says where its values lie.
+        """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
         `sizes` are those of named dims. BackendError for what cannot run on a GPU.
         """
@@ -115,7 +116,8 @@ class Result:
     def save(self, path: str | Path, opset: int | None = None) -> None:
         """Writes the result as an ONNX file, atomically and without a copy of the weights in memory.
 
-        Where the original was kept, the file is the one it was read from, byte by byte.
+        Where the original was kept, the file is the one it was read from, byte by byte. ExportModelError as in
+        `to_onnx`.
         """
         from eqsat.language.onnx import exporter, verbatim
 

@@ -24,7 +24,7 @@ _OPTIONS = (
     click.option(
         "--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in."
     ),
-    click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16."),
+    click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed, float16 or bfloat16."),
     click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking."),
     click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out."),
     click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes."),

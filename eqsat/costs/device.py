@@ -52,7 +52,7 @@ class Device:
         return self.flops.get(dtype, self.flops["float32"])
 
     def memory_seconds(self, bytes: int, weight_bytes: int) -> float:
-        """What moving takes: `bytes`, of which `weight_bytes` are constant operands."""
+        """What moving takes, in seconds: `bytes`, of which `weight_bytes` are constant operands."""
         moved = bytes - weight_bytes
         near = moved / (self.near_bandwidth if moved <= self.near_bytes else self.bandwidth)
         return near + weight_bytes / self.weight_bandwidth

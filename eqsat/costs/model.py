@@ -34,7 +34,11 @@ DEFAULT_SIZE = 16
 
 @dataclass(frozen=True)
 class Application:
-    """An operator applied to typed operands, how it is run, and its cost: what a user's own cost function is given."""
+    """An operator applied to typed operands, how it is run, and its cost: what a user's own cost function is given.
+
+    `operands` and `results` have element types and shapes, None where one is left out or unknown; `const_operands` says
+    which are weights; `cost` has seconds, bytes and counts, measured or estimated.
+    """
 
     op: str
     attrs: Mapping[str, Any]

@@ -44,6 +44,8 @@ class PrecisionPolicy:
     operators that keep float32 in any case.
 
     `error` is the largest relative difference of an output that is accepted when the result is run beside the original.
+    `precisions` are of float16 and bfloat16, `arithmetic` of tf32, `keep` names of operators; UsageError for others,
+    and for an error that is not above 0.
     """
 
     precisions: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ class Notation:
         if node.op == OPAQUE:
             kept = self.egraph.opaque[node.attrs["index"]]
             return f"{kept.attrs['op_type']}({', '.join(below)})"
-        return f"{node.op}({', '.join([*below, *_stated(node.op, node.attrs)])})"
+        return f"{node.op}({', '.join([*below, *stated(node.op, node.attrs)])})"
 
 
 #: Operators of more operands are written with the first few and the last.
@@ -57,8 +57,12 @@ def _few(operands: list[str]) -> list[str]:
     return [*operands[:_FIRST], f"… {len(operands) - _FIRST - 1} more …", operands[-1]]
 
 
-def _stated(op: str, attrs: Mapping[str, Any]) -> list[str]:
-    """The attributes that differ from their defaults, as keywords."""
+def stated(op: str, attrs: Mapping[str, Any]) -> list[str]:
+    """The attributes that differ from their defaults, as keywords.
+
+    >>> stated("reduce_sum", {"axes": (1,), "keepdims": True})
+    ['axes=(1,)']
+    """
     defaults = OPS[op].attrs if op in OPS else {}
     return [f"{k}={_short(v)}" for k, v in attrs.items() if k not in defaults or defaults[k] != v]
 

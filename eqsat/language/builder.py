@@ -22,9 +22,10 @@ DimLike: TypeAlias = "int | str | Sym"
 
 
 class Builder:
-    """A graph under construction.
+    """A graph under construction; tensors of it are inputs, constants and what operators make of these.
 
-    >>> g = Builder("double")
+    >>> import eqsat
+    >>> g = eqsat.Graph("double")
     >>> g.output("y", g.input("x", ("batch", 3)) * 2)
     >>> g.build()
     Graph('double', 1 nodes, inputs=['x'], outputs=['y'])
@@ -42,14 +43,20 @@ class Builder:
         self._fresh = fresh_dims()
 
     def input(self, name: str, shape: Iterable[DimLike | None] | None, dtype: str = "float32") -> Tensor:
-        """A tensor given when the program runs; strings are named dims, None a dim of its own, shape None any rank."""
+        """A tensor given when the program runs; strings are named dims, None a dim of its own, shape None any rank.
+
+        ShapeError for a negative dim, GraphError for a name that is taken.
+        """
         dims = None if shape is None else [self._fresh() if d is None else d for d in shape]
         self._define(name, TensorType.of(dtype, dims))
         self._inputs.append(name)
         return Tensor(self, name)
 
     def constant(self, array: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
-        """A tensor known now; equal constants become one unless named."""
+        """A tensor known now, of the shape of the array and its element type, or of `dtype`.
+
+        Equal constants become one unless named. GraphError for a name that is taken.
+        """
         constant = Constant.of(np.array(array), DType.of(dtype) if dtype is not None else None)
         if name is None and constant.digest in self._known:
             return Tensor(self, self._known[constant.digest])
@@ -83,13 +90,13 @@ class Builder:
         return made_tensors[0] if len(made_tensors) == 1 else made_tensors
 
     def output(self, name: str, tensor: Tensor) -> None:
-        """Makes a tensor an output of the graph."""
+        """Makes a tensor of any shape an output; GraphError for a name that is taken, or a tensor of another graph."""
         if name in self._outputs:
             raise GraphError(f"output {name!r} is defined twice", where=self.name, expected="one tensor an output")
         self._outputs[name] = self._own(tensor).name
 
     def build(self) -> Graph:
-        """The immutable graph."""
+        """The immutable graph of what was built so far; GraphError where no output is named."""
         if not self._outputs:
             raise GraphError("the graph has no output", where=self.name, remedy="name one with .output(name, tensor)")
         return Graph(
@@ -102,7 +109,9 @@ class Builder:
         )
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value by its name."""
+        """The element type and shape of a value by its name; GraphError for a name that it does not have."""
+        if value not in self._types:
+            raise GraphError(f"no value {value!r}", where=self.name, expected="the name of one that was made")
         return self._types[value]
 
     def _define(self, value: str, type: TensorType) -> None:
@@ -181,23 +190,29 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The element type, a DType."""
         return self.type.dtype
 
     @property
     def rank(self) -> int:
-        """The number of dims."""
+        """The number of dims; ShapeError where it is unknown."""
         return self.type.rank
 
     def transpose(self, *perm: int) -> Tensor:
-        """The axes in another order, reversed where none is given."""
+        """The tensor with its axes in another order, reversed where none is given (ONNX Transpose).
+
+        Dim i of the result is dim perm[i]. ShapeError where `perm` does not name every axis once.
+        """
         axes = perm or tuple(reversed(range(self.rank)))
         return self._apply("transpose", self, perm=tuple(a + self.rank if a < 0 else a for a in axes))
 
     def reshape(self, *shape: DimLike) -> Tensor:
-        """The elements under another shape; one dim may be -1, which stands for what is left.
+        """The elements in row-major order under another shape; one dim may be -1, which stands for what is left.
 
-        >>> Builder().input("x", ("n", 6, 4)).reshape("n", 2, -1).shape
+        ShapeError where the numbers of elements differ, or what is left is not known. Source: ONNX Reshape.
+
+        >>> import eqsat
+        >>> eqsat.Graph().input("x", ("n", 6, 4)).reshape("n", 2, -1).shape
         (Sym('n'), 2, 12)
         """
         dims: list[Dim] = [Sym.named(d) if isinstance(d, str) else d for d in shape]
@@ -217,7 +232,10 @@ class Tensor:
         return self._apply("reshape", self, shape=tuple(dims))
 
     def cast(self, dtype: str) -> Tensor:
-        """The elements in another element type."""
+        """The elements in another element type, a tensor of the same shape (ONNX Cast).
+
+        To an integer they are truncated toward zero.
+        """
         return self._apply("cast", self, to=DType.of(dtype).value)
 
     def _apply(self, op: str, *operands: TensorLike, **attrs: Any) -> Tensor:

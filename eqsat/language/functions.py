@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.builder import DimLike, Tensor, TensorLike
 from eqsat.language.dims import Dim, floordiv, product
+from eqsat.language.documentation import call_signature, documentation
 from eqsat.language.spec import OPS, normal_axis, spec
 
 
@@ -18,8 +19,10 @@ from eqsat.language.spec import OPS, normal_axis, spec
 def operator(name: str) -> Callable[..., Any]:
     """The function that applies an operator to tensors, at least one of which says what graph it is.
 
-    >>> from eqsat.language.builder import Builder
-    >>> operator("softmax")(Builder().input("x", (2, 3)), axis=-1)
+    Operands come by position, attributes by keyword. GraphError for a name that is no operator.
+
+    >>> import eqsat
+    >>> eqsat.operator("softmax")(eqsat.Graph().input("x", (2, 3)), axis=-1)
     Tensor('softmax_0', float32[2, 3])
     """
     declared = spec(name)
@@ -33,7 +36,8 @@ def operator(name: str) -> Callable[..., Any]:
         return first.graph.apply(name, *operands, **attrs)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = declared.doc
+    function.__doc__ = documentation(declared)
+    function.__signature__ = call_signature(declared)  # type: ignore[attr-defined]
     return function
 
 
@@ -49,18 +53,28 @@ def __dir__() -> list[str]:
 
 
 def concat(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
-    """Tensors one after the other along an axis."""
+    """Tensors one after the other along an axis (ONNX Concat).
+
+    Shapes: of one rank, dims that agree but at `axis`, where the result has their sum. ShapeError where they do not
+    fit, GraphError where none is a Tensor.
+    """
     made: Tensor = operator("concat")(*tensors, axis=axis)
     return made
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """Tensors of one shape along a new axis, of which the result has one dim more, as many as there are tensors.
+
+    ShapeError where the shapes differ or there is no such axis.
+    """
     return concat([unsqueeze(t, axis) for t in tensors], axis)
 
 
 def split(x: Tensor, parts: int | Sequence[Dim], axis: int = 0) -> tuple[Tensor, ...]:
-    """A tensor cut along an axis into so many equal parts, or into parts of the sizes given."""
+    """A tensor cut along an axis into so many equal parts, or into parts of the sizes given (ONNX Split).
+
+    Returns a tuple of tensors of the shape of x but at `axis`. ShapeError where the parts do not make up the dim.
+    """
     axis = normal_axis(axis, x.rank)
     if isinstance(parts, int):
         size = x.shape[axis]
@@ -74,17 +88,26 @@ def split(x: Tensor, parts: int | Sequence[Dim], axis: int = 0) -> tuple[Tensor,
 
 
 def transpose(x: Tensor, perm: Sequence[int] = ()) -> Tensor:
-    """The axes in another order, reversed where none is given."""
+    """The axes in another order, reversed where none is given (ONNX Transpose).
+
+    Dim i of the result is dim perm[i] of x. ShapeError where `perm` does not name every axis once.
+    """
     return x.transpose(*perm)
 
 
 def reshape(x: Tensor, shape: Sequence[DimLike]) -> Tensor:
-    """The elements under another shape; one dim may be -1, which stands for what is left."""
+    """The elements in row-major order under another shape; one dim may be -1, which stands for what is left.
+
+    Source: ONNX Reshape. ShapeError where the numbers of elements differ, or what is left is not known.
+    """
     return x.reshape(*shape)
 
 
 def squeeze(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
-    """Without axes of size 1: those named, or all that are known to be."""
+    """The tensor without axes of size 1: those named, or all that are known to be (ONNX Squeeze).
+
+    ShapeError for an axis that is known to be of another size, or is none.
+    """
     chosen = [i for i, d in enumerate(x.shape) if d == 1] if axes is None else _axes(axes, x.rank)
     wide = [i for i in chosen if isinstance(x.shape[i], int) and x.shape[i] != 1]
     if wide:
@@ -93,7 +116,10 @@ def squeeze(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
 
 
 def unsqueeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
-    """With axes of size 1 put in, where they stand in the result."""
+    """The tensor with axes of size 1 put in, named by where they stand in the result (ONNX Unsqueeze).
+
+    ShapeError for an axis that the result has not.
+    """
     count = 1 if isinstance(axes, int) else len(axes)
     chosen = _axes(axes, x.rank + count)
     dims = iter(x.shape)
@@ -101,7 +127,10 @@ def unsqueeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
 
 
 def flatten(x: Tensor, axis: int = 1) -> Tensor:
-    """A matrix: the dims before the axis as rows, the rest as columns."""
+    """A matrix of the elements: the dims before the axis as rows, the rest as columns (ONNX Flatten).
+
+    ShapeError for an axis that is not from -rank to rank.
+    """
     if not -x.rank <= axis <= x.rank:
         raise ShapeError(f"flatten of {x!r} at axis {axis}", where=x.graph.name, expected=f"0 to {x.rank}")
     at = axis + x.rank if axis < 0 else axis
@@ -109,7 +138,11 @@ def flatten(x: Tensor, axis: int = 1) -> Tensor:
 
 
 def einsum(equation: str, *operands: TensorLike) -> Tensor:
-    """Sum of products by index notation."""
+    """The sum of products that index notation states, such as "ij,jk->ik" (ONNX Einsum).
+
+    Letters are dims, equal where the letter is. ShapeError where operands do not fit the equation, GraphError where
+    none is a Tensor.
+    """
     made: Tensor = operator("einsum")(*operands, equation=equation)
     return made
 
@@ -124,7 +157,11 @@ def conv(
     dilations: int | Sequence[int] = 1,
     group: int = 1,
 ) -> Tensor:
-    """Convolution of N,C,spatial… with filters O,C/group,spatial…; a single number counts for every spatial dim."""
+    """The convolution of N,C,spatial… with filters O,C/group,spatial… and a bias O: N,O,spatial… (ONNX Conv).
+
+    A single number counts for every spatial dim; `pads` in full are all begins, then all ends. Strides, pads and
+    dilations count elements. ShapeError where shapes do not fit.
+    """
     spatial = max(x.rank - 2, 0)
     operands = (x, w) if b is None else (x, w, b)
     made: Tensor = x.graph.apply(
@@ -141,7 +178,11 @@ def conv(
 def max_pool(
     x: Tensor, kernel: int | Sequence[int], *, strides: int | Sequence[int] = 1, pads: int | Sequence[int] = 0
 ) -> Tensor:
-    """Maximum of every window of N,C,spatial…."""
+    """The maximum of every window of N,C,spatial…, where padding never counts (ONNX MaxPool).
+
+    The result has the shape N,C,windows…. A single number counts for every spatial dim. ShapeError where shapes do not
+    fit.
+    """
     return _pool("max_pool", x, kernel, strides, pads)
 
 
@@ -153,7 +194,11 @@ def avg_pool(
     pads: int | Sequence[int] = 0,
     count_include_pad: bool = False,
 ) -> Tensor:
-    """Mean of every window of N,C,spatial…."""
+    """The mean of every window of N,C,spatial… (ONNX AveragePool).
+
+    The result has the shape N,C,windows…. `count_include_pad` counts padding as zeros. A single number counts for every
+    spatial dim. ShapeError where shapes do not fit.
+    """
     return _pool("avg_pool", x, kernel, strides, pads, count_include_pad=count_include_pad)
 
 
@@ -178,7 +223,10 @@ def _reduction(op: str) -> Callable[..., Tensor]:
         return made
 
     function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{spec(op).doc} All axes where none is named."
+    function.__doc__ = (
+        f"{spec(op).doc}\n\nReturns a tensor of the shape of x without the axes named, all of them where none is, or "
+        f"with 1 in their place where `keepdims`. ShapeError for an axis that x has not. Source: ONNX {spec(op).onnx}."
+    )
     return function
 
 
@@ -190,7 +238,11 @@ reduce_prod = _reduction("reduce_prod")
 
 
 def sliced(x: Tensor, index: Sequence[Any]) -> Tensor:
-    """What ``x[index]`` stands for: integers, slices, ``...`` and None, as in NumPy."""
+    """The tensor that ``x[index]`` stands for: integers, slices, ``...`` and None, as in NumPy (ONNX Slice).
+
+    An integer takes its axis away, None puts one of size 1 in. ShapeError for more indices than axes, an index out of
+    range, or anything else as an index.
+    """
     count = sum(i is not None and i is not Ellipsis for i in index)
     if count > x.rank or sum(i is Ellipsis for i in index) > 1:
         raise ShapeError(f"{len(index)} indices into {x!r}", where=x.graph.name, expected=f"at most {x.rank}")

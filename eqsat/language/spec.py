@@ -208,6 +208,9 @@ def op(
     The number of operands is that of the reference's positional parameters after `xp`, those with a default optional.
     The name is that of the reference where none is given. Shape and sample rule may be left out where the operator is
     pointwise, or its index form is made of names and leading dots only. DeclarationError for what is not well formed.
+    What comes back takes the reference and returns its OpSpec; the fields of that say what each argument means. The
+    index form says which axes of operands and result are walked in step, as einsum does and Tensor Comprehensions
+    (Vasilache et al., 2018).
     """
     if name is not None and not isinstance(name, str):
         raise DeclarationError("@eqsat.op on its own", expected="a call: @eqsat.op(…)", remedy="write @eqsat.op()")

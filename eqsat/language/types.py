@@ -94,8 +94,12 @@ class DType(Enum):
             return dtype
         if isinstance(dtype, str) and dtype in _BY_NAME:
             return _BY_NAME[dtype]
-        found: DType | None = _BY_NUMPY.get(np.dtype(dtype))
-        if found is None and np.dtype(dtype).kind in "OUS":
+        try:
+            known = np.dtype(dtype)
+        except TypeError:
+            known = np.dtype(np.void)
+        found: DType | None = _BY_NUMPY.get(known)
+        if found is None and known.kind in "OUS":
             found = DType.STRING
         if found is None:
             raise ShapeError(f"no element type {dtype!r}", expected="one of " + ", ".join(_BY_NAME))
@@ -121,7 +125,7 @@ class TensorType:
 
     @staticmethod
     def of(dtype: Any, shape: Iterable[int | str | Sym] | None) -> TensorType:
-        """A type from a dtype and dims, where a string is a named dim."""
+        """A type from a dtype and dims, where a string is a named dim; ShapeError for a negative dim."""
         dims = None if shape is None else tuple(Sym.named(d) if isinstance(d, str) else d for d in shape)
         if dims is not None and any(isinstance(d, int) and d < 0 for d in dims):
             raise ShapeError(f"shape {dims} has a negative dim", expected="dims of 0 or more")

@@ -40,7 +40,8 @@ def graphs(
 
     Values are shared between nodes, and every output of an operator is a value. `inputs` are there from the start, of
     known shapes; others come as operators need them, some as constants. What no node reads is an output, and now and
-    then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`.
+    then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`. UsageError for
+    bounds that no graph meets, and for an operator that has no sample rule.
     """
     if not 1 <= min_nodes <= max_nodes:
         raise UsageError(f"{min_nodes} to {max_nodes} nodes", where="graphs", expected="1 ≤ min_nodes ≤ max_nodes")
@@ -59,7 +60,10 @@ def graphs(
 def feeds(
     draw: Draw, graph: Graph, *, sizes: Mapping[str, int] | None = None, special: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """An array for every input of a graph, named dims of the `sizes` given or of 1 to 3."""
+    """An array for every input of a graph, by name, of its element type and shape; named dims of `sizes`, or 1 to 3.
+
+    `special` adds infinities, NaN and -0. UsageError for an input whose rank is unknown.
+    """
     types = {name: graph.type(name) for name in graph.inputs}
     found: dict[str, np.ndarray[Any, Any]] = {}
     known = dict(sizes or {})

@@ -35,7 +35,10 @@ class Traces:
 
 
 def rules(*, phases: Sequence[str] | None = None, ops: Sequence[str] | None = None) -> st.SearchStrategy[Rule]:
-    """The rules that eqsat ships; only those of some phases, or that have one of some operators, where asked."""
+    """A strategy of the rules that eqsat ships: those of some phases, or with one of some operators, where asked.
+
+    UsageError where there is none such.
+    """
     chosen = [
         r
         for r in shipped_rules()

@@ -37,7 +37,7 @@ def tensor_types(
 ) -> TensorType:
     """Types of known shape: a dtype of those named, and rank and dims from the first to the last of a range.
 
-    Lower ranks and smaller dims are simpler; dims of 0 come with ``dims=(0, 3)``.
+    Lower ranks and smaller dims are simpler; dims of 0 come with ``dims=(0, 3)``. UsageError for a range that is none.
     """
     for name, (low, high) in (("ranks", ranks), ("dims", dims)):
         if not 0 <= low <= high:
@@ -54,10 +54,11 @@ def tensors(
     special: bool = False,
     limit: int | None = None,
 ) -> Array:
-    """Arrays of a type, or of one drawn from `tensor_types`.
+    """Arrays of the element type and shape of a type, or of one drawn from `tensor_types`.
 
     Floats are exact in every width but the narrowest; `special` adds infinities, NaN and -0. Integers lie in
-    [0, limit), or in [-3, 3] without a limit, from 0 on where they have no sign.
+    [0, limit), or in [-3, 3] without a limit, from 0 on where they have no sign. UsageError for other elements, such as
+    strings.
     """
     if type is None:
         type = tensor_types()
@@ -97,7 +98,10 @@ def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> An
 
 @st.composite
 def attributes(draw: Draw, op: str, operand_types: Sequence[TensorType]) -> Attrs:
-    """Complete attributes that an operator accepts for operands of these types, by its sample rule."""
+    """Complete attributes that an operator accepts for operands of these types, by its sample rule.
+
+    UsageError for an operator that has none, GraphError for a name that is no operator.
+    """
     declared = sampled(op)
     found = completed(declared, Choices(drawn(draw)), [t.shape for t in operand_types], {})
     assume(found is not None and list(found[0]) == [t.shape for t in operand_types])

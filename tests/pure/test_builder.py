@@ -212,6 +212,8 @@ ERRORS = {
     "twice": (lambda x: x.graph.input("x", (1,)), "value 'x' is defined twice", "one definition a name"),
     "output": (lambda x: [x.graph.output("y", x) for _ in range(2)], "output 'y' is defined twice", "one tensor"),
     "nothing": (lambda x: x.graph.build(), "the graph has no output", "name one with .output(name, tensor)"),
+    "type": (lambda x: x.graph.input("n", (2,), "foo"), "no element type 'foo'", "one of float32, float64"),
+    "value": (lambda x: x.graph.type_of("nope"), "g: no value 'nope'", "the name of one that was made"),
     "negative": (lambda x: x.graph.input("n", (-2,)), "negative dim", "dims of 0 or more"),
 }  # fmt: skip
 

@@ -1,0 +1,339 @@
+"""Writes the figures of docs/compare.md from the files of results: ``python -m benchmarks.compare``.
+
+Between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` stands what a function here makes of the files; all
+else on the page is written by hand and has no figure of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import click
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
+
+#: The files of results by name, as parsed.
+Results: TypeAlias = Mapping[str, Any]
+#: What stands where a file is not there yet.
+_MISSING = "Not measured yet: there is no `{}.json`."
+_BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n).*?(?=<!-- end of figures -->)", re.S)
+
+
+def read_results(folder: Path = RESULTS) -> Results:
+    """Every file of results, by its name without the ending."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def rewritten(page: str, results: Results) -> str:
+    """The page with the figures of these results; KeyError for a block that nothing here makes."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{FIGURES[found[1]](results)}\n\n", page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, of which the first column is text and the others are numbers."""
+    ruler = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *rows))
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, and its thousands set apart.
+
+    >>> number(0.19726), number(12358.8, 5), number(2347), number(1.0)
+    ('0.197', '12 359', '2 347', '1.00')
+    """
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", " ")
+    if value and not 1e-4 <= abs(value) < 10.0**digits:
+        return f"{value:,.0f}".replace(",", " ") if abs(value) >= 1 else f"{value:.1e}"
+    places = digits - 1 - math.floor(math.log10(abs(value))) if value else digits - 1
+    return f"{value:,.{max(places, 0)}f}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    """A share in percent, 0 where it is rounding alone.
+
+    >>> percent(0.0678), percent(2e-16), percent(0.6142)
+    ('6.8 %', '0 %', '61 %')
+    """
+    if share < 1e-9:
+        return "0 %"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def mean(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    found = [math.log(value) for value in values]
+    return math.exp(math.fsum(found) / len(found))
+
+
+def machine(results: Results) -> str:
+    """What the models were optimised and timed on."""
+    found = results["models"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if name != "eqsat")
+    return f"Measured {found['when'][:10]} on {found['cpu']}, Python {found['python']}, {versions}."
+
+
+def models(results: Results) -> str:
+    """Every model: what optimising took, and the time of the result over that of the original."""
+    rows = [row for row in results["models"]["models"] if "failed" not in row]
+    head = ["model", "nodes", "seconds", "peak MB", "e-nodes", "gap", "kept", "new/old", "upper 95 %", "error"]
+    return table(
+        head,
+        (
+            [
+                row["model"],
+                row["nodes"],
+                number(row["seconds"]),
+                number(row["peak_mb"]),
+                number(row["enodes"]),
+                percent(row["gap"]),
+                row["kept"],
+                number(row["ratio"], 4),
+                number(row["ratio_bound"], 4),
+                f"{row['error']:.1e}",
+            ]
+            for row in sorted(rows, key=lambda row: row["ratio"])
+        ),
+    )
+
+
+def summary(results: Results) -> str:
+    """What the table of models comes to, in sentences."""
+    rows = [row for row in results["models"]["models"] if "failed" not in row]
+    changed = [row for row in rows if row["kept"] != "original"]
+    same = [row for row in rows if row["kept"] == "original"]
+    faster = [row for row in changed if row["ratio_bound"] < 1]
+    slower = [row for row in changed if row["ratio"] > 1]
+    best = min(rows, key=lambda row: row["ratio"])
+    lines = [
+        f"* Of {len(rows)} models a new graph was kept for {len(changed)}, and the original for {len(same)}; "
+        f"{len(results['models']['models']) - len(rows)} failed.",
+        f"* In the second run {len(faster)} of the {len(changed)} are faster beyond doubt (upper 95 % bound below 1); "
+        f"the geometric mean over all {len(rows)} models is {number(mean(row['ratio'] for row in rows))} of the old "
+        f"time, and the best is {best['model']} at {number(best['ratio'])}.",
+        f"* {len(slower)} of the {len(changed)} are slower in the second run than the original, by "
+        f"{percent(max(row['ratio'] for row in slower) - 1)} at most."
+        if slower
+        else "* None is slower in the second run than the original.",
+        f"* Where the original was kept, both files are the same model, and their ratio says what noise is: "
+        f"{number(min(row['ratio'] for row in same), 4)} to {number(max(row['ratio'] for row in same), 4)}.",
+        f"* Optimising takes {number(min(row['seconds'] for row in rows))} to "
+        f"{number(max(row['seconds'] for row in rows))} s, reading and certifying included.",
+        f"* The largest error over that of the original, both against float64, is "
+        f"{number(max(row['error_over_own'] for row in rows))}.",
+        f"* Of the cost that the search minimised, {percent(min(row['estimated_share'] for row in rows))} or more was "
+        "estimated.",
+    ]
+    return "\n".join(lines)
+
+
+_EXTRACTORS: Mapping[str, str] = MappingProxyType(
+    {
+        "ilp": "integer program",
+        "tree": "greedy, by tree",
+        "dag": "greedy, by DAG",
+        "original": "the graph as given",
+        "alpha 0.95": "backtracking, alpha 0.95",
+        "alpha 1": "backtracking, alpha 1",
+        "alpha 1.05": "backtracking, alpha 1.05",
+        "alpha 1.1": "backtracking, alpha 1.1",
+    }
+)
+
+
+def extraction(results: Results) -> str:
+    """Ways to choose from the same e-graphs."""
+    kinds = {"model": "models", "file": "files of the public extractor benchmark"}
+    head = ["way to choose", "at the bound", "mean cost over the integer program", "worst gap", "seconds, all"]
+    parts = []
+    for kind, title in kinds.items():
+        rows = [row for row in results["extraction"]["summary"] if row["kind"] == kind]
+        shown = [
+            [
+                _EXTRACTORS.get(row["extractor"], row["extractor"]),
+                str(row["at_bound"]),
+                number(row["mean_cost_over_ilp"], 4),
+                percent(row["worst_gap"]),
+                number(row["seconds"]),
+            ]
+            for row in rows
+        ]
+        parts.append(f"Over {rows[0]['graphs']} {title}:\n\n{table(head, shown)}")
+    return "\n\n".join(parts)
+
+
+def anytime(results: Results) -> str:
+    """Large e-graphs, and those of Tensat's that are public."""
+    head = ["e-graph", "e-nodes", "greedy", "cost", "bound", "gap", "ended", "seconds", "peak MB"]
+    return table(
+        head,
+        (
+            [
+                row["graph"],
+                number(row["e-nodes"]),
+                number(row["greedy"], 4),
+                number(row["cost"], 4),
+                number(row["bound"], 4),
+                percent(row["gap"]),
+                str(row["status"]).replace("_", " "),
+                number(row["seconds"]),
+                number(row["peak MB"]),
+            ]
+            for row in results["anytime"]["graphs"]
+        ),
+    )
+
+
+def states(results: Results) -> str:
+    """Extraction with layouts and precisions."""
+    head = ["model", "rules", "states a tensor", "implementations", "ended", "gap", "greedy over chosen", "seconds"]
+    return table(
+        head,
+        (
+            [
+                row["model"],
+                row["rules"],
+                str(row["states"]),
+                number(row["implementations"]),
+                str(row["status"]).replace("_", " "),
+                percent((row["cost"] - row["bound"]) / row["cost"]),
+                number(row["greedy"] / row["cost"], 4),
+                number(row["seconds"]),
+            ]
+            for row in results["states"]["rows"]
+        ),
+    )
+
+
+def mutants(results: Results) -> str:
+    """What the verifier says of rules that were changed in one place."""
+    found = results["mutants"]
+    rows = found["table"]
+    columns = list(rows["all"])
+    shown = [[kind, *(number(row[column]) for column in columns)] for kind, row in rows.items()]
+    return f"{number(found['tried'])} of {number(found['mutants'])} mutants:\n\n{table(['change', *columns], shown)}"
+
+
+def predict(results: Results) -> str:
+    """By which factor sums of measured costs miss the time of whole graphs."""
+    names = {"sum": "the sum", "fit, model held back": "a fit to the other models", "new/old": "new over old, by sums"}
+    rows = [
+        [names.get(name, name), number(row["median"]), number(row["p90"]), number(row["most"])]
+        for name, row in results["predict"]["errors"].items()
+    ]
+    return table(["prediction", "median", "ninetieth percentile", "most"], rows)
+
+
+def scaling(results: Results) -> str:
+    """How work grows with depth."""
+    found = results["scaling"]["medians"]
+    return table(["of BERT", "median"], ([name, number(value)] for name, value in found.items()))
+
+
+def programs(results: Results) -> str:
+    """What models become on a GPU, planned without one."""
+    found = results["programs"]
+    rows = found["models"]
+    ratio = mean(row["optimised"]["launches"] / row["given"]["launches"] for row in rows)
+    more = [row for row in rows if row["optimised"]["launches"] > row["given"]["launches"]]
+    spills = sum(row["optimised"]["spill_bytes"] for row in rows)
+    registers = max(row["optimised"]["registers"] for row in rows)
+    head = ["model", "launches as given", "launches chosen", "arena over its lower bound", "gap"]
+    shown = [
+        [
+            row["model"],
+            number(row["given"]["launches"]),
+            number(row["optimised"]["launches"]),
+            number(row["optimised"]["arena"] / row["optimised"]["bound"]) if row["optimised"]["bound"] else "",
+            percent(row["gap"]),
+        ]
+        for row in sorted(rows, key=lambda row: row["optimised"]["launches"] / row["given"]["launches"])
+    ]
+    return (
+        f"Planned for {found['device']} in {found['precision']}, by estimates: over {len(rows)} models launches fall "
+        f"to {number(ratio)} of what the graph as given takes (geometric mean); {len(more)} plans have more. Generated "
+        f"kernels take {registers} registers at most and spill {number(spills)} bytes, by NVRTC for "
+        f"{found['architecture']}.\n\n{table(head, shown)}"
+    )
+
+
+def explain(results: Results) -> str:
+    """How much of what changed is explained by chains of rules."""
+    if "explain" not in results:
+        return _MISSING.format("explain")
+    found = results["explain"]
+    total = found["total"]
+    rows = [
+        [
+            row["model"],
+            *(number(row[key]) for key in ("changes", "pairs", "gaps", "all_pairs", "all_gaps")),
+            number(float(row["seconds"])),
+        ]
+        for row in found["models"]
+        if "failed" not in row
+    ]
+    head = ["model", "changes", "pairs they rest on", "gaps", "pairs of the e-graph", "gaps", "seconds"]
+    chains, every = total["pairs"] - total["gaps"], total["all_pairs"] - total["all_gaps"]
+    return (
+        f"Over {total['models']} models {number(chains)} of {number(total['pairs'])} pairs of equal terms that changes "
+        f"rest on have a chain of rules, and {number(every)} of {number(total['all_pairs'])} pairs of the whole "
+        f"e-graphs.\n\n{table(head, rows)}"
+    )
+
+
+def faults(results: Results) -> str:
+    """Faults of the machine and of the input that were tried on purpose."""
+    if "faults" not in results:
+        return _MISSING.format("faults")
+    kinds = results["faults"]["kinds"]
+    rows = [
+        [name, number(row["tries"]), number(row["failed"]), number(float(row["longest"]["seconds"]))]
+        for name, row in kinds.items()
+    ]
+    return table(["fault", "tried", "failed", "longest, seconds"], rows)
+
+
+#: What a block of the page stands for.
+FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
+    {
+        one.__name__: one
+        for one in (
+            machine,
+            models,
+            summary,
+            extraction,
+            anytime,
+            states,
+            mutants,
+            predict,
+            scaling,
+            programs,
+            explain,
+            faults,
+        )
+    }
+)
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; fail where the page is not what the files say.")
+def main(check: bool) -> None:
+    """Writes the figures of docs/compare.md anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = rewritten(page, read_results())
+    if check and page != wanted:
+        raise click.ClickException(f"{PAGE.name} is not what benchmarks/results says; run python -m benchmarks.compare")
+    if page != wanted:
+        PAGE.write_text(wanted, encoding="utf-8")
+    click.echo(f"{PAGE.name}: {len(_BLOCK.findall(page))} blocks of figures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What becomes of the sources before Sphinx reads them, so that they stay plain Markdown and plain Python here.
+
+Notebooks are Python files in `notebooks`, which are turned into the format that Sphinx reads; links to files of the
+repository outside this folder become links to the pages that include them; a code block that names a file shows its
+name; docstrings, whose code stands in single backticks, become what autodoc reads; and a comment such as
+``<!-- generated: operators -->`` becomes what `_tables` writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import jupytext
+from _tables import TABLES
+from docutils import nodes
+from pygments.lexers import PythonLexer
+from sphinx.addnodes import pending_xref
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+NOTEBOOKS = ROOT / "notebooks"
+TUTORIALS = DOCS / "tutorials"
+
+#: Files of the repository that pages of the site include, and folders that a page is about, by their paths.
+PAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "CHANGELOG.md": "project/changelog.md",
+        "CONTRIBUTING.md": "project/contributing.md",
+        "benchmarks/README.md": "project/benchmarks.md",
+        "README.md": "index.md",
+        "docs": "README.md",
+    }
+)
+
+#: Pages on parts that need packages of their own, and pages that an index names only where they are there.
+PARTS: Mapping[str, str] = MappingProxyType(
+    {"reference/explore.md": "eqsat:Explorer", "reference/testing.md": "eqsat.testing:graphs"}
+)
+
+_ENTRY = re.compile(r"^(reference/)?(explore|testing|faults)\n", re.M)
+_GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)]*)?\)")
+_NAMED_BLOCK = re.compile(r"^```(\w+) (\S+\.\w+)\n", re.M)
+_LITERAL = re.compile(r"(``.+?``|^ *(?:>>>|\.\.\.) .*$)", re.M | re.S)
+_CODE = re.compile(r"(?<![`:])`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
+
+
+def register(app: Sphinx) -> None:
+    """Connects the steps to the events before which they have to be done."""
+    app.connect("builder-inited", write_tutorials)
+    app.connect("source-read", adapt_page)
+    app.connect("include-read", adapt_included)
+    app.connect("env-get-outdated", outdated)
+    app.connect("autodoc-process-docstring", adapt_docstring)
+    app.connect("doctree-read", adapt_references)
+    app.add_lexer("rules", PythonLexer)
+
+
+def is_here(part: str) -> bool:
+    """Whether a part of eqsat can be imported."""
+    try:
+        resolve_name(part)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def write_tutorials(_app: Sphinx) -> None:
+    """Writes every notebook beside the pages, where it differs from what is there, and removes those that are gone."""
+    wanted = {TUTORIALS / f"{path.stem}.ipynb": _notebook(path) for path in sorted(NOTEBOOKS.glob("*.py"))}
+    TUTORIALS.mkdir(exist_ok=True)
+    for path in set(TUTORIALS.glob("*.ipynb")) - set(wanted):
+        path.unlink()
+    for path, text in wanted.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+
+
+def _notebook(path: Path) -> str:
+    """A notebook as JSON, the same text for the same file, its cells numbered."""
+    notebook = jupytext.read(path)
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"
+        if cell["cell_type"] == "markdown":
+            cell["source"] = _linked(cell["source"], NOTEBOOKS, TUTORIALS)
+    return str(jupytext.writes(notebook, fmt="ipynb"))
+
+
+def adapt_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Puts in what is generated, names files above their code blocks, and makes links lead to pages."""
+    path = Path(str(app.env.doc2path(docname)))
+    if path.suffix != ".md":
+        return
+    text = _GENERATED.sub(lambda found: TABLES[found[1]](), source[0])
+    if docname == "index":
+        text = _ENTRY.sub(lambda found: found[0] if found[0].strip() in app.env.found_docs else "", text)
+    text = _NAMED_BLOCK.sub(r"```{code-block} \1\n:caption: \2\n\n", text)
+    source[0] = _linked(text, path.parent, path.parent)
+
+
+def adapt_included(app: Sphinx, path: Path, docname: str, source: list[str]) -> None:
+    """The links of a file that a page includes, which are relative to where the file lies."""
+    page = Path(str(app.env.doc2path(docname)))
+    source[0] = _linked(source[0], Path(app.srcdir, path).resolve().parent, page.parent)
+
+
+def _linked(text: str, folder: Path, page: Path) -> str:
+    """A text of a folder with links that lead from a page's folder to pages; other files are named, not linked."""
+
+    def led(found: re.Match[str]) -> str:
+        shown, target, anchor = found[1], found[2], found[3] or ""
+        path = (folder / target).resolve()
+        inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+        if inside in PAGES:
+            path = DOCS / PAGES[inside]
+        elif path.parent == NOTEBOOKS:
+            path = TUTORIALS / f"{path.stem}.ipynb"
+        elif not path.is_relative_to(DOCS):
+            return f"{shown} (`{inside}`)"
+        return f"[{shown}]({os.path.relpath(path, page)}{anchor})"
+
+    return _LINK.sub(led, text)
+
+
+def outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
+    """The pages that hold what is generated from eqsat, which may have changed where the page has not."""
+    known = (name for name in env.found_docs if Path(str(env.doc2path(name))).suffix == ".md")
+    return [n for n in known if _GENERATED.search(Path(app.srcdir, env.doc2path(n)).read_text(encoding="utf-8"))]
+
+
+def adapt_docstring(_app: Sphinx, _kind: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+    """Code in single backticks, as docstrings have it, becomes code in double ones, and bars outside it are bars."""
+    parts = _LITERAL.split(_CODE.sub(r"``\1``", "\n".join(lines)))
+    parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+    lines[:] = "".join(parts).split("\n")
+
+
+def adapt_references(_app: Sphinx, doctree: nodes.document) -> None:
+    """An annotation `Graph` is the immutable graph; the builder, which users call so, is `Builder` there."""
+    for reference in doctree.findall(pending_xref):
+        if reference.get("reftarget") == "Graph":
+            reference["reftarget"] = "eqsat.language.graph.Graph"

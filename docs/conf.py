@@ -1,0 +1,65 @@
+"""How Sphinx builds the site: `python -m sphinx -W -b html docs build/docs`. Nothing is fetched while it builds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import _sources  # noqa: E402  (a module beside this file)
+
+from eqsat.language.builder import Builder  # noqa: E402
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "eqsat"
+author = "the eqsat developers"
+version = release = installed("eqsat")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["_*.py", "conf.py", "power/*.rules", "**/.ipynb_checkpoints"]
+#: Pages of parts whose own packages are not installed.
+exclude_patterns += [page for page, part in _sources.PARTS.items() if not _sources.is_here(part)]
+
+html_theme = "furo"
+html_title = f"eqsat {version}"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+
+myst_heading_anchors = 3
+#: A folder, or "off" where the pages are built without running the tutorials, which have a test of their own.
+nb_execution_mode = os.environ.get("EQSAT_DOCS_NOTEBOOKS", "cache")
+nb_execution_cache_path = os.environ.get("EQSAT_DOCS_CACHE", str(DOCS.parent / "build" / "notebooks"))
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+#: Widgets load scripts from a content network; the pages do without.
+nb_ipywidgets_js: dict[str, Any] = {}
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True}
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+default_role = "code"
+#: Quotes in docstrings are mostly those of Python.
+smartquotes = False
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def setup(app: Sphinx) -> None:
+    """Tells Sphinx what becomes of pages before they are read."""
+    _sources.register(app)
+    # The builder is called Graph by those who use it; autodoc calls a class by the name it was defined by.
+    Builder.__name__ = Builder.__qualname__ = "Graph"
