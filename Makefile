@@ -33,7 +33,7 @@ docs: $(READY)
 
 # Notebooks with their outputs, from the .py files they are written as.
 notebooks: $(READY)
-	$(BIN)/python -m notebooks.build
+	$(BIN)/python -m notebooks.pairing
 
 # On a machine with an NVIDIA GPU: every figure that waits for one.
 gpu: $(READY)

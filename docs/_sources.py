@@ -1,6 +1,6 @@
 """What becomes of the sources before Sphinx reads them, so that they stay plain Markdown and plain Python here.
 
-Notebooks are Python files in `notebooks`, which are turned into the format that Sphinx reads; links to files of the
+Notebooks are shown with the outputs that `make notebooks` wrote, and are not run again; links to files of the
 repository outside this folder become links to the pages that include them; a code block that names a file shows its
 name; docstrings, whose code stands in single backticks, become what autodoc reads; and a comment such as
 ``<!-- generated: operators -->`` becomes what `_tables` writes.
@@ -16,7 +16,7 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import jupytext
+import nbformat
 from _tables import TABLES
 from docutils import nodes
 from pygments.lexers import PythonLexer
@@ -76,7 +76,7 @@ def is_here(part: str) -> bool:
 
 def write_tutorials(_app: Sphinx) -> None:
     """Writes every notebook beside the pages, where it differs from what is there, and removes those that are gone."""
-    wanted = {TUTORIALS / f"{path.stem}.ipynb": _notebook(path) for path in sorted(NOTEBOOKS.glob("*.py"))}
+    wanted = {TUTORIALS / f"{path.stem}.ipynb": _notebook(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     TUTORIALS.mkdir(exist_ok=True)
     for path in set(TUTORIALS.glob("*.ipynb")) - set(wanted):
         path.unlink()
@@ -88,14 +88,12 @@ def write_tutorials(_app: Sphinx) -> None:
 
 
 def _notebook(path: Path) -> str:
-    """A notebook as JSON, the same text for the same file, its cells numbered."""
-    notebook = jupytext.read(path)
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"
+    """A notebook with its outputs as JSON, its links those of the site."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = _linked(cell["source"], NOTEBOOKS, TUTORIALS)
-    return str(jupytext.writes(notebook, fmt="ipynb"))
+    return str(nbformat.writes(notebook))
 
 
 def adapt_page(app: Sphinx, docname: str, source: list[str]) -> None:

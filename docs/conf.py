@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -34,11 +33,8 @@ html_show_sourcelink = False
 html_show_copyright = False
 
 myst_heading_anchors = 3
-#: A folder, or "off" where the pages are built without running the tutorials, which have a test of their own.
-nb_execution_mode = os.environ.get("EQSAT_DOCS_NOTEBOOKS", "cache")
-nb_execution_cache_path = os.environ.get("EQSAT_DOCS_CACHE", str(DOCS.parent / "build" / "notebooks"))
-nb_execution_timeout = 600
-nb_execution_raise_on_error = True
+#: Notebooks come with their outputs, which a test compares with a run.
+nb_execution_mode = "off"
 nb_merge_streams = True
 #: Widgets load scripts from a content network; the pages do without.
 nb_ipywidgets_js: dict[str, Any] = {}

@@ -3,7 +3,6 @@
 import doctest
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -102,12 +101,6 @@ def test_links_between_pages_lead_somewhere(page):
 def test_every_decision_is_listed_in_order():
     listed = re.findall(r"\(adr/(.+?)\)", (ROOT / "docs" / "README.md").read_text())
     assert listed == sorted(p.name for p in (ROOT / "docs" / "adr").glob("*.md"))
-
-
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
-def test_notebooks_run(notebook, folder, capsys):
-    runpy.run_path(str(notebook))
-    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_chains_lead_from_one_end_to_the_other_and_back() -> None:
         assert chain
         assert back
         assert (chain[0].source, chain[-1].target) == (source, target)
-        assert all(a.target == b.source for a, b in zip(chain, chain[1:], strict=False))
+        assert all(a.target == b.source for a, b in itertools.pairwise(chain))
         assert [(s.rule, s.time, not s.backwards) for s in reversed(back)] == [
             (s.rule, s.time, s.backwards) for s in chain
         ]

@@ -50,7 +50,13 @@ CHANGED = Report(
     operators_after={"matmul": 3},
     warnings=["weight 'w' holds NaN"],
     changes=[
-        {"what": "60 × matmul -> split", "nodes": -57, "predicted": 4.2e-3, "measured": 4.5e-3, "rules": ["matmul-concat-rows"]},
+        {
+            "what": "60 × matmul -> split",
+            "nodes": -57,
+            "predicted": 4.2e-3,
+            "measured": 4.5e-3,
+            "rules": ["matmul-concat-rows"],
+        },
         {"what": "20 × concat -> input", "rules": ["slices-join", "slice-whole"]},
     ],
     amounts={"launches": 5.0, "peak_memory": 8192.0},

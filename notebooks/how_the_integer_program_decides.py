@@ -1,0 +1,305 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # How the integer program decides
+#
+# After growing, an e-graph has many forms of each tensor. Which to take is a problem of its own:
+# *extraction*. We look at it without tensors, as numbers: why greedy choice is wrong, what a
+# cycle would do, how states and limits come in, and what the bound proves.
+
+# %%
+# %matplotlib inline
+import itertools
+import json
+import math
+import random
+import time
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from eqsat.errors import ExtractionError
+from eqsat.extract import Conversion, Limit, Node, Problem, solve
+from eqsat.extract.gym import parse_gym
+from eqsat.extract.pareto import front, plot
+
+# %% [markdown]
+# ## The problem
+#
+# A `Node` is one way to make an e-class from others at a cost: its e-class, its operands as pairs
+# of e-class and state, the cost. Here an output needs two tensors, *left* and *right*. Each can
+# be computed alone for 5, or for 1 from something shared that costs 6.
+
+# %%
+OUTPUT, LEFT, RIGHT, SHARED = range(4)
+nodes = [
+    Node(OUTPUT, ((LEFT, 0), (RIGHT, 0)), 1.0, name="output"),
+    Node(LEFT, (), 5.0, name="left alone"),
+    Node(LEFT, ((SHARED, 0),), 1.0, name="left from shared"),
+    Node(RIGHT, (), 5.0, name="right alone"),
+    Node(RIGHT, ((SHARED, 0),), 1.0, name="right from shared"),
+    Node(SHARED, (), 6.0, name="shared"),
+]
+problem = Problem(nodes, roots=[(OUTPUT, 0)])
+
+# %% [markdown]
+# ## By tree and by DAG
+#
+# There are four choices. As a *tree*, an operand is paid for by each of its readers; as a *DAG*,
+# it is paid for once. The DAG cost is what running takes.
+
+
+# %%
+def tree_cost(problem, chosen, goal):
+    node = problem.nodes[chosen[goal]]
+    return node.cost + sum(tree_cost(problem, chosen, operand) for operand in node.operands)
+
+
+costs = {}
+for left, right in itertools.product((1, 2), (3, 4)):
+    chosen = {(OUTPUT, 0): 0, (LEFT, 0): left, (RIGHT, 0): right, (SHARED, 0): 5}
+    used = {0, left, right} | ({5} if 2 in (left, right) or 4 in (left, right) else set())
+    by_tree = tree_cost(problem, chosen, (OUTPUT, 0))
+    by_dag = sum(nodes[index].cost for index in used)
+    costs[nodes[left].name, nodes[right].name] = by_tree, by_dag
+    print(
+        f"{nodes[left].name:>17}, {nodes[right].name:<18} tree {by_tree:4.0f}   DAG {by_dag:4.0f}"
+    )
+
+# %% [markdown]
+# The cheapest tree is the first line, the cheapest DAG the last. Greedy choice settles tensors
+# one by one, from the bottom up: for *left* by itself, 5 is less than 1 + 6. It cannot see that
+# *right* would pay for the shared part as well. The integer program decides on all at once.
+
+# %%
+for extractor in ("greedy", "ilp"):
+    found = solve(problem, extractor=extractor)
+    names = ", ".join(nodes[index].name for index in found.chosen.values())
+    print(f"{extractor:>6}: cost {found.cost:.0f}, bound {found.lower_bound:.0f}: {names}")
+assert min(tree for tree, _ in costs.values()) == costs["left alone", "right alone"][0]
+assert solve(problem, extractor="greedy").cost == 11
+assert solve(problem).cost == 9 == min(dag for _, dag in costs.values())
+
+# %% [markdown]
+# ## The program
+#
+# One variable $x_n \in \{0, 1\}$ for each node, 1 where it is chosen:
+#
+# $$\min \sum_n c_n x_n \quad\text{so that}\quad \sum_{n \in r} x_n \ge 1
+# \;\text{ for each output } r, \qquad x_n \le \sum_{m \in d} x_m
+# \;\text{ for each operand } d \text{ of } n.$$
+#
+# That is all of it but one thing. We write just this with SciPy:
+
+
+# %%
+def without_order(problem):
+    """The least cost of a choice that may run in circles, and the nodes of that choice."""
+    count = len(problem.nodes)
+    provides = {}
+    for index, node in enumerate(problem.nodes):
+        provides.setdefault((node.eclass, node.state), []).append(index)
+    rows = []
+    for root in problem.roots:
+        rows.append([float(i in provides[root]) for i in range(count)])
+    lower = [1.0] * len(rows)
+    for index, node in enumerate(problem.nodes):
+        for operand in node.operands:
+            rows.append([float(i in provides[operand]) - (i == index) for i in range(count)])
+            lower.append(0.0)
+    answer = milp(
+        [node.cost for node in problem.nodes],
+        constraints=LinearConstraint(np.array(rows), lower, np.inf),
+        integrality=np.ones(count),
+        bounds=Bounds(0, 1),
+    )
+    return answer.fun, [n.name for n, x in zip(problem.nodes, answer.x, strict=True) if x > 0.5]
+
+
+least, names = without_order(problem)
+print(least, names)
+assert math.isclose(least, 9)
+
+# %% [markdown]
+# ## The one thing: no cycles
+#
+# E-graphs have cycles: a rule says that `a` is `transpose(b)`, and `b` is `transpose(a)`. This
+# one is given as JSON, in the format that benchmarks of extraction share. `a` can be computed for
+# 10.
+
+# %%
+document = {
+    "nodes": {
+        "compute a": {"eclass": "a", "children": [], "cost": 10},
+        "transpose b": {"eclass": "a", "children": ["transpose a"], "cost": 1},
+        "transpose a": {"eclass": "b", "children": ["compute a"], "cost": 1},
+    },
+    "root_eclasses": ["b"],
+}
+cyclic = parse_gym(json.dumps(document))
+least, names = without_order(cyclic)
+print(f"without order: cost {least:.0f}: {', '.join(names)}")
+found = solve(cyclic)
+right = [cyclic.nodes[index].name for index in found.chosen.values()]
+print(f"eqsat: cost {found.cost:.0f}: {', '.join(right)}")
+assert least == 2 and "compute a" not in names
+assert found.cost == 11 and "compute a" in right
+
+# %% [markdown]
+# Two transpositions of each other cost 2, and compute nothing. eqsat adds rows where a solution
+# has a cycle: for a set of tensors $S$ that could feed itself, something from outside has to come
+# in,
+#
+# $$x_n \le \sum_{m \in S,\; m \text{ needs nothing of } S} x_m ,$$
+#
+# and all such rows together leave exactly the choices without cycles.
+#
+# ## States
+#
+# A tensor may be held in several states: layouts and precisions. Then a node delivers an e-class
+# in a state, from operands in given states, and a `Conversion` makes one state of another. Two
+# readers want column 1 of what is made in column 0: converting costs 3, and is paid for once.
+
+# %%
+ROW, COLUMN = range(2)
+MADE, FIRST, SECOND, SUM = range(4)
+ways = [
+    Node(MADE, (), 4.0, ROW, "made by rows"),
+    Node(MADE, (), 9.0, COLUMN, "made by columns"),
+    Node(FIRST, ((MADE, ROW),), 5.0, ROW, "first reads rows"),
+    Node(FIRST, ((MADE, COLUMN),), 2.0, ROW, "first reads columns"),
+    Node(SECOND, ((MADE, ROW),), 5.0, ROW, "second reads rows"),
+    Node(SECOND, ((MADE, COLUMN),), 2.0, ROW, "second reads columns"),
+    Node(SUM, ((FIRST, ROW), (SECOND, ROW)), 1.0, ROW, "sum"),
+]
+
+
+def stated(cost):
+    """The problem where converting rows to columns has this cost."""
+    return Problem(ways, [(SUM, ROW)], [Conversion(MADE, ROW, COLUMN, cost)], states=2)
+
+
+for cost in (3.0, 5.5, 7.0):
+    found = solve(stated(cost))
+    names = ", ".join(ways[index].name for index in found.chosen.values())
+    paid = "with a conversion" if found.conversions else "without one"
+    print(f"converting for {cost}: cost {found.cost}, {paid}: {names}")
+assert len(solve(stated(3.0)).conversions) == 1
+assert not solve(stated(7.0)).conversions
+
+# %% [markdown]
+# ## The bound
+#
+# A larger problem: seventy tensors, two ways each, drawn at random. While it searches, the
+# program knows its best choice so far and a *lower bound*, which no choice can be below. Where
+# they meet, the choice is proved to be the best; before, their distance is the *gap*.
+
+# %%
+draw = random.Random(1)
+count = 70
+drawn = []
+for eclass in range(count):
+    for _ in range(2):
+        operands = tuple(
+            (draw.randrange(max(0, eclass - 12), eclass), 0)
+            for _ in range(draw.choice((1, 2, 2, 3)) if eclass else 0)
+        )
+        operands = () if eclass < 6 else operands
+        drawn.append(Node(eclass, operands, round(draw.uniform(1, 10), 2)))
+large = Problem(drawn, [(eclass, 0) for eclass in range(count - 3, count)])
+trace = []
+began = time.perf_counter()
+
+
+def follow(cost, bound):
+    trace.append((time.perf_counter() - began, cost, bound))
+
+
+best = solve(large, time_limit=15.0, progress=follow)
+greedy = solve(large, extractor="greedy")
+print(f"greedy {greedy.cost:.2f}; integer program {best.cost:.2f}, bound {best.lower_bound:.2f}")
+print(f"{best.status}, gap {100 * best.gap:.1f} %, {len(trace)} reports")
+assert best.cost < greedy.cost
+assert all(bound <= cost * (1 + 1e-9) for _, cost, bound in trace)
+
+# %%
+figure = Figure(figsize=(6, 3), layout="constrained")
+axes = figure.subplots()
+seconds, costs, bounds = zip(*trace, strict=True)
+axes.step(seconds, costs, where="post", label="best choice")
+axes.step(seconds, bounds, where="post", label="bound")
+axes.fill_between(seconds, bounds, costs, step="post", alpha=0.15, label="gap")
+axes.axhline(greedy.cost, color="0.6", linestyle=":", label="greedy")
+axes.set(xlabel="seconds", ylabel="cost", ylim=(0, None))
+axes.legend(frameon=False)
+figure
+
+# %% [markdown]
+# The bound counts shared parts as little as they can cost. Most of the work goes into lifting it:
+# the best choice is found early, and the proof takes the rest.
+#
+# ## Limits
+#
+# A `Limit` bounds a sum over what is chosen: launches, bytes of weights, an error. Each node says
+# how much it takes. Here is the first problem again, with at most three nodes:
+
+# %%
+few = problem.variant(limits=[Limit("launches", 3, [1.0] * len(nodes))])
+found = solve(few)
+print(f"at most 3: cost {found.cost:.0f}, {found.amounts['launches']:.0f} launches")
+try:
+    solve(problem.variant(limits=[Limit("launches", 2, [1.0] * len(nodes))]))
+    refused = ""
+except ExtractionError as error:
+    refused = str(error)
+print(f"at most 2: {refused}")
+assert found.cost == 11
+assert "3" in refused
+
+# %% [markdown]
+# With the limit, the choice that greedy makes is the right one: it is dearer, but it takes one
+# launch less.
+#
+# ## The front
+#
+# What one term costs in another is a *Pareto front*: the choices of which none is better in one
+# term and no worse in the other. `front` solves the program again and again, for the least cost
+# under ever tighter limits. A limit of infinity only adds up.
+
+# %%
+added = problem.variant(limits=[Limit("launches", math.inf, [1.0] * len(nodes))])
+both = front(added, y="launches")
+for point in both.points:
+    names = ", ".join(nodes[index].name for index in point.solution.chosen.values())
+    print(f"cost {point.x:.0f}, {point.y:.0f} launches: {names}")
+assert [(point.x, point.y) for point in both.points] == [(9, 4), (11, 3)]
+assert both.is_complete
+
+# %% [markdown]
+# The same for thirty of the tensors drawn before. Each point is proved: no choice has less of one
+# term and no more of the other.
+
+# %%
+part = [node for node in drawn if node.eclass < 30]
+roots = [(eclass, 0) for eclass in range(27, 30)]
+counted = Problem(part, roots, limits=[Limit("launches", math.inf, [1.0] * len(part))])
+staircase = front(counted, y="launches")
+assert staircase.is_complete and len(staircase.points) > 1
+assert all(a.x < b.x and a.y > b.y for a, b in itertools.pairwise(staircase.points))
+plot(staircase)
+
+# %% [markdown]
+# For a model, `eqsat.pareto` does the same over all graphs that its e-graph has: [measured costs
+# and layouts](measured_costs_and_layouts.ipynb) weighs time against error so.

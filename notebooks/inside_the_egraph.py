@@ -1,0 +1,224 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Inside the e-graph
+#
+# `optimize` does it all at once. `explore` does it step by step: we grow an e-graph, watch which
+# rules fire and where, list every equal form of one tensor, walk from the original form to the
+# chosen one, and change a cost to see the choice flip.
+
+# %%
+# %matplotlib inline
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import eqsat
+
+# %% [markdown]
+# ## A small model
+#
+# Two vectors go through the same layer, and their results are compared. It is small enough to see
+# all of it.
+
+# %%
+rng = np.random.default_rng(0)
+g = eqsat.Graph("twins")
+a, b = g.input("a", (1, 256)), g.input("b", (1, 256))
+w = g.constant((rng.standard_normal((256, 256)) / 16).astype(np.float32), name="w")
+left = eqsat.relu(a @ w)
+right = eqsat.relu(b @ w)
+g.output("score", eqsat.reduce_sum(left * right, axes=(1,)))
+ex = eqsat.explore(g)
+print(ex)
+
+# %% [markdown]
+# Nothing has grown yet: there is one e-node for each input, constant and operator, and each is
+# alone in its e-class.
+#
+# ## Step by step
+#
+# A step matches all rules of one phase, once. The first phase simplifies; here its rules match,
+# but their conditions refuse: the last column says why.
+
+# %%
+first = ex.step()
+assert first.after == first.before
+first
+
+# %% [markdown]
+# So on to the first step that brings something new. `where` names the tensors at which a rule
+# fired.
+
+# %%
+steps = [first]
+while "matmuls-merge-rows" not in steps[-1].fired:
+    steps.append(ex.step())
+    print(steps[-1].title)
+merged = steps[-1]
+merged
+
+# %% [markdown]
+# That rule is the one that matters: it saw that two products share a weight, and added a product
+# of both rows at once, with a slice for each. Both old products are still there; nothing is ever
+# lost.
+
+# %%
+print(merged.where["matmuls-merge-rows"])
+assert set(merged.where["matmuls-merge-rows"]) == {"matmul_0", "matmul_1"}
+
+# %% [markdown]
+# `grow` takes all steps that are left.
+
+# %%
+rest = ex.grow()
+print(rest.title)
+assert rest.stopped_by in ("saturated", "radius_limit")
+
+# %%
+figure = ex.growth()
+figure.set_size_inches(7.5, 4.8)
+figure
+
+# %% [markdown]
+# ## Every equal form of one tensor
+#
+# An e-class can be named by a tensor of the graph, by the name of a value or an output, or by its
+# number. These are all ways to compute `left` that were found, with the cost of the operator
+# alone and with what it needs.
+
+# %%
+forms = ex.eclass(left)
+assert any(form.original for form in forms)
+assert forms.chosen is not None and not forms.chosen.original
+forms
+
+# %% [markdown]
+# The original form is cheaper by itself. It is not chosen all the same, since what the other one
+# needs is shared with `right`. To look deeper, follow the operands: the product has more forms.
+
+# %%
+product = ex.eclass("matmul_0")
+assert len(product) >= 3
+product
+
+# %% [markdown]
+# ## From the original to the chosen form
+#
+# `why` has the chain of rules from one form to another, here from the original to the chosen one.
+# The first chain is of `left`; the one below it is of an operand that it rests on.
+
+# %%
+chain = ex.why(left)
+assert chain.gaps == 0
+assert {"relu-of-slice", "matmuls-merge-rows"} <= set(chain.rules)
+chain
+
+# %% [markdown]
+# ## The choice
+#
+# The integer program looked at all forms at once. Greedy choice keeps the original: it counts the
+# merged product once for `left` and once again for `right`.
+
+# %%
+choice = ex.choice
+greedy = ex.choose("greedy")
+print(choice)
+assert choice.cost < greedy.cost
+assert ex.choose("ilp").cost == choice.cost
+
+# %% [markdown]
+# ## Change a cost
+#
+# What if slicing were slow here? `reprice` changes the cost of an operator, or of a single form,
+# and chooses again without growing again. While slices are a little dearer the choice stays;
+# then, all at once, it flips.
+
+# %%
+was = ex.best[left].enode
+for extra in (1e-7, 1e-6, 3e-6, 1e-5):
+    flips = ex.reprice("slice", lambda cost, extra=extra: cost + extra)
+    chosen = ex.best[left]
+    print(f"slices {1e6 * extra:4.1f} µs dearer: {len(flips)} flips, left by {chosen.op}")
+    ex.undo()
+assert ex.best[left].enode == was
+
+# %%
+flips = ex.reprice("slice", 1e-4)
+assert len(flips) > 0
+assert ex.best[left].original
+flips
+
+# %% [markdown]
+# Single forms can be changed too. We take the change of slices back and make the chosen form of
+# `left` alone cost a second. The merged product stays, and is sliced before `relu` now:
+
+# %%
+ex.undo()
+flips = ex.reprice(ex.best[left], 1.0)
+assert ex.best[left].enode != was
+flips
+
+# %%
+back = ex.undo()
+assert ex.repriced == ()
+assert ex.best[left].enode == was
+back
+
+# %% [markdown]
+# ## Side by side
+#
+# The original and what was chosen, with costs on the nodes. Changed parts have a colour.
+
+# %%
+ex.diff()
+
+# %% [markdown]
+# ## As tables
+#
+# All of it is data too. `table` has a row for each e-node, `firings` one for each step and rule,
+# `costs` one for each kernel that runs.
+
+# %%
+firings = ex.firings()
+by_rule = firings.groupby("rule")["fired"].sum().sort_values(ascending=False)
+assert by_rule["matmuls-merge-rows"] >= 1
+by_rule.head(6).to_frame()
+
+# %%
+ex.costs()[["op", "value", "seconds", "measured"]]
+
+# %% [markdown]
+# ## The end of the run
+#
+# `optimize` here takes what was grown, chooses at the costs that hold, and certifies: after
+# `grow`, that is what `eqsat.optimize` returns. `save` writes the whole run as one page, to open
+# in a browser or to send to somebody.
+
+# %%
+result = ex.optimize(measure=False)
+print(result.report.certificate["text"])
+vectors = {name: rng.standard_normal((1, 256)).astype(np.float32) for name in ("a", "b")}
+score = result.run(**vectors)["score"]
+weights = g.build().constants["w"].array
+expected = np.sum(np.prod([np.maximum(v @ weights, 0) for v in vectors.values()], axis=0))
+print(float(score[0]), float(expected))
+assert np.isclose(score[0], expected, rtol=1e-4)
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    page = Path(folder) / "twins.html"
+    ex.save(page)
+    print(f"{page.name}: {page.stat().st_size // 1000} kB")
