@@ -11,7 +11,7 @@ from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Derivation, Explainer
 from eqsat.egraph.notation import Notation
-from eqsat.explanation import SHARED, Change, Explanation, Grounds, Step, counted, together
+from eqsat.explanation import SHARED, STATES, Change, Explanation, Grounds, Step, counted, together
 from eqsat.finalists import Candidate
 from eqsat.language.graph import Graph, Node, operator_name
 from eqsat.rewrites.evidence import Evidence
@@ -154,19 +154,29 @@ def explain(encoding: Encoding, original: Candidate, kept: Candidate, found: Seq
         groups.setdefault((change.rules, *change.before.items(), *change.after.items()), []).append(change)
         rules |= {n: r for n, r in _rules(egraph, region) if n not in rules}
     changes = sorted(map(together, groups.values()), key=lambda c: (-(c.predicted or 0.0), -len(c.values)))
-    saved = sum(before.values()) - sum(after.values())
-    other = saved - sum(c.predicted or 0.0 for c in changes)
+    changes += _elsewhere(original, kept, changes)
     return Explanation(
         changes=tuple(changes),
         grounds=grounds(rules.values()),
         pairs=sum(len(r.derivation.chains) for r in found),
         gaps=sum(r.derivation.gaps for r in found),
-        other=other if abs(other) > _NOTHING * sum(before.values()) else 0.0,
     )
 
 
 #: A share of a graph's cost that is rounding.
 _NOTHING = 1e-9
+
+
+def _elsewhere(original: Candidate, kept: Candidate, changes: Sequence[Change]) -> list[Change]:
+    """What states and kernels change outside the regions: the operators they spare and take, and what that saves."""
+    total = original.cost.total.seconds
+    saved = total - kept.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)
+    assert kept.assembled is not None
+    stated, held = (Counter(operator_name(n) for n in g.nodes) for g in (kept.assembled.graph, kept.graph))
+    if abs(saved) <= _NOTHING * total and stated == held:
+        return []
+    spared, taken = stated - held, held - stated
+    return [Change((), dict(spared), dict(taken), (STATES,), nodes=taken.total() - spared.total(), predicted=saved)]
 
 
 def _seconds(candidate: Candidate) -> dict[str, float]:

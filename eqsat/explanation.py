@@ -13,6 +13,9 @@ from eqsat.report import count, duration
 
 #: What a change is put down to that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
+#: What a change is put down to that no rule made either: values held in other layouts and precisions, operators run as
+#: one kernel, and the transposes and casts that this spares or takes.
+STATES = "layouts, precisions, kernels"
 #: Columns of the text of an explanation.
 WIDTH = 110
 
@@ -90,6 +93,8 @@ class Change:
     @property
     def what(self) -> str:
         """The change in a few words."""
+        if self.rules == (STATES,) and not self.before and not self.after:
+            return "the same operators in other states"
         text = f"{operators(self.before)} -> {operators(self.after)}"
         return text if self.places == 1 else f"{self.places} × ({text})"
 
@@ -108,9 +113,12 @@ class Change:
 
     def lines(self) -> Iterator[str]:
         """The change in lines of text; of uses of one rule in a row the first is shown."""
-        shown = ", ".join(self.values[:4]) + (", …" if len(self.values) > 4 else "")
+        shown = ", ".join(self.values[:4] or self.rules) + (", …" if len(self.values) > 4 else "")
         yield f"{self.what}: {shown}"
-        yield f"  saves {_saved(self.predicted)} predicted, {_saved(self.measured, self.unmeasured)} measured"
+        predicted = "unknown" if self.predicted is None else duration(self.predicted)
+        why = f": {self.unmeasured}" if self.unmeasured else ""
+        measured = f"not measured{why}" if self.measured is None else f"{duration(self.measured)} measured"
+        yield f"  saves {predicted} predicted, {measured}"
         for number, (_, uses) in enumerate(itertools.groupby(self.steps, lambda s: (s.rule, s.backwards)), 1):
             alike = list(uses)
             more = f" (and {count(len(alike) - 1, 'time')} more)" if len(alike) > 1 else ""
@@ -125,14 +133,14 @@ class Explanation:
     """The changes behind a result, with the grounds of every rule used.
 
     `pairs` counts the pairs of equal terms that the changes rest on, and `gaps` those that no chain of rules explains.
-    `other` is what the cost model says is saved by layouts, precisions and kernels outside the changes, in seconds.
+    What layouts, precisions and kernels change outside the regions is a change of its own, the last, so that the
+    predictions of all changes add up to that of the whole.
     """
 
     changes: tuple[Change, ...]
     grounds: Mapping[str, Grounds] = field(default_factory=dict)
     pairs: int = 0
     gaps: int = 0
-    other: float = 0.0
 
     @property
     def share(self) -> float:
@@ -143,8 +151,6 @@ class Explanation:
         if not self.changes:
             return "nothing changed"
         lines = [line for change in self.changes for line in change.lines()]
-        if self.other:
-            lines.append(f"layouts, precisions and kernels elsewhere save {duration(self.other)} predicted")
         lines.append(f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained")
         return "\n".join([*lines, *(["rules:"] if self.grounds else []), *(f"  {g}" for g in self.grounds.values())])
 
@@ -181,10 +187,6 @@ def operators(counts: Mapping[str, int]) -> str:
 def counted(ops: Iterable[str]) -> dict[str, int]:
     """How many there are of each operator, the first seen first."""
     return dict(Counter(ops))
-
-
-def _saved(seconds: float | None, reason: str = "") -> str:
-    return (f"nothing known ({reason})" if reason else "nothing known") if seconds is None else duration(seconds)
 
 
 def _sum(seconds: Iterable[float | None]) -> float | None:

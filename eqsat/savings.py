@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +45,7 @@ def measured_changes(
         if time.monotonic() > deadline or (should_stop is not None and should_stop()):
             changes.append(replace(change, unmeasured="the time for measuring was up"))
         elif region is None or not plain:
-            why = "nothing is replaced" if region is None else "its values are held in other states"
+            why = "it is no region of its own" if region is None else "its values are held in other states"
             changes.append(replace(change, unmeasured=why))
         else:
             try:
@@ -56,6 +57,8 @@ def measured_changes(
                     seed=seed,
                     threads=threads,
                     backend=backend,
+                    # Values between two regions are drawn as if they were independent; the certificate compares them.
+                    drift={"new": math.inf},
                     seconds=EACH,
                     should_stop=should_stop,
                 )

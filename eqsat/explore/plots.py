@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eqsat.errors import MissingExtraError
 from eqsat.explore.views import GrowthView
+from eqsat.figure import figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,17 +28,11 @@ def growth_figure(growth: Sequence[GrowthView]) -> Figure:
 
     The rules that fired most have a colour each; the others share one. Raises MissingExtraError without matplotlib.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "matplotlib is not installed", expected="it for plots", remedy="pip install eqsat[explore]"
-        ) from error
-    figure = Figure(figsize=(9, 6.4), layout="constrained")
-    above, below = figure.subplots(2, 1)
+    drawn = figure(9, 6.4)
+    above, below = drawn.subplots(2, 1)
     _sizes(above, growth)
     _firings(below, growth)
-    return figure
+    return drawn
 
 
 def top_rules(growth: Sequence[GrowthView], most: int = TOP_RULES) -> list[str]:

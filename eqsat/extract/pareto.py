@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.errors import MissingExtraError, UsageError
+from eqsat.errors import UsageError
 from eqsat.extract.bounded import solve_limited
 from eqsat.extract.ilp import solve_ilp
 from eqsat.extract.limits import PEAK, Limit
 from eqsat.extract.problem import Problem
 from eqsat.extract.solution import Solution, choice_of, decode
+from eqsat.figure import figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -195,14 +196,8 @@ def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
         raise UsageError(
             f"no plot of the kind {kind!r}", where=os.fspath(path), expected="a name that ends in " + ", ".join(PLOTS)
         )
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "matplotlib is not installed", expected="it for plots", remedy="pip install eqsat[plot]"
-        ) from error
-    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
+    drawn = figure(6.0, 4.0)
+    axes = drawn.add_subplot()
     xs, ys = [p.x for p in found.points], [p.y for p in found.points]
     axes.step(xs, ys, where="post", color="0.7", zorder=1)
     for exact, label in ((True, "proved"), (False, "best found")):
@@ -214,5 +209,5 @@ def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
     axes.set_ylabel(found.terms[1])
     axes.legend()
     if path is not None:
-        figure.savefig(path)
-    return figure
+        drawn.savefig(path)
+    return drawn

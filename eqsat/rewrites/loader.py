@@ -4,7 +4,7 @@ a user's own rules; what is not shipped is checked on the spot."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -170,6 +170,12 @@ def _read(given: str | Path) -> Sequence[Rule]:
 
 
 @cache
+def _shipped_records() -> Mapping[str, Evidence]:
+    """The records that the rules in use were loaded with."""
+    return shipped_evidence()
+
+
+@cache
 def _checked(rule: Rule) -> Evidence:
     from eqsat.rewrites.check import check
 
@@ -179,7 +185,7 @@ def _checked(rule: Rule) -> Evidence:
 def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
     """What was checked of rules that are in use, by name: the records they loaded with, and those of a user's own."""
     wanted = list(rules)
-    shipped = shipped_evidence()
+    shipped = _shipped_records()
     found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
     found |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
     return found | recalled([r for r in wanted if r.name not in found])

@@ -24,6 +24,7 @@ from eqsat.explore.page import page
 from eqsat.explore.payload import payload
 from eqsat.explore.static import MOST_NODES, diff_svg, eclass_table, folded, image
 from eqsat.explore.views import GraphView, NodeView, RunView
+from eqsat.figure import _kind
 
 
 class Parsed(HTMLParser):
@@ -279,6 +280,13 @@ def test_the_figure_of_growth_has_every_step_and_the_rules_that_fired_most(large
     assert len(below.containers) == 13
 
 
+def test_a_notebook_shows_a_figure_whatever_backend_is_on(large):
+    pytest.importorskip("matplotlib")
+    from eqsat.explore.plots import growth_figure
+
+    assert growth_figure(large.growth)._repr_png_().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("package", ["igraph", "matplotlib", "anywidget"])
 def test_what_is_not_installed_is_named(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
@@ -286,12 +294,15 @@ def test_what_is_not_installed_is_named(package, monkeypatch):
     from eqsat.explore import plots, widget
 
     widget._widget_class.cache_clear()
+    _kind.cache_clear()
     calls = {
         "igraph": lambda: page(run_views.small()),
         "matplotlib": lambda: plots.growth_figure(()),
         "anywidget": lambda: widget.egraph_widget(run_views.small()),
     }
-    with pytest.raises(MissingExtraError, match=rf"(?s){package} is not installed.*pip install eqsat\[explore\]"):
+    with pytest.raises(
+        MissingExtraError, match=rf"(?s){package} is not installed.*pip install eqsat\[(explore|plot)\]"
+    ):
         calls[package]()
 
 

@@ -1,0 +1,37 @@
+"""Figures of matplotlib that a notebook shows, whatever backend is on."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import TYPE_CHECKING
+
+from eqsat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches; MissingExtraError without matplotlib."""
+    return _kind()(figsize=(width, height), layout="constrained")
+
+
+@cache
+def _kind() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            "matplotlib is not installed", expected="it for plots", remedy="pip install eqsat[plot]"
+        ) from error
+
+    class Shown(Figure):
+        """A figure that draws itself: Jupyter knows how to show one only where a backend of its own is on."""
+
+        def _repr_png_(self) -> bytes:
+            drawn = io.BytesIO()
+            self.savefig(drawn, format="png")
+            return drawn.getvalue()
+
+    return Shown
