@@ -73,7 +73,8 @@ class Change:
     the original and in the result. `rules` are those that lead from the old way to the new one, in the order in which
     they fired, and `steps` the single uses in the first place, each resting on those before it. `gaps` counts
     pairs of equal terms that no chain of rules explains. `predicted` and `measured` are the seconds that all places
-    together save, by the cost model and by timing the part alone, old against new; None where that is not known.
+    together save, by the cost model and by timing the part alone, old against new, the median of rounds; None where
+    that is not known. `spread` is how far the middle half of the rounds is apart.
     """
 
     values: tuple[str, ...]
@@ -88,6 +89,7 @@ class Change:
     gaps: int = 0
     predicted: float | None = None
     measured: float | None = None
+    spread: float | None = None
     unmeasured: str = ""
 
     @property
@@ -109,6 +111,7 @@ class Change:
             "gaps": self.gaps,
             "predicted": self.predicted,
             "measured": self.measured,
+            "spread": self.spread,
         }
 
     def lines(self) -> Iterator[str]:
@@ -118,6 +121,8 @@ class Change:
         predicted = "unknown" if self.predicted is None else duration(self.predicted)
         why = f": {self.unmeasured}" if self.unmeasured else ""
         measured = f"not measured{why}" if self.measured is None else f"{duration(self.measured)} measured"
+        if self.spread is not None:
+            measured += f" (half of the rounds within {duration(self.spread)})"
         yield f"  saves {predicted} predicted, {measured}"
         for number, (_, uses) in enumerate(itertools.groupby(self.steps, lambda s: (s.rule, s.backwards)), 1):
             alike = list(uses)
@@ -171,6 +176,7 @@ def together(changes: Sequence[Change]) -> Change:
         gaps=sum(c.gaps for c in changes),
         predicted=_sum(c.predicted for c in changes),
         measured=_sum(c.measured for c in changes),
+        spread=_sum(c.spread for c in changes),
         unmeasured=next((c.unmeasured for c in changes if c.unmeasured), ""),
     )
 

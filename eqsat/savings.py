@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -68,8 +69,11 @@ def measured_changes(
             if "new" in timed.refused:
                 changes.append(replace(change, unmeasured=timed.refused["new"]))
                 continue
-            saved = (timed.median("original") - timed.median("new")) * change.places
-            changes.append(replace(change, measured=saved))
+            samples = timed.timings.samples
+            # Of pairs of one round, so that what slowed both cancels.
+            pairs = zip(samples["original"], samples["new"], strict=True)
+            low, saved, high = statistics.quantiles((old - new for old, new in pairs), n=4)
+            changes.append(replace(change, measured=saved * change.places, spread=(high - low) * change.places))
     return replace(explained, changes=tuple(changes))
 
 
