@@ -1,8 +1,7 @@
 """Fuzzing of the optimiser: random graphs under random costs, compared with their originals.
 
-`python -m benchmarks.fuzz --count N --seed S` tries N seeds from S on and writes each failing graph, made as small as
-it still fails, as ONNX into a folder. A cost that is random for each operator makes every rule's right side be chosen
-at times, not only the cheapest.
+`python -m benchmarks.faults --only graphs` tries thousands. A cost that is random for each operator makes every rule's
+right side be chosen at times, not only the cheapest.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 import eqsat
-from benchmarks.random_graphs import random_graph, random_inputs
+from benchmarks.random_graphs import random_inputs
 from eqsat.costs.model import Application
 from eqsat.errors import CertificateError, EqsatError
 from eqsat.language.floats import Floats
@@ -278,43 +275,3 @@ def described(graph: Graph) -> str:
 def settings_of(seed: int) -> Settings:
     """Random costs for three seeds of four."""
     return Settings(costs=seed if seed % 4 else None)
-
-
-@click.command()
-@click.option("--count", default=100, help="How many seeds to try.")
-@click.option("--seed", default=0, help="The first seed.")
-@click.option("--folder", default="fuzz-failures", type=click.Path(path_type=Path), help="Where failing graphs go.")
-def main(count: int, seed: int, folder: Path) -> None:
-    """Optimises random graphs and compares them with their originals."""
-    from eqsat.language.onnx.exporter import save
-
-    failed = slow = 0
-    for number in range(seed, seed + count):
-        graph, settings = random_graph(number), settings_of(number)
-        start = time.monotonic()
-        words = fault(graph, settings)
-        if (taken := time.monotonic() - start) > settings.seconds / 2:
-            slow += 1
-            click.echo(f"seed {number}: {taken:.1f} s")
-        if words is None:
-            continue
-        failed += 1
-        kind = words.split(":")[0]
-
-        def same(smaller: Graph, kind: str = kind, settings: Settings = settings) -> bool:
-            found = fault(smaller, settings)
-            return found is not None and found.split(":")[0] == kind
-
-        small = shrunk(graph, same)
-        click.echo(f"seed {number}: {fault(small, settings)}\n{described(small)}")
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            save(small, folder / f"{number}.onnx")
-        except EqsatError as error:
-            click.echo(f"seed {number}: not written: {error}")
-    click.echo(f"{count} graphs from seed {seed}: {failed} failed, {slow} were slow")
-    raise SystemExit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ from rich.text import Text
 from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
-from eqsat.commands.targets import check_target, data_files
+from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
 from eqsat.report import Progress, count, duration, integer
 
@@ -49,7 +49,7 @@ def explore(
     if opens and page_file is None:
         raise UsageError("--open without a page", expected="--html PAGE.html with it")
     if page_file is not None:
-        data = data_files(model) if page_file.exists() else ()
+        data = data_files(model) if is_there(page_file) else ()
         check_target(page_file, [model, *data, *options["rules"]])
     with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
         from eqsat.explore.explorer import explore as run

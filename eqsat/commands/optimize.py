@@ -13,7 +13,7 @@ from rich.console import Console
 from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
-from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file
+from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, is_there
 from eqsat.errors import UsageError
 from eqsat.files import write_text
 from eqsat.report import Progress
@@ -76,7 +76,7 @@ def _check_files(
     """Everything about files that can be known to fail before the work starts."""
     # Only a file that exists can be one that the model keeps its tensors in.
     written = [path for path in (target, report_file, page_file) if path is not None]
-    data = data_files(model) if any(p.exists() for p in [*written, data_beside(target)]) else ()
+    data = data_files(model) if any(is_there(p) for p in [*written, data_beside(target)]) else ()
     sources = [model, *data, *rules]
     for path in written:
         check_target(path, sources)

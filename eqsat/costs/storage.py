@@ -9,7 +9,10 @@ from pathlib import Path
 #: The format of the file. Version 1 had no plans, version 2 no hot times; they are brought up to date where they lie.
 VERSION = 3
 BUSY_SECONDS = 30.0
+#: No permission, no folder, or no room: opening a table writes its log.
 UNWRITABLE = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,

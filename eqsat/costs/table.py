@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import platformdirs
-
 from eqsat.costs import storage
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
 from eqsat.costs.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
+from eqsat.runtime.cache import cache_folder
 
 #: The environment variable that names the file where no argument does.
 VARIABLE = "EQSAT_COST_TABLE"
@@ -45,17 +44,18 @@ class Merged:
 def default_path() -> Path:
     """The file named by EQSAT_COST_TABLE, or one in the user's cache folder."""
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else Path(platformdirs.user_cache_dir("eqsat")) / "costs.sqlite3"
+    return Path(named) if named else cache_folder() / "costs.sqlite3"
 
 
 class CostTable:
-    """Measured costs by environment and operator key.
+    """Measured costs by environment and operator key, in seconds.
 
     Every `put` is a transaction of its own: a process that is killed loses the entry it was writing and no other. Where
     the file has no entry, one that is shipped with eqsat for the same environment counts, unless `shipped` is False.
     Where the default file cannot be written, or any file can only be read, what is known is read into memory, new
     entries stay there, and a warning says so. CostError for a file that was asked for and cannot be made, and for one
-    that is no cost table. `CostTable(":memory:")` is a table without a file.
+    that is no cost table; every call raises it where the file is damaged or cannot be reached.
+    `CostTable(":memory:")` is a table without a file.
     """
 
     def __init__(self, path: str | Path | None = None, *, shipped: bool = True) -> None:

@@ -183,7 +183,9 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
     known = {} if known is None else known
     keys: dict[str, Any] = {v: id(c) for v, c in graph.constants.items()}
     env: dict[str, Constant] = dict(graph.constants)
-    base = {v: c.nbytes for v, c in env.items()}
+    sizes = {v: c.nbytes for v, c in env.items()}
+    # Each constant counts once, or a few nodes that each double one would allow any size.
+    sources = {v: frozenset((v,)) for v in env}
     exact = Floats(wide=True)
     arrays: dict[str, Any] = {}
     kept: list[Node] = []
@@ -193,8 +195,8 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
         if not foldable or not isinstance(result, TensorType) or not result.is_static:
             kept.append(node)
             continue
-        total = sum(base[v] for v in node.inputs if v is not None)
-        if not may_derive(result.elements({}) * result.dtype.itemsize, total):
+        given = frozenset[str]().union(*(sources[v] for v in node.inputs if v is not None))
+        if not may_derive(result.elements({}) * result.dtype.itemsize, sum(sizes[v] for v in given)):
             kept.append(node)
             continue
         (name,) = node.outputs
@@ -211,5 +213,5 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
             kept.append(node)
             continue
         arrays[name], env[name] = known[key]
-        base[name] = total
+        sources[name] = given
     return replace(graph, nodes=tuple(kept), constants=env).without_dead()

@@ -17,6 +17,22 @@ _REMOVED = "Value(4294967295)"
 _SORT = "T"
 
 
+def _bindings() -> Any:
+    """The module of egglog, which formats with black; black looks for a home as it is loaded, used or not."""
+    try:
+        from egglog import bindings
+    except RuntimeError:
+        given = os.environ.pop("XDG_CACHE_HOME", None)
+        os.environ["XDG_CACHE_HOME"] = os.devnull
+        try:
+            from egglog import bindings
+        finally:
+            del os.environ["XDG_CACHE_HOME"]
+            if given is not None:
+                os.environ["XDG_CACHE_HOME"] = given
+    return bindings
+
+
 class EngineError(EqsatError):
     """egglog refused a program; the e-graph it ran in cannot be used any further."""
 
@@ -31,9 +47,7 @@ class Engine:
     def __init__(self) -> None:
         os.environ.setdefault("RUST_BACKTRACE", "0")
         os.environ.setdefault("RAYON_NUM_THREADS", "1")
-        from egglog import bindings
-
-        self._egraph: Any = bindings.EGraph()
+        self._egraph: Any = _bindings().EGraph()
         self._pending: list[str] = []
         self._declared: set[str] = set()
         self._equal = False

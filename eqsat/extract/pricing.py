@@ -95,17 +95,18 @@ class Pricing:
     def _derived(self) -> dict[int, float]:
         """The constant classes small enough to derive, and what settles ties between them."""
         prices: dict[int, float] = {}
-        base: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        sources: dict[int, frozenset[int]] = {}
         for leader, position in self.snapshot.recipes.items():
             node, type = self.snapshot.nodes[position], self.snapshot.classes[leader].type
             size = _bytes(type)
             if node.op == CONST:
-                prices[leader], base[leader] = 0.0, size
+                prices[leader], sizes[leader], sources[leader] = 0.0, size, frozenset((leader,))
                 continue
             absent = [k for k in node.operands if k not in self.snapshot.recipes]
             if all(k in prices or k in absent for k in node.operands):
-                base[leader] = sum(base.get(k, 0) for k in node.operands)
-                if may_derive(size, base[leader]):
+                sources[leader] = frozenset[int]().union(*(sources.get(k, frozenset()) for k in node.operands))
+                if may_derive(size, sum(sizes[k] for k in sources[leader])):
                     prices[leader] = _BYTE * size
         return prices
 

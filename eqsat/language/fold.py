@@ -25,9 +25,15 @@ from eqsat.language.types import UNKNOWN, DType, OpaqueType, TensorType, ValueTy
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
 FOLDED_BYTES = 1 << 16
 GROWTH = 4
+#: A few nodes that each double a constant would fill any memory. So one that is folded takes at most so many times the
+#: given ones that it comes from, and all of them so many times all given ones or this many bytes, whichever is more.
+_LONG_GROWTH, _ALL_BYTES = 16, 1 << 26
 
 #: Dims from this on do not fit the integers of ONNX once they are multiplied or added.
 _LARGEST_DIM = 1 << 62
+
+#: NumPy has no arrays of more dims.
+_MOST_DIMS = 64
 
 #: Windows over wider borders are not folded: what they pass through is larger than what they make.
 _WIDEST_PAD = 1 << 10
@@ -48,6 +54,8 @@ class Folder:
         self.types: dict[str, ValueType] = {}
         self.constants: dict[str, Constant] = {}
         self.nodes: list[Node] = []
+        self._given = self._folded = 0
+        self._sources: dict[str, frozenset[str]] = {}
         self._renamed: dict[str, str] = {}
         self._dims: dict[str, Array] = {}
         self._twins: dict[tuple[TensorType, bytes], list[str]] = {}
@@ -70,6 +78,7 @@ class Folder:
 
     def add_constant(self, value: str, constant: Constant, *, merge: bool = True) -> None:
         """Adds a constant; one with the dtype, shape and bytes of another becomes that other."""
+        self._given += constant.nbytes
         if merge:
             # Most constants differ in a few sampled bytes already; only the rest are hashed as a whole.
             twins = self._twins.setdefault((constant.type, _sample(constant)), [])
@@ -135,8 +144,8 @@ class Folder:
     def _fold(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
         """Turns the outputs of a node into constants where they are known; remembers known dims."""
         outputs = [(v, t) for v, t in zip(node.outputs, results, strict=True) if v]
-        if outputs and all(t.is_static and 0 in t.static for _, t in outputs):
-            self._become(outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])
+        if outputs and all(_is_empty(t) for _, t in outputs):
+            self._become(node, outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])
             return True
         if len(outputs) == 1 and self._fold_dims(node, outputs[0]):
             return True
@@ -150,7 +159,7 @@ class Folder:
             return False
         if any(np.shape(a) != t.static for a, t in zip(made, results, strict=True)):
             return False
-        self._become(outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
+        self._become(node, outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
         return True
 
     def _fold_dims(self, node: Node, output: tuple[str, TensorType]) -> bool:
@@ -163,7 +172,7 @@ class Folder:
         if integers is None:
             self._dims[value] = known
             return False
-        self._become([output], [integers])
+        self._become(node, [output], [integers])
         return True
 
     def _known_dims(self, node: Node, type: TensorType) -> Array | None:
@@ -187,17 +196,37 @@ class Folder:
             return False
         if holds_symbols(node.attrs.values()) or any(abs(p) > _WIDEST_PAD for p in node.attrs.get("pads", ())):
             return False
-        return _bytes(results) <= max(FOLDED_BYTES, GROWTH * _bytes([t for t in operands if t]))
+        made = _bytes(results)
+        if made + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
+            return False
+        given = sum(self.constants[v].nbytes for v in self._given_in(node))
+        return made <= max(FOLDED_BYTES, min(GROWTH * _bytes([t for t in operands if t]), _LONG_GROWTH * given))
 
-    def _become(self, outputs: Iterable[tuple[str, TensorType]], arrays: Iterable[Array]) -> None:
+    def _given_in(self, node: Node) -> frozenset[str]:
+        """The given constants that the operands of a node come from."""
+        return frozenset().union(*(self._sources.get(v, {v}) for v in node.inputs if v in self.constants))
+
+    def _become(self, node: Node, outputs: Iterable[tuple[str, TensorType]], arrays: Iterable[Array]) -> None:
+        sources = self._given_in(node)
         for (value, type), array in zip(outputs, arrays, strict=True):
-            self.add_constant(value, Constant.of(array, type.dtype))
+            constant = Constant.of(array, type.dtype)
+            self._folded += constant.nbytes
+            self.add_constant(value, constant)
+            if value in self.constants:
+                self._sources[value] = sources
 
 
 def _check_sizes(types: Iterable[TensorType]) -> None:
     for type in types:
         if any(isinstance(d, int) and d >= _LARGEST_DIM for d in type.shape or ()):
             raise ShapeError(f"a tensor {type} is larger than any memory", expected="dims below 2**62")
+
+
+def _is_empty(type: TensorType) -> bool:
+    """True for a tensor without elements that NumPy has an array for."""
+    if not type.is_static or 0 not in type.static or len(type.static) > _MOST_DIMS:
+        return False
+    return math.prod(d for d in type.static if d) * type.dtype.itemsize < 1 << 63
 
 
 def holds_symbols(values: Iterable[object]) -> bool:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import platformdirs
-
 from eqsat.rewrites.evidence import Evidence, rule_hash
 from eqsat.rewrites.rule import Rule
+from eqsat.runtime.cache import cache_folder
 
 #: The environment variable that names another file.
 VARIABLE = "EQSAT_EVIDENCE"
@@ -22,7 +21,7 @@ MOST_BYTES = 4_000_000
 def evidence_path() -> Path:
     """The file named by EQSAT_EVIDENCE, or one in the user's cache folder."""
     named = os.environ.get(VARIABLE)
-    return Path(named) if named else Path(platformdirs.user_cache_dir("eqsat")) / "evidence.jsonl"
+    return Path(named) if named else cache_folder() / "evidence.jsonl"
 
 
 def recalled(rules: Sequence[Rule]) -> dict[str, Evidence]:

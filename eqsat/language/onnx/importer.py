@@ -41,7 +41,7 @@ def load(source: str | Path | ModelProto) -> Graph:
 class _Import:
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.model = functions.inlined(source.model)
+        self.model = functions.inlined(source.model, source.where)
         self.where = source.where
         self.opset = opsets_of(source.model).get("", 0)
         self.folder = Folder(fresh_beside(()))
@@ -53,6 +53,7 @@ class _Import:
         """The whole translation."""
         proto = self.model.graph
         structure.check_names(proto, self.where)
+        structure.check_arity(proto, self.where)
         reads = [structure.operands(n) for n in proto.node]
         structure.check(proto, reads, self.where)
         order = structure.order(proto, reads, self.where)

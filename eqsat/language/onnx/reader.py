@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from eqsat.language.onnx.tensors import ExternalData
 OLDEST_OPSET = 7
 #: Raw data from this size on are kept out of protobuf.
 _CUT_BYTES = 1 << 12
+#: More nodes than any model has that could be optimised; reading so many takes most of a minute.
+MOST_NODES = 250_000
+#: Versions are stored in 64 bits, and read by onnx into 32.
+_LARGEST_VERSION = (1 << 31) - 1
 
 
 @dataclass
@@ -69,15 +74,20 @@ def _from_proto(model: ModelProto) -> Source:
 def _from_path(path: Path) -> Source:
     where = str(path)
     try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
+            # Opening a pipe waits for who writes to it; a device has no end.
+            raise ImportModelError("no regular file", where=where, expected="the path of an ONNX model")
         with path.open("rb") as file:
-            if path.stat().st_size == 0:
+            if state.st_size == 0:
                 raise ImportModelError("the file is empty", where=where, expected="an ONNX model")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
                 skeleton, ranges = _split(data, where)
             raw = {i: np.fromfile(file, np.uint8, b - a, offset=a - file.tell()) for i, (a, b) in ranges.items()}
-    except OSError as fault:
+    except (OSError, ValueError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else fault
         raise ImportModelError(
-            f"the file cannot be read: {fault.strerror or fault}",
+            f"the file cannot be read: {reason}",
             where=where,
             expected="the path of an ONNX model",
             remedy="check the path and its permissions",
@@ -107,11 +117,31 @@ def opsets_of(model: ModelProto) -> dict[str, int]:
     return {"" if o.domain == "ai.onnx" else o.domain: int(o.version) for o in model.opset_import}
 
 
+def check_count(nodes: int, where: str) -> None:
+    """ImportModelError for more nodes than can be optimised."""
+    if nodes > MOST_NODES:
+        raise ImportModelError(
+            f"the model has {nodes} nodes, those of its functions counted at every call",
+            where=where,
+            expected=f"at most {MOST_NODES} nodes",
+            remedy="split the model",
+        )
+
+
 def _check(model: ModelProto, where: str) -> None:
     if not model.HasField("graph"):
         raise ImportModelError(
             "the model has no graph", where=where, expected="an ONNX model with a graph", remedy="export it again"
         )
+    check_count(len(model.graph.node), where)
+    for version in (model.ir_version, *(o.version for o in model.opset_import)):
+        if not 0 <= version <= _LARGEST_VERSION:
+            raise ImportModelError(
+                f"version {version} of the format or an opset",
+                where=where,
+                expected="a version that there is",
+                remedy="export the model again",
+            )
     if not all(isinstance(o.domain, str) for o in model.opset_import):
         raise ImportModelError("the name of an opset is not UTF-8", where=where, expected="UTF-8")
     version = opsets_of(model).get("")

@@ -10,6 +10,9 @@ from onnx import GraphProto, NodeProto
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.protos import captured, subgraphs
 
+#: The time that an e-graph takes for an operator grows with the square of its operands: some 10 s for so many.
+MOST_OPERANDS = 2048
+
 
 def describe(index: int, node: NodeProto) -> str:
     """How messages call a node: its index and name, or its operator where it has none."""
@@ -42,6 +45,19 @@ def _check_texts(texts: Iterable[object], where: str) -> None:
         if not isinstance(text, str):
             raise ImportModelError(
                 f"a name is not UTF-8: {text!r}", where=where, expected="UTF-8", remedy="export the model again"
+            )
+
+
+def check_arity(graph: GraphProto, where: str) -> None:
+    """ImportModelError where a node has so many operands or results that an e-graph cannot hold it."""
+    for i, node in enumerate(graph.node):
+        count = max(len(node.input), len(node.output))
+        if count > MOST_OPERANDS:
+            raise ImportModelError(
+                f"{describe(i, node)} has {count} operands or results",
+                where=where,
+                expected=f"at most {MOST_OPERANDS}",
+                remedy="divide it among several nodes",
             )
 
 

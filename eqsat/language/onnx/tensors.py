@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
-from eqsat.errors import ImportModelError
+from eqsat.errors import ImportModelError, first_line
 from eqsat.language.constant import Array, Constant
 from eqsat.language.types import DType, TensorType
 
@@ -22,6 +22,8 @@ _PACKED = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DT
 _MAPPED_BYTES = 1 << 16
 #: A sparse tensor is not spread out beyond this size.
 _DENSE_BYTES = 1 << 31
+#: NumPy has no arrays of more dims.
+_MOST_DIMS = 64
 
 
 @cache
@@ -56,6 +58,10 @@ class ExternalData:
     def constant(self, tensor: TensorProto, type: TensorType, where: str) -> Constant:
         """A constant read from its file when first needed; ImportModelError where the file cannot hold it."""
         entries = {e.key: e.value for e in tensor.external_data}
+        if not all(isinstance(text, str) for entry in entries.items() for text in entry):
+            raise ImportModelError(
+                "a name of external data is not UTF-8", where=where, expected="UTF-8", remedy="export the model again"
+            )
         path = self._file(entries.get("location", ""), where)
         offset, length = _number(entries, "offset", 0, where), _number(entries, "length", -1, where)
         needed = _stored_bytes(type)
@@ -90,9 +96,17 @@ class ExternalData:
 
 
 def _inside(folder: Path, location: str, where: str) -> Path:
-    path = folder / location
     home = folder.resolve()
-    resolved = path.resolve() if "\0" not in location else folder
+    try:
+        resolved = (folder / location).resolve() if "\0" not in location else folder
+        is_file = resolved.is_file()
+    except (OSError, RuntimeError) as fault:  # a name beyond what the system allows, links in a circle
+        raise ImportModelError(
+            f"external data at {location!r} cannot be looked up: {first_line(fault)}",
+            where=where,
+            expected=f"a file in {str(folder)!r}",
+            remedy="move the data beside the model and save it again",
+        ) from fault
     if not location or "\0" in location or Path(location).is_absolute() or not resolved.is_relative_to(home):
         raise ImportModelError(
             f"external data at {location!r}, outside the model's folder",
@@ -100,7 +114,7 @@ def _inside(folder: Path, location: str, where: str) -> Path:
             expected=f"a file in {str(folder)!r}",
             remedy="move the data beside the model and save it again",
         )
-    if not resolved.is_file():
+    if not is_file:
         raise ImportModelError(
             f"external data file {location!r} is missing",
             where=where,
@@ -173,7 +187,10 @@ def tensor_type(tensor: TensorProto, where: str) -> TensorType:
         raise ImportModelError(
             f"shape {list(tensor.dims)} has a negative dim", where=where, expected="dims of 0 or more"
         )
-    if math.prod(tensor.dims) >= 1 << 62:
+    if len(tensor.dims) > _MOST_DIMS:
+        raise ImportModelError(f"{len(tensor.dims)} dims", where=where, expected=f"at most {_MOST_DIMS} dims")
+    # A dim of 0 does not make the others smaller: NumPy refuses such an array, and so does this.
+    if math.prod(d for d in tensor.dims if d) * dtype.itemsize >= 1 << 63 or math.prod(tensor.dims) >= 1 << 62:
         raise ImportModelError(f"shape {list(tensor.dims)}", where=where, expected="fewer than 2**62 elements")
     return TensorType(dtype, tuple(tensor.dims))
 

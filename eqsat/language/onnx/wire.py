@@ -14,6 +14,9 @@ MODEL_GRAPH = 7
 GRAPH_INITIALIZER = 5
 TENSOR_RAW_DATA = 9
 
+#: A model has about ten fields, its graph one for each node, tensor and value; more are not looked at one by one.
+_MOST_FIELDS, _MOST_GRAPH_FIELDS = 1 << 16, 1 << 19
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -92,6 +95,8 @@ def without_raw_data(data: memoryview, least: int) -> tuple[bytes, dict[int, tup
             graphs.append(field)
         else:
             outside.append(data[field.begin : field.end])
+            if len(outside) > _MOST_FIELDS:
+                raise WireError("too many fields in one model")
     if len(graphs) > 1:
         raise WireError("two graphs in one model")
     if not graphs:
@@ -110,6 +115,8 @@ def _graph_without_raw_data(
     for field in fields(data, graph.start, graph.end):
         if field.number != GRAPH_INITIALIZER or field.kind != _BYTES:
             kept.append(data[field.begin : field.end])
+            if len(kept) > _MOST_GRAPH_FIELDS:
+                raise WireError("too many fields in one graph")
             continue
         raw = _raw_data(data, field) if field.end - field.start >= least else None
         if raw is None or raw.end - raw.start < least:

@@ -10,6 +10,8 @@ import time
 import warnings
 from pathlib import Path
 
+from eqsat.runtime.cache import cache_folder
+
 CACHE_VARIABLE = "EQSAT_KERNEL_CACHE"
 MEBIBYTE = 1 << 20
 #: A store is cut back to nine tenths of this once it holds more.
@@ -24,11 +26,7 @@ _ABANDONED_SECONDS = 3600.0
 def kernel_folder() -> Path:
     """Where compiled kernels are kept: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named)
-    import platformdirs  # not needed by a machine that names the folder
-
-    return Path(platformdirs.user_cache_dir("eqsat")) / "kernels"
+    return Path(named) if named else cache_folder() / "kernels"
 
 
 def key_of(*parts: str) -> str:

@@ -1,0 +1,1 @@
+"""What can go wrong, tried on purpose: random graphs, broken files, killed processes, full disks, missing homes."""
