@@ -9,7 +9,8 @@ import linecache
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import DeclarationError, EqsatError, GraphError, ShapeError
@@ -44,7 +45,7 @@ def _faults(stated: OpSpec, known: Mapping[str, OpSpec]) -> Iterator[tuple[str, 
         yield (
             "it is declared twice",
             f"one declaration an operator; {known[stated.name].where} has the other",
-            "choose another name, or start a new session to declare it anew",
+            "choose another name, or start a new session (restart the kernel of a notebook) to declare it otherwise",
         )
     if stated.first_parameter != "xp":
         yield (
@@ -92,6 +93,27 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     except ValueError:  # a builtin that does not say
         return True
     return True
+
+
+def is_repeated(stated: OpSpec, known: OpSpec) -> bool:
+    """Whether a session declares an operator again as it was, as a notebook does whose cell is run once more.
+
+    What follows from an index form is not compared: it is the same where the form is.
+    """
+    if stated.reference.__module__ != "__main__":
+        return False
+    pairs = ((getattr(stated, f.name), getattr(known, f.name)) for f in fields(stated) if f.name != "doc")
+    return all(one is None or _same(one, other) for one, other in pairs)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two parts of declarations are equal; functions where their code and what they enclose is."""
+    if not isinstance(one, FunctionType) or not isinstance(other, FunctionType):
+        return bool(one == other)
+    if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:
+        return False
+    cells = zip(one.__closure__ or (), other.__closure__ or (), strict=True)
+    return all(_same(a.cell_contents, b.cell_contents) for a, b in cells)
 
 
 def with_defaults(stated: OpSpec) -> OpSpec:

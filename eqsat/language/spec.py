@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from eqsat.errors import DeclarationError, GraphError, ShapeError
-from eqsat.language.declaration import check_declaration, declaration_at_fault, with_defaults
+from eqsat.language.declaration import check_declaration, declaration_at_fault, is_repeated, with_defaults
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs
 from eqsat.language.indices import Form, parse_form, pointwise_form
@@ -248,6 +248,9 @@ def op(
         )
         if not stated.is_shipped:
             import eqsat.language.ops  # noqa: F401  (whose names are taken)
+        known = _SPECS.get(title)
+        if known is not None and is_repeated(stated, known):
+            return known
         check_declaration(stated, _SPECS)
         _SPECS[title] = declared = with_defaults(stated)
         return declared

@@ -298,3 +298,34 @@ def test_a_wrong_declaration_is_found_before_rules_are_generated_with_it(more, r
     for use in (Settings(ops=("f", "add"), max_ops=1).operators, load_rules):
         with pytest.raises(DeclarationError, match=rf"test_declarations\.py:\d+: operator 'f': {message}"):
             use()
+
+
+CELL = """
+import eqsat
+
+def keeps(operands, attrs):
+    return [operands[0]]
+
+@eqsat.op("{name}", {given})
+def again(xp, x, *, times=1):
+    return xp.multiply(x, xp.number({factor}, x))
+"""
+
+
+def cell(given="infer=keeps", factor=2.0, name="run_twice"):
+    """What a cell of a notebook declares, run in a session."""
+    session = {"__name__": "__main__"}
+    exec(CELL.format(name=name, given=given, factor=factor), session)
+    return session["again"]
+
+
+def test_a_cell_of_a_notebook_may_be_run_again():
+    assert cell() is cell()
+    assert cell('index="n->n"', name="by_form") is cell('index="n->n"', name="by_form")
+
+
+@pytest.mark.parametrize("changed", [{"factor": 3.0}, {"given": "infer=keeps, random=True"}])
+def test_a_cell_that_declares_another_operator_of_the_name_is_refused(changed):
+    cell()
+    with pytest.raises(DeclarationError, match=r"declared twice(.|\n)*restart the kernel"):
+        cell(**changed)
