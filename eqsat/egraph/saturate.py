@@ -127,6 +127,7 @@ class Saturator:
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
         self._compiled: set[str] = set()
+        self._declared: dict[str, int] = {}
         self._relations: dict[str, dict[tuple[str, ...], _Relation]] = {p: {} for p in PHASES}
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
@@ -288,6 +289,10 @@ class Saturator:
 
     def _declare(self, phase: str) -> None:
         """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
+        seen = sum(map(len, self.egraph.arities.values()))
+        if self._declared.get(phase) == seen:
+            return  # nothing but new operators, or numbers of operands, lets a rule be compiled
+        self._declared[phase] = seen
         known = self._relations[phase]
         for rule in self.rules[phase]:
             query = None if rule.name in self._compiled else compile_query(rule, self.egraph.arities)

@@ -18,15 +18,14 @@ def watch() -> Iterator[Watch]:
         yield made
 
 
-@pytest.mark.parametrize(
-    "number", range(4), ids=["anywhere", "as it writes", "as it measures", "as it keeps a journal"]
-)
+# At any moment, and as it measures, commands are killed by `python -m benchmarks.faults` alone: they take 30 s.
+@pytest.mark.parametrize("number", [1, 3], ids=["as it writes", "as it keeps a journal"])
 def test_a_killed_command_leaves_whole_files_and_is_gone_on_with(watch: Watch, number: int) -> None:
     outcome = watch.call(kills.attempt, number, SEED)
     assert outcome.fault is None
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["cache", "commands"])
+@pytest.mark.parametrize("number", [1], ids=["cache"])
 def test_processes_that_share_files_lose_and_tear_nothing(watch: Watch, number: int) -> None:
     outcome = watch.call(crowds.attempt, number, SEED)
     assert outcome.fault is None
