@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
 
 test: $(READY) browser
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
 browser:

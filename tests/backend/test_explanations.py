@@ -85,7 +85,7 @@ def test_a_change_names_its_values_its_rules_in_order_and_their_grounds() -> Non
 
 def test_predictions_of_all_changes_add_up_to_what_the_report_says() -> None:
     halves = {"device": "nvidia-h200", "precision": "float16"}
-    for name, more in (("squeezenet1_1", {}), ("squeezenet1_1", halves), ("sru_text_classifier", {})):
+    for name, more in (("squeezenet1_1", {}), ("squeezenet1_1", halves)):
         result = optimized(load(name), **more)
         explained = result.explain()
         assert explained.changes
@@ -96,7 +96,7 @@ def test_predictions_of_all_changes_add_up_to_what_the_report_says() -> None:
         assert explained.pairs >= len(explained.changes)
 
 
-@pytest.mark.parametrize("name", ["squeezenet1_1", "sru_text_classifier", "nasnet_a"])
+@pytest.mark.parametrize("name", ["squeezenet1_1", "sru_text_classifier"])
 def test_regions_are_equal_parts_that_cover_what_differs(name: str, kept: Kept) -> None:
     result = optimized(load(name), node_limit=1500)
     (encoding, best) = kept.found[-1]

@@ -96,7 +96,7 @@ def agree(one: Any, two: Any) -> bool:
     return one.shape == two.shape and bool(np.allclose(one, two, rtol=1e-4, atol=1e-5, equal_nan=True))
 
 
-@pytest.mark.parametrize("seed", [None, *range(7)])
+@pytest.mark.parametrize("seed", [None, *range(4)])
 def test_every_pair_is_explained_and_every_step_computes_the_same(seed: int | None) -> None:
     """Each side of each step, rule by rule, evaluated with nothing but the references of operators."""
     graph = projections() if seed is None else random_graph(seed)
