@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -57,6 +57,8 @@ class _Regions:
         find = self.egraph.find
         self.old_class = {v: find(n) for v, n in encoding.values.items()}
         self.new_class = {v: find(n) for v, n in self.numbers.items()}
+        self.first_old = {c: v for v, c in reversed(self.old_class.items())}
+        self.first_new = {c: v for v, c in reversed(self.new_class.items())}
         made = {c for v, c in self.new_class.items() if not self.egraph.eclass(c).constant}
         self.shared = made & {c for v, c in self.old_class.items()}
 
@@ -65,12 +67,13 @@ class _Regions:
         often, now = Counter(old_keys.values()), Counter(new_keys.values())
         gone = [n for n in self.old.nodes if (key := old_keys.get(_first(n))) and often[key] != now[key]]
         made = [n for n in self.new.nodes if (key := new_keys.get(_first(n))) and often[key] != now[key]]
+        fused: set[int] = set()
         for names in self.fused:
             classes = {self.new_class[v] for v in names if v in self.new_class}
             self._unite(classes)
-            made += [n for n in self.new.nodes if n not in made and not names.isdisjoint(n.outputs)]
-            known = {v for v, c in self.old_class.items() if c in classes}
-            gone += [n for n in self.old.nodes if n not in gone and not known.isdisjoint(n.outputs)]
+            fused |= classes
+        made += _within(self.new, self.new_class, fused, made)
+        gone += _within(self.old, self.old_class, fused, gone)
         for node in gone:
             self._join(node, self.old_class)
         for node in made:
@@ -88,18 +91,14 @@ class _Regions:
 
     def _pair(self, region: Region, explainer: Explainer) -> None:
         """The values a region has in both graphs, and why they are equal."""
-        by_class: dict[int, str] = {}
-        for value, known in self.new_class.items():
-            by_class.setdefault(known, value)
         old = [o for n in region.old for o in n.outputs if o and self.old_class[o] in self.shared]
         new = {self.new_class[o] for n in region.new for o in n.outputs if o in self.new_class}
         # A value that is computed anew may be one whose old node serves another value of its class.
         more = [v for v, c in self.old_class.items() if c in new and c in self.shared and v not in self.old.constants]
         values = [v for v in dict.fromkeys((*old, *more)) if v not in self.old.inputs]
-        region.values = [(v, by_class[self.old_class[v]]) for v in values]
-        first = {c: v for v, c in reversed(self.old_class.items())}
+        region.values = [(v, self.first_new[self.old_class[v]]) for v in values]
         read = {v for n in region.new for v in n.inputs if v in self.new_class and v not in self.new.constants}
-        region.reads = {v: first[self.new_class[v]] for v in sorted(read) if self.new_class[v] in first}
+        region.reads = {v: given for v in sorted(read) if (given := self.first_old.get(self.new_class[v])) is not None}
         pairs = [(self.encoding.values[v], self.numbers[n]) for v, n in region.values]
         region.derivation = explainer.derive(p for p in pairs if p[0] != p[1])
 
@@ -136,6 +135,12 @@ class _Regions:
         return self._find(next(classes[o] for o in node.outputs if o in classes))
 
 
+def _within(graph: Graph, classes: Mapping[str, int], wanted: set[int], known: Iterable[Node]) -> list[Node]:
+    """The nodes of a graph whose results are in some classes, without those that are known."""
+    there = {_first(n) for n in known}
+    return [n for n in graph.nodes if _first(n) not in there and any(classes.get(o) in wanted for o in n.outputs)]
+
+
 def explain(encoding: Encoding, original: Candidate, kept: Candidate, found: Sequence[Region]) -> Explanation:
     """The regions of a finalist as changes, the same ones together, the most saving first."""
     if kept.assembled is None:
@@ -148,16 +153,14 @@ def explain(encoding: Encoding, original: Candidate, kept: Candidate, found: Seq
     notation = Notation(egraph, names)
     before, after = _seconds(original), _seconds(kept)
     groups: dict[Any, list[Change]] = {}
-    rules: dict[str, Rule] = {}
     for region in found:
         change = _change(region, notation, before, after)
         groups.setdefault((change.rules, *change.before.items(), *change.after.items()), []).append(change)
-        rules |= {n: r for n, r in _rules(egraph, region) if n not in rules}
     changes = sorted(map(together, groups.values()), key=lambda c: (-(c.predicted or 0.0), -len(c.values)))
     changes += _elsewhere(original, kept, changes)
     return Explanation(
         changes=tuple(changes),
-        grounds=grounds(rules.values()),
+        grounds=grounds(_rules(egraph, {name for region in found for name in region.derivation.rules})),
         pairs=sum(len(r.derivation.chains) for r in found),
         gaps=sum(r.derivation.gaps for r in found),
     )
@@ -219,12 +222,10 @@ def _change(region: Region, notation: Notation, before: Mapping[str, float], aft
     )
 
 
-def _rules(egraph: EGraph, region: Region) -> Iterator[tuple[str, Rule]]:
-    used = set(region.derivation.rules)
-    for applied in egraph.applications:
-        if applied.rule in used and applied.firing is not None:
-            used.discard(applied.rule)
-            yield applied.rule, applied.firing.rule
+def _rules(egraph: EGraph, names: Collection[str]) -> Iterable[Rule]:
+    """The rules of these names, in the order in which they first fired."""
+    fired = ((a.rule, a.firing) for a in egraph.applications if a.rule in names)
+    return {name: firing.rule for name, firing in fired if firing is not None}.values()
 
 
 def grounds(rules: Iterable[Rule]) -> dict[str, Grounds]:

@@ -188,7 +188,8 @@ def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
     shipped = _shipped_records()
     found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
     found |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
-    return found | recalled([r for r in wanted if r.name not in found])
+    missing = [r for r in wanted if r.name not in found]
+    return found | recalled(missing) if missing else found
 
 
 def _demand(rule: Rule) -> None:
