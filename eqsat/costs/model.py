@@ -372,8 +372,7 @@ def asked(function: CostFunction, applied: Application) -> float:
             expected="a number for every operator",
             remedy="change the function passed as cost",
         ) from error
-    number = isinstance(found, Real) and not isinstance(found, bool)
-    if not (number and math.isfinite(found) and found >= 0):
+    if not is_cost(found):
         raise CostError(
             f"the cost function gives {found!r}",
             where=f"cost of {applied.op}",
@@ -381,6 +380,11 @@ def asked(function: CostFunction, applied: Application) -> float:
             remedy="change the function passed as cost",
         )
     return float(found)
+
+
+def is_cost(found: object) -> bool:
+    """Whether what a user's function gives is a cost: a finite number of 0 or more."""
+    return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0
 
 
 def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.model import CostFunction
+from eqsat.costs.model import CostFunction, is_cost
 from eqsat.egraph.egraph import OPAQUE, EGraph
 from eqsat.errors import CostError, UsageError
 from eqsat.explore.forms import Form
@@ -39,8 +39,8 @@ class Price:
     """What an e-node costs: run as a kernel of its own, and with the cheapest tree below it.
 
     Both are in units of the objective; None where it cannot run by itself, or not at all. `seconds` are those of
-    running it whatever the objective is. `estimated` is True where a
-    roofline says so and no measurement; `states` are those of operands and result in its cheapest way.
+    running it whatever the objective is. `estimated` is True where a roofline says so and no measurement; `states` are
+    those of operands and result in its cheapest way.
     """
 
     own: float | None = None
@@ -171,8 +171,7 @@ def _changed(change: Repriced, to: Change, cost: float) -> float:
             where=change.text,
             expected="a number for every cost there was",
         ) from error
-    number = isinstance(found, Real) and not isinstance(found, bool)
-    if not (number and math.isfinite(found) and found >= 0):
+    if not is_cost(found):
         raise CostError(f"cost {found!r}", where=change.text, expected="a finite number of 0 or more")
     return float(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, Step
+from eqsat.egraph.explain import CONGRUENCE, Explainer, Step
 from eqsat.egraph.notation import Notation
 from eqsat.explore.markup import html_block
 from eqsat.report import count
@@ -86,7 +86,7 @@ def chain(explainer: Explainer, notation: Notation, source: int, target: int) ->
         tuple(_links(notation, first or ())),
         behind,
         found.gaps,
-        _rules(found),
+        found.rules,
     )
 
 
@@ -101,10 +101,6 @@ def _links(notation: Notation, steps: tuple[Step, ...]) -> Iterator[Link]:
 def _is_obvious(steps: tuple[Step, ...]) -> bool:
     """Whether a chain says no more than that operands are equal."""
     return all(step.rule == CONGRUENCE for step in steps)
-
-
-def _rules(found: Derivation) -> tuple[str, ...]:
-    return found.rules
 
 
 def _numbered(number: int, link: Link) -> Iterator[str]:

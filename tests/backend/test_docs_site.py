@@ -16,9 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytest.importorskip("sphinx")
-pytest.importorskip("myst_nb")
-pytest.importorskip("furo")
+pytest.importorskip("sphinx", reason="needs sphinx (pip install eqsat[docs])")
+pytest.importorskip("myst_nb", reason="needs myst_nb (pip install eqsat[docs])")
+pytest.importorskip("furo", reason="needs furo (pip install eqsat[docs])")
 
 from sphinx.util.inventory import InventoryFile
 

@@ -264,7 +264,7 @@ def test_a_fragment_is_still_first_and_its_frame_is_closed_off(large):
 
 
 def test_the_figure_of_growth_has_every_step_and_the_rules_that_fired_most(large):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs matplotlib (pip install eqsat[explore])")
     from eqsat.explore.plots import growth_figure
 
     above, below = growth_figure(large.growth).axes
@@ -281,7 +281,7 @@ def test_the_figure_of_growth_has_every_step_and_the_rules_that_fired_most(large
 
 
 def test_a_notebook_shows_a_figure_whatever_backend_is_on(large):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs matplotlib (pip install eqsat[explore])")
     from eqsat.explore.plots import growth_figure
 
     assert growth_figure(large.growth)._repr_png_().startswith(b"\x89PNG")
@@ -307,7 +307,7 @@ def test_what_is_not_installed_is_named(package, monkeypatch):
 
 
 def test_the_widget_keeps_its_data_with_its_view():
-    pytest.importorskip("anywidget")
+    pytest.importorskip("anywidget", reason="needs anywidget (pip install eqsat[explore])")
     from eqsat.explore.widget import egraph_widget
 
     view = run_views.small()
