@@ -26,6 +26,10 @@ class Rewrite(Protocol):
         """What it matches."""
 
     @property
+    def matched(self) -> frozenset[str]:
+        """The operators of its left side."""
+
+    @property
     def right(self) -> tuple[Pattern, ...]:
         """What each matched root is equal to."""
 
@@ -85,23 +89,6 @@ class Query:
         return self.rule.name
 
 
-def operators(left: Left) -> set[str]:
-    """The operators a left side needs to be in the e-graph at all."""
-    found: set[str] = set()
-
-    def visit(pattern: Pattern | Spread) -> None:
-        if isinstance(pattern, Spread):
-            visit(pattern.item)
-        elif isinstance(pattern, App):
-            found.add(pattern.op)
-            for operand in pattern.operands:
-                visit(operand)
-
-    for app in roots_of(left):
-        visit(app)
-    return found
-
-
 def roots_of(left: Left) -> tuple[App, ...]:
     """The root patterns of a left side; the one form of all siblings for a group."""
     return (left.item,) if isinstance(left, Siblings) else left
@@ -109,7 +96,7 @@ def roots_of(left: Left) -> tuple[App, ...]:
 
 def compile_query(rule: Rewrite, arities: Mapping[str, set[int]]) -> Query | None:
     """The query of a rule; None as long as the e-graph lacks an operator, or one with that many operands."""
-    if not operators(rule.left) <= arities.keys():
+    if not rule.matched <= arities.keys():
         return None
     return _Compiler(Query(rule), arities).compile(roots_of(rule.left))
 

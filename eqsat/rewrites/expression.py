@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
@@ -83,13 +83,18 @@ class Typed:
     finite: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """An expression as a function of the names it reads."""
 
+    expression: Expression
     names: tuple[str, ...]
     called: tuple[str, ...]
-    function: Callable[..., Any]
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Its value from those of its names; made when first asked for, since most rules never match in a process."""
+        return _function(self.expression, self.names, self.called)
 
 
 def bound_name(expression: Expression) -> str | None:
@@ -100,10 +105,9 @@ def bound_name(expression: Expression) -> str | None:
 @cache
 def compiled(expression: Expression) -> Compiled:
     """The expression as a function; RuleError for syntax outside the subset or an unknown function."""
-    local = set(_comprehension_names(expression.tree))
+    nodes = tuple(ast.walk(expression.tree))
     called: set[str] = set()
-    names: set[str] = set()
-    for node in ast.walk(expression.tree):
+    for node in nodes:
         if not isinstance(node, _NODES):
             raise RuleError(
                 f"{type(node).__name__} is no part of a rule's expressions",
@@ -112,12 +116,10 @@ def compiled(expression: Expression) -> Compiled:
             )
         if isinstance(node, ast.Call):
             called.add(_function_name(node, expression.text))
-    functions = {id(n.func) for n in ast.walk(expression.tree) if isinstance(n, ast.Call)}
-    for node in ast.walk(expression.tree):
-        if isinstance(node, ast.Name) and id(node) not in functions and node.id not in local:
-            names.add(node.id)
-    ordered = tuple(sorted(names))
-    return Compiled(ordered, tuple(sorted(called)), _function(expression, ordered, called))
+    local = set(_comprehension_names(nodes))
+    functions = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in functions} - local
+    return Compiled(expression, tuple(sorted(names)), tuple(sorted(called)))
 
 
 def evaluate(expression: Expression, bindings: Bindings) -> Any:
@@ -137,6 +139,9 @@ def _function_name(call: ast.Call, text: str) -> str:
     if not isinstance(call.func, ast.Name):
         raise RuleError(f"a call of an expression in {text!r}", expected="a call of a function by its name")
     name = call.func.id
+    keywords = [k.arg for k in call.keywords if k.arg is not None]
+    if len(set(keywords)) < len(keywords):
+        raise RuleError(f"{name} is given an argument twice", where=text, expected="each keyword once")
     if name not in FUNCTIONS and name not in _BUILTINS and name not in OPS:
         import difflib
 
@@ -150,8 +155,8 @@ def _function_name(call: ast.Call, text: str) -> str:
     return name
 
 
-def _comprehension_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _comprehension_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.comprehension):
             yield from (n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))
 
@@ -171,7 +176,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Subscript(node.value, ast.Constant(node.attr), ast.Load())
 
 
-def _function(expression: Expression, names: tuple[str, ...], called: set[str]) -> Callable[..., Any]:
+def _function(expression: Expression, names: tuple[str, ...], called: Iterable[str]) -> Callable[..., Any]:
     import copy
 
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])

@@ -54,10 +54,9 @@ def shipped_rules() -> tuple[Rule, ...]:
 
     A rule of the library that says what a law says has its name and stands in its place.
     """
-    own = [one for one in OPS.values() if is_shipped(one)]
     generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
     said = []
-    for law in (*_axioms(), *stated_laws(own), *derived_laws(own)):
+    for law in (*_axioms(), *_implied()):
         rule = generated.pop(law.name, None)
         said.append(law if rule is None else replace(rule, laws=law.laws, reason=law.reason))
     return (*said, *generated.values())
@@ -65,9 +64,8 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 def laws() -> tuple[Rule, ...]:
     """What is taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
-    own = [one for one in OPS.values() if is_shipped(one)]
     declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
-    return (*_axioms(), *stated_laws(own), *derived_laws(own), *declared)
+    return (*_axioms(), *_implied(), *declared)
 
 
 def is_shipped(one: OpSpec) -> bool:
@@ -89,6 +87,13 @@ def check_rules(text: str) -> tuple[Evidence, ...]:
 @cache
 def _axioms() -> tuple[Rule, ...]:
     return _files(AXIOMS, "axiom")
+
+
+@cache
+def _implied() -> tuple[Rule, ...]:
+    """What the declarations of this package state and imply."""
+    own = [one for one in OPS.values() if is_shipped(one)]
+    return (*stated_laws(own), *derived_laws(own))
 
 
 def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:

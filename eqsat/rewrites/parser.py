@@ -19,6 +19,7 @@ from eqsat.language.spec import OPS
 from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
+_IF = re.compile(r"\sif\s")
 _PHASE = re.compile(r"%phase\s+(\w+)\s*$")
 _BECAUSE = re.compile(r"%because\s+(\S.*?)\s*$", re.DOTALL)
 _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
@@ -209,11 +210,11 @@ class _Block:
         record: str | None = None
         for keyword in call.keywords:
             if keyword.arg is not None:
-                fields[keyword.arg] = Expression(ast.unparse(keyword.value), keyword.value)
+                fields[keyword.arg] = _expression(keyword.value)
             elif isinstance(keyword.value, ast.Name) and record is None:
                 record = keyword.value.id
             elif SPLICE not in fields:
-                fields[SPLICE] = Expression(ast.unparse(keyword.value), keyword.value)
+                fields[SPLICE] = _expression(keyword.value)
             else:
                 raise self.fault(f"{op} has two records", keyword.value, "one record, **a")
         return App(op, operands, fields, record)
@@ -224,7 +225,7 @@ class _Block:
             lower, upper = value.slice.lower, value.slice.upper
             if lower is None or upper is None or value.slice.step is not None:
                 raise self.fault("a window without both bounds, or with a step", tree, "*xs[i:j]")
-            window = (Expression(ast.unparse(lower), lower), Expression(ast.unparse(upper), upper))
+            window = (_expression(lower), _expression(upper))
             value = value.value
         if isinstance(value, ast.Name):
             return Spread(Var(value.id), (), window)
@@ -245,7 +246,7 @@ class _Block:
         return tuple(zip(names[: len(targets)], names[len(targets) :], strict=True))
 
     def conditions(self, start: int) -> tuple[Expression, ...]:
-        return tuple(Expression(ast.unparse(e), e) for e in _elements(self.tree(start, len(self.text))))
+        return tuple(_expression(e) for e in _elements(self.tree(start, len(self.text))))
 
     def top_level_if(self, start: int) -> int:
         """Where the conditions' `if` stands, or the end of the text."""
@@ -260,34 +261,30 @@ class _Block:
                 depth += 1
             elif c in ")]}":
                 depth -= 1
-            elif depth == 0 and re.match(r"\sif\s", self.text[i:]):
+            elif depth == 0 and c.isspace() and _IF.match(self.text, i):
                 return i + 1
         return len(self.text)
 
     def tree(self, start: int, end: int) -> ast.expr:
         """The expression in a span of the text, its positions those of the file."""
-        before, inside = self.text[:start], self.text[start:end]
-        if not inside.strip():
+        before, inside = self.text[:start], self.text[start:end].rstrip()
+        if not inside:
             raise self.error("an expression is missing", start, "an expression")
-        lines = before.count("\n")
+        lines = self.line - 1 + before.count("\n")
         column = start - (before.rfind("\n") + 1)
+        # Python reads it where it stands in the file, after a parenthesis that on the first line takes a blank's place.
+        blanks = "\n" * lines + " " * (column if lines else column - 1)
         try:
-            found = ast.parse("\n" * lines + "(" + inside.rstrip() + ")", mode="eval").body
+            return ast.parse(f"({blanks}{inside})", mode="eval").body
         except SyntaxError as error:
-            line = error.lineno or 1
-            offset = (error.offset or 1) + (column - 1 if line == lines + 1 else 0)
+            line, offset = error.lineno or 1, error.offset or 1
+            if (line, offset) == (1, 1):  # the parenthesis that is put before it
+                line, offset = lines + 1, column
             raise RuleError(
                 f"syntax: {error.msg}",
-                where=f"{self.source}:{self.line + line - 1}:{max(offset, 1)}",
+                where=f"{self.source}:{line}:{max(offset, 1)}",
                 expected="Python expression syntax",
             ) from None
-        for node in ast.walk(found):
-            if isinstance(node, ast.expr | ast.keyword):
-                if node.lineno == lines + 1:
-                    node.col_offset += column - 1
-                node.lineno += self.line - 1
-                node.end_lineno, node.end_col_offset = node.lineno, node.col_offset
-        return found
 
     def fault(self, what: str, tree: ast.expr, expected: str) -> RuleError:
         return RuleError(what, where=self.place(tree), expected=expected)
@@ -304,6 +301,11 @@ class _Block:
 
 def _elements(tree: ast.expr) -> list[ast.expr]:
     return list(tree.elts) if isinstance(tree, ast.Tuple) else [tree]
+
+
+def _expression(tree: ast.expr) -> Expression:
+    """An expression with its text; most are names, which need no writer of Python."""
+    return Expression(tree.id if isinstance(tree, ast.Name) else ast.unparse(tree), tree)
 
 
 def _text(tree: ast.expr) -> str:

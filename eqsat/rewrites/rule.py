@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
@@ -84,6 +85,11 @@ class Rule:
     def roots(self) -> tuple[App, ...]:
         """The left side's root patterns; the one form of all siblings for a group."""
         return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+
+    @cached_property
+    def matched(self) -> frozenset[str]:
+        """The operators that occur on the left side, which the e-graph must have for the rule to match."""
+        return frozenset(app.op for p in self.roots for app in applications(p))
 
     def operators(self) -> frozenset[str]:
         """The operators that occur on either side."""

@@ -85,7 +85,7 @@ def specification(specs: Iterable[OpSpec] | None = None, folder: Path = AXIOMS) 
         operators=rows,
         laws={name: count for name, _, count in laws},
         operator_lines=sum(functions.values()) + sum(r.stated for r in rows),
-        written=sum(len(parse_rules(t)) for t in texts),
+        written=sum(len(parse_rules(t, origin="axiom")) for t in texts),
         written_lines=sum(_is_rule(line) for t in texts for line in t.splitlines()),
         reasons=sum(line.startswith("%because") for t in texts for line in t.splitlines()),
         schemas=sum(_filled(p.read_text(encoding="utf-8").splitlines()) for p in sorted(SCHEMAS.glob("*.py"))),
@@ -112,7 +112,7 @@ def _law_lines(folder: Path) -> list[tuple[str, str, int]]:
     for path in sorted(folder.glob("*.rules")):
         lines = path.read_text(encoding="utf-8").splitlines()
         firsts: dict[int, Rule] = {}
-        for rule in parse_rules("\n".join(lines)):
+        for rule in parse_rules("\n".join(lines), origin="axiom"):
             firsts.setdefault(int(rule.where.split(":")[1]), rule)
         for place, rule in firsts.items():
             tail = next((k for k, line in enumerate(lines[place:]) if not line[:1].isspace()), len(lines) - place)

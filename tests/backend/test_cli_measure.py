@@ -51,11 +51,15 @@ def test_the_cpu_is_measured_with_the_whole_of_each_result(run, model):
     assert code == 0, err
     assert ", 1 whole graph measured, 0 known before, 0 left" in out
     entries = own(Environment.current())
-    assert "relu {} float32[8, 48]" in entries
     (whole,) = (key for key in entries if key.startswith("whole "))
-    predicted = json.loads(entries[whole].plan)
-    assert predicted["kernels"] == 2
-    assert predicted["sum"] > 0
+    # Which kernels are chosen is up to what was measured: by the same table the same ones are.
+    steps = eqsat.optimize(model, measure=False).report.steps
+    assert json.loads(entries[whole].plan) == {
+        "estimated": 0.0,
+        "kernels": sum(step["bytes"] > 0 for step in steps),
+        "sum": pytest.approx(sum(step["seconds"] for step in steps)),
+    }
+    assert {"matmul {} float32[8, 64] =float32[64, 48]", "relu {} float32[8, 48]"} <= set(entries)
     assert len(Path("out.jsonl").read_text().splitlines()) == len(entries) + 1
     assert run("costs", "import", "out.jsonl")[1].startswith("0 new, 0 replaced")
     assert "0 operators measured" in run("measure", model, "--fused", "4")[1]

@@ -1,26 +1,37 @@
 """The verifier proves no mutant of a shipped rule that ONNX's reference evaluator finds false."""
 
+import pytest
+
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.falsity import falsity
 from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.mutate import mutants, sample
+from eqsat.rewrites.mutate import Mutant, mutants, sample
 from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rule import Rule
 
 EFFORT = Effort(numeric=24, extremes=9, symbolic=2)
-RULES = shipped_rules()
-FOUND = list(mutants(RULES[::7]))
 
 
-def test_no_false_mutant_is_proved() -> None:
-    chosen = sample(FOUND, 60)
+@pytest.fixture(scope="module")
+def rules() -> tuple[Rule, ...]:
+    return shipped_rules()[::7]
+
+
+@pytest.fixture(scope="module")
+def found(rules: tuple[Rule, ...]) -> list[Mutant]:
+    return list(mutants(rules))
+
+
+def test_no_false_mutant_is_proved(found: list[Mutant]) -> None:
+    chosen = sample(found, 60)
     false = [m for m in chosen if falsity(m.rule, instances=4, seed=9) is not None]
     proved = [f"{m.origin}, {m.kind}: {m.rule.text}" for m in false if check(m.rule, EFFORT).verdict == "proved"]
     assert len(false) > len(chosen) // 2
     assert not proved
 
 
-def test_mutants_are_of_every_kind_and_none_is_a_rule() -> None:
-    assert {m.kind for m in FOUND} >= {
+def test_mutants_are_of_every_kind_and_none_is_a_rule(rules: tuple[Rule, ...], found: list[Mutant]) -> None:
+    assert {m.kind for m in found} >= {
         "operands swapped",
         "another operator",
         "another axis",
@@ -30,9 +41,9 @@ def test_mutants_are_of_every_kind_and_none_is_a_rule() -> None:
         "term dropped",
         "condition dropped",
     }
-    texts = [m.rule.text for m in FOUND]
+    texts = [m.rule.text for m in found]
     assert len(set(texts)) == len(texts) > 1000
-    assert not set(texts) & {r.text for r in RULES[::7]}
+    assert not set(texts) & {r.text for r in rules}
 
 
 def test_falsity_shares_no_reference_with_the_verifier() -> None:

@@ -25,6 +25,11 @@ REFUSED = {
         "f.rules:1:4: 2 outputs on the left, 1 on the right\n  expected as many outputs on both sides"
     ),
     "r: relu(x => x": "f.rules:1:2: syntax: '(' was never closed\n  expected Python expression syntax",
+    "r: relu(x) => x\ns: relu(x => x": "f.rules:2:2: syntax: '(' was never closed\n  expected Python expression syntax",
+    "\nr: relu(x)\n  => x\n  if 1 +* 2": "f.rules:4:9: syntax: invalid syntax\n  expected Python expression syntax",
+    "r: relu(x) => x if len(x, n=1, n=2)": (
+        "f.rules:1:20: len is given an argument twice\n  expected each keyword once"
+    ),
     "\nr: relu(x)\n  => flor(x)": (
         "f.rules:3:6: no operator 'flor'\n  expected a declared operator\n  did you mean floor"
     ),

@@ -15,7 +15,7 @@ from eqsat.rewrites.proof.turned import both_ways
 from eqsat.rewrites.prove import LIMITS, prove
 
 POWER = Path(__file__).parents[2] / "docs" / "power"
-PUBLISHED = parse_rules((POWER / "published.rules").read_text(), "published.rules")
+PUBLISHED = parse_rules((POWER / "published.rules").read_text(), "published.rules", origin="axiom")
 FALSE = parse_rules((POWER / "false.rules").read_text(), "false.rules", origin="candidate")
 #: A handful of rules, enough for the chains below.
 RULES = parse_rules(
