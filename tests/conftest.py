@@ -52,8 +52,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     return call
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
     """Python's own handler, which a shell takes away from what it runs in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -6,6 +6,7 @@ import ast
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -144,18 +145,26 @@ def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
     """By tensor or sequence, the functions of elements that the rule calls on it."""
     found: dict[str, list[tuple[str, ast.Call]]] = {}
     for expression in rule.expressions():
-        alias = {
-            n.target.id: n.iter.id
-            for n in ast.walk(expression.tree)
-            if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name) and isinstance(n.iter, ast.Name)
-        }
-        denied = {id(n.operand) for n in ast.walk(expression.tree) if isinstance(n, ast.UnaryOp)}
-        for node in ast.walk(expression.tree):
-            if id(node) in denied:
-                continue
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OF_CONSTANTS:
-                for argument in node.args:
-                    if isinstance(argument, ast.Name):
-                        name = alias.get(argument.id, argument.id)
-                        found.setdefault(name, []).append((node.func.id, node))
+        for name, call, node in _calls(expression):
+            found.setdefault(name, []).append((call, node))
     return found
+
+
+@cache
+def _calls(expression: Expression) -> tuple[tuple[str, str, ast.Call], ...]:
+    """The functions of elements that an expression calls, each with the tensor or sequence it is called on."""
+    nodes = tuple(ast.walk(expression.tree))
+    alias = {
+        n.target.id: n.iter.id
+        for n in nodes
+        if isinstance(n, ast.comprehension) and isinstance(n.target, ast.Name) and isinstance(n.iter, ast.Name)
+    }
+    denied = {id(n.operand) for n in nodes if isinstance(n, ast.UnaryOp)}
+    return tuple(
+        (alias.get(argument.id, argument.id), node.func.id, node)
+        for node in nodes
+        if id(node) not in denied
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OF_CONSTANTS
+        for argument in node.args
+        if isinstance(argument, ast.Name)
+    )

@@ -17,6 +17,7 @@ from eqsat.rewrites.rule import Rule
 
 if TYPE_CHECKING:
     from eqsat.rewrites.check import Effort
+    from eqsat.rewrites.entail import Entailment
 
 #: After how many rules the record is written.
 FLUSH = 50
@@ -67,11 +68,15 @@ def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:
 
 
 def verify_rule(
-    rule: Rule, laws: Sequence[Rule], effort: Effort | None = None, known: Evidence | None = None
+    rule: Rule,
+    laws: Sequence[Rule],
+    effort: Effort | None = None,
+    known: Evidence | None = None,
+    proof: Entailment | None = None,
 ) -> Evidence:
     """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule.
 
-    A `known` record of the checks is taken over where it is current.
+    A `known` record of the checks is taken over where it is current, and so is a `proof` of this rule from these laws.
     """
     from eqsat.rewrites.check import THOROUGH, check
     from eqsat.rewrites.entail import entail
@@ -80,7 +85,7 @@ def verify_rule(
     evidence = checks if checks is not None and is_current(rule, checks) else check(rule, effort or THOROUGH)
     if evidence.verdict != "proved":
         return evidence
-    found = entail(rule, laws)
+    found = entail(rule, laws) if proof is None else proof
     if found.verdict != "proved":
         return replace(evidence, missing=found.missing)
     basis = basis_hash(found.laws, {law.name: law for law in laws})

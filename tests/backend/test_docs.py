@@ -1,16 +1,14 @@
 """What the pages tell readers to type works: Python, shell lines, links, and notebooks."""
 
 import doctest
-import os
 import re
 import shlex
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 import onnx
+import pages
 import pytest
 
 from benchmarks import compare
@@ -22,9 +20,9 @@ PAGES = [*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *sorted((ROOT / 
 MAKE_TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 
 
-FENCED = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.M | re.S)
-#: Pages with files to write: their steps build on one another.
-TOLD = [p for p in PAGES if any(name for _, name, _ in FENCED.findall(p.read_text(encoding="utf-8")))]
+#: Pages with files to write: their steps build on one another. One is followed where what it leaves is looked at.
+TOLD = [p for p in PAGES if pages.tells_files(p)]
+ELSEWHERE = {"declare-an-operator.md": "tests/backend/test_own_operator.py"}
 
 
 def blocks(language):
@@ -73,23 +71,15 @@ def test_shell_lines_on_the_pages_work(line, folder):
         assert all(Path(name).stat().st_size for name in written)
 
 
-@pytest.mark.parametrize("page", TOLD, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [p for p in TOLD if p.name not in ELSEWHERE], ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_page_that_writes_files_works_from_top_to_bottom(page, tmp_path):
-    """In fresh interpreters, so that the operators it declares are not those of other tests."""
-    paths = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, tmp_path))), "EQSAT_EVIDENCE": str(tmp_path / "evidence")}
-    environment = {**os.environ, **paths, "EQSAT_COST_TABLE": str(tmp_path / "costs.sqlite3")}
-    for language, name, text in FENCED.findall(page.read_text(encoding="utf-8")):
-        if name:
-            (tmp_path / name).write_text(text)
-            continue
-        lines = [["-c", text]] if language == "python" else [["-m", *shlex.split(t)] for t in text.splitlines()]
-        for line in lines:
-            line[1] = "eqsat.cli" if line[1] == "eqsat" else line[1]
-            made = subprocess.run(
-                [sys.executable, *line], cwd=tmp_path, env=environment, capture_output=True, text=True
-            )
-            assert made.returncode == 0, f"{text}\n{made.stderr}"
-            assert made.stdout, text
+    pages.follow(page, tmp_path)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_page_that_is_followed_elsewhere_is(name):
+    assert name in {p.name for p in TOLD}
+    assert f'follow(ROOT / "docs" / "{name}"' in (ROOT / ELSEWHERE[name]).read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

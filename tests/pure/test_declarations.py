@@ -14,9 +14,13 @@ from eqsat.language.interpret import run
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.spec import OPS, op
 from eqsat.language.types import TensorType
+from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.definitions import expanded
 from eqsat.rewrites.derive import derived_laws
 from eqsat.testing import check_rewrite
+
+#: What the laws that a user's declaration implies are put to when rules are loaded.
+AS_LOADED = Effort(numeric=24, symbolic=6)
 
 
 @pytest.fixture(autouse=True)
@@ -194,8 +198,7 @@ def test_what_is_monotone_passes_maxima_and_what_is_not_is_found_out():
     assert check_rewrite(laws["minimum-of-stepss"], max_examples=10).proved
     op("square", pointwise=True, monotone=True)(lambda xp, x: xp.multiply(x, x))
     (law,) = (law for law in derived_laws([OPS["square"]]) if law.name == "reduce_max-of-square")
-    with pytest.raises(UnsoundRuleError, match="reduce_max-of-square"):
-        check_rewrite(law, prove=False)
+    assert check(law, AS_LOADED).verdict == "refuted"
 
 
 def test_what_averages_takes_what_does_not_vary_out_and_a_sum_is_none():
@@ -209,9 +212,9 @@ def test_what_averages_takes_what_does_not_vary_out_and_a_sum_is_none():
     for name in ("middle-of-steady", "middle-of-sum-with-steady", "middle-of-unit-axes", "middle-of-reshape"):
         assert check_rewrite(found[name], max_examples=10).proved, name
     lying = derived_laws([dataclasses.replace(OPS["reduce_sum"], average=True)])
-    for name in ("reduce_sum-of-steady", "reduce_sum-of-sum-with-steady"):
-        with pytest.raises(UnsoundRuleError, match=name):
-            check_rewrite(next(law for law in lying if law.name == name), prove=False)
+    verdicts = {law.name: check(law, AS_LOADED).verdict for law in lying if "-steady" in law.name}
+    assert set(verdicts) >= {"reduce_sum-of-steady", "reduce_sum-of-sum-with-steady"}
+    assert set(verdicts.values()) == {"refuted"}
 
 
 def test_a_reduction_of_something_is_finite_where_its_operand_is():

@@ -137,7 +137,6 @@ def test_limits_that_stopped_growth_can_be_raised() -> None:
         ex.grow(node_limit=0)
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_what_was_found() -> None:
     sent = []
 

@@ -175,7 +175,6 @@ def test_stop_request_returns_the_best_found() -> None:
     assert solution.lower_bound < solution.cost
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_returns_the_best_found() -> None:
     problem = hard_problem()
     before = signal.getsignal(signal.SIGINT)
@@ -189,7 +188,6 @@ def test_ctrl_c_returns_the_best_found() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_heard_where_an_exception_would_be_lost() -> None:
     class Lost:
         def __del__(self) -> None:

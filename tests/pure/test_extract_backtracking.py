@@ -179,7 +179,6 @@ def test_a_stop_request_ends_the_search_with_the_best_so_far() -> None:
     assert solution.cost < tree_greedy(problem).cost
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
     problem = hard_problem()
     timer = threading.Timer(0.3, _thread.interrupt_main)

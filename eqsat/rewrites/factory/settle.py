@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from eqsat.errors import GraphError
 from eqsat.language.pattern import Bindings
@@ -18,6 +19,9 @@ from eqsat.rewrites.factory.generalise import USUAL, generalise
 from eqsat.rewrites.factory.sides import Statement
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, right_terms
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.entail import Entailment
 
 #: The rules that generalise a candidate, each with its evidence.
 Settle = Callable[[Candidate], "list[tuple[Rule, Evidence]]"]
@@ -41,8 +45,10 @@ def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Ev
             grid=USUAL.grid << 2 * again,
         )
         made = [_stated(rule, laws) for rule in generalise(candidate, effort, seed=again)]
-        fresh = {rule.text: rule for rule in made if rule.text not in {r.text for r, _ in found.values()}}
-        found |= {rule.name: (rule, _evidence(rule, laws)) for rule in fresh.values()}
+        fresh = {
+            rule.text: (rule, proof) for rule, proof in made if rule.text not in {r.text for r, _ in found.values()}
+        }
+        found |= {rule.name: (rule, _evidence(rule, laws, proof)) for rule, proof in fresh.values()}
         if any(e.verdict == "proved" for _, e in found.values()) or not fresh:
             break
     return list(found.values())
@@ -54,23 +60,29 @@ def of_law(law: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Evidence]:
     return rule, _evidence(rule, laws)
 
 
-def _stated(rule: Rule, laws: tuple[Rule, ...]) -> Rule:
-    """The rule; where it says what a law says that law, whose name and phase its declaration chose."""
+def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None]:
+    """The rule, and how laws entail it where they do; that law where it says what a law says, whose name and phase its
+    declaration chose.
+    """
     from eqsat.rewrites.premises import with_premises
 
     said = _by_form(laws)
     law = said.get(canonical(Statement.of(rule)))
+    proof: Entailment | None = None
     if law is None:
-        rule, _ = with_premises(rule, laws)
+        rule, proof = with_premises(rule, laws)
         law = said.get(canonical(Statement.of(rule)))
-    return replace(law, origin="candidate") if law is not None else rule
+    if law is not None:
+        return replace(law, origin="candidate"), None
+    # What was sought without its explanation is sought again with it where it was not found.
+    return rule, proof if proof is not None and proof.verdict == "proved" else None
 
 
-def _evidence(rule: Rule, laws: tuple[Rule, ...]) -> Evidence:
+def _evidence(rule: Rule, laws: tuple[Rule, ...], proof: Entailment | None = None) -> Evidence:
     from eqsat.rewrites.loader import shipped_evidence
     from eqsat.rewrites.verify import verify_rule
 
-    return verify_rule(rule, laws, known=shipped_evidence().get(rule.name))
+    return verify_rule(rule, laws, known=shipped_evidence().get(rule.name), proof=proof)
 
 
 @lru_cache(maxsize=2)
