@@ -1,11 +1,18 @@
-"""Pages with files to write: their steps build on one another, and run in fresh interpreters."""
+"""Pages with files to write: their steps build on one another."""
 
+import contextlib
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from eqsat import cli
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.M | re.S)
@@ -17,21 +24,61 @@ def tells_files(page: Path) -> bool:
 
 
 def surroundings(folder: Path) -> dict[str, str]:
-    """The environment of whoever follows a page in a folder: its files can be imported, its evidence and costs stay."""
-    paths = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, folder))), "EQSAT_EVIDENCE": str(folder / "evidence")}
-    return {**os.environ, **paths, "EQSAT_COST_TABLE": str(folder / "costs.sqlite3")}
+    """Variables of whoever follows a page in a folder: its files can be imported, its evidence and costs stay there."""
+    path = os.pathsep.join(map(str, (ROOT, folder)))
+    return {
+        "PYTHONPATH": path,
+        "EQSAT_EVIDENCE": str(folder / "evidence"),
+        "EQSAT_COST_TABLE": str(folder / "costs.sqlite3"),
+    }
 
 
 def follow(page: Path, folder: Path) -> None:
-    """Does what a page says from top to bottom, in fresh interpreters, so that operators it declares are no others'."""
-    for language, name, text in FENCED.findall(page.read_text(encoding="utf-8")):
-        if name:
-            (folder / name).write_text(text)
-            continue
-        lines = [["-c", text]] if language == "python" else [["-m", *shlex.split(t)] for t in text.splitlines()]
-        for line in lines:
-            line[1] = "eqsat.cli" if line[1] == "eqsat" else line[1]
-            command, environment = [sys.executable, *line], surroundings(folder)
-            made = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-            assert made.returncode == 0, f"{text}\n{made.stderr}"
-            assert made.stdout, text
+    """Does what a page says from top to bottom.
+
+    In fresh interpreters where it declares operators, so that they are not those of other tests, else in this one,
+    which need not load everything again for each step.
+    """
+    text = page.read_text(encoding="utf-8")
+    with _inside(folder):
+        for language, name, block in FENCED.findall(text):
+            if name:
+                (folder / name).write_text(block)
+                continue
+            for step in [block] if language == "python" else block.splitlines():
+                shown = _fresh(step, language) if "@eqsat.op" in text else _here(step, language)
+                assert shown, step
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """The folder as the current one, whose modules are forgotten afterwards."""
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in surroundings(folder).items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        yield
+        for name in set(sys.modules) - before:
+            if (folder / f"{name}.py").exists():
+                del sys.modules[name]
+
+
+def _here(step: str, language: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        if language == "python":
+            exec(compile(step, "page", "exec"), {"__name__": "page"})
+        else:
+            program, *arguments = shlex.split(step)
+            assert program == "eqsat", step
+            assert cli.run(arguments) == 0, step
+    return shown.getvalue()
+
+
+def _fresh(step: str, language: str) -> str:
+    words = ["-c", step] if language == "python" else ["-m", "eqsat.cli", *shlex.split(step)[1:]]
+    assert language == "python" or step.startswith("eqsat "), step
+    made = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert made.returncode == 0, f"{step}\n{made.stderr}"
+    return made.stdout

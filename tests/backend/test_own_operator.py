@@ -1,6 +1,7 @@
 """An operator that eqsat lacks: declared, found rules with, proved, optimised with and written, as the page says."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,9 @@ def run(folder):
 
     def ran(program, *arguments):
         command = [sys.executable, "-c", program, *arguments]
-        made = subprocess.run(command, cwd=folder, env=surroundings(folder), capture_output=True, text=True)
+        made = subprocess.run(
+            command, cwd=folder, env={**os.environ, **surroundings(folder)}, capture_output=True, text=True
+        )
         assert made.returncode == 0, made.stderr
         return json.loads(made.stdout.splitlines()[-1])
 
