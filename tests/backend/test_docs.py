@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import compare
 from benchmarks.models import load
+from benchmarks.models.sru import sru_text_classifier
 from eqsat import cli
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,9 @@ def test_python_on_the_pages_runs(block, folder, capsys):
 
 @pytest.mark.parametrize("line", SHELL)
 def test_shell_lines_on_the_pages_work(line, folder):
+    """On the demo's model with fewer steps, but for what is said of its size."""
+    if "--limit" not in line:
+        onnx.save(sru_text_classifier(steps=5), "demo/sru_text_classifier.onnx")
     program, *arguments = shlex.split(line)
     if program == "make":
         assert set(arguments) <= set(MAKE_TARGETS)
