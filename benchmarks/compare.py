@@ -288,6 +288,29 @@ def explain(results: Results) -> str:
     )
 
 
+def savings(results: Results) -> str:
+    """What the changes of measured results were predicted to save, and saved, timed alone and as a whole."""
+    if "explain" not in results:
+        return _MISSING.format("explain")
+    rows: list[list[str]] = []
+    for row in results["explain"]["models"]:
+        if row.get("whole_saved") is None:
+            continue
+        predicted = sum(c["predicted"] or 0.0 for c in row["measured"])
+        rows.append([row["model"], "the whole model", milli(predicted), milli(row["whole_saved"]), "", ""])
+        rows += [
+            ["", c["what"], milli(c["predicted"]), milli(c["measured"]), milli(c["spread"]), c["unmeasured"] or ""]
+            for c in row["measured"]
+        ]
+    head = ["model", "change", "predicted, ms", "measured, ms", "spread, ms", "not timed alone, since"]
+    return table(head, rows)
+
+
+def milli(seconds: float | None) -> str:
+    """Seconds as milliseconds; nothing for what was not measured."""
+    return "" if seconds is None else number(1e3 * seconds)
+
+
 def faults(results: Results) -> str:
     """Faults of the machine and of the input that were tried on purpose."""
     if "faults" not in results:
@@ -316,6 +339,7 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
             scaling,
             programs,
             explain,
+            savings,
             faults,
         )
     }

@@ -120,7 +120,7 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
         "seconds": time.perf_counter() - start,
         "kept": kept.report.kept,
         "measured": [
-            {"what": c.what, "rules": list(c.rules), "predicted": c.predicted, "measured": c.measured}
+            {n: getattr(c, n) for n in ("what", "rules", "places", "predicted", "measured", "spread", "unmeasured")}
             for c in kept.explain().changes
         ],
         "whole_saved": None
