@@ -129,7 +129,9 @@ def _differences(graph: Graph, result: Graph, sizes: dict[str, int]) -> Iterator
     for name in graph.outputs:
         if words := difference(exact[name], exact_after[name], EXACT[narrow]):
             yield f"at {sizes}, {name} in float64: {words}"
-        if words := difference(native[name], after[name], ROUNDING[narrow]):
+        words = difference(native[name], after[name], ROUNDING[narrow])
+        # Where rounding decided which of equal numbers is greatest, a result that has what float64 has errs less.
+        if words and difference(exact[name].astype(native[name].dtype), after[name], ROUNDING[narrow]):
             yield f"at {sizes}, {name} on NumPy: {words}"
 
 

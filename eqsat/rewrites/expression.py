@@ -185,7 +185,10 @@ def _function(expression: Expression, names: tuple[str, ...], called: Iterable[s
     namespace: dict[str, Any] = {"__builtins__": {}, "tuple": tuple}
     for name in called:
         namespace[name] = FUNCTIONS.get(name) or _BUILTINS.get(name) or _typed(name)
-    function: Callable[..., Any] = eval(compile(tree, f"<{expression.text}>", "eval"), namespace)
+    try:
+        function: Callable[..., Any] = eval(compile(tree, f"<{expression.text}>", "eval"), namespace)
+    except SyntaxError as error:  # what Python parses and does not compile, such as a name that it keeps
+        raise RuleError(f"syntax: {error.msg}", where=expression.text, expected="an expression of Python") from None
     return function
 
 

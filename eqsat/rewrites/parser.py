@@ -246,7 +246,11 @@ class _Block:
         return tuple(zip(names[: len(targets)], names[len(targets) :], strict=True))
 
     def conditions(self, start: int) -> tuple[Expression, ...]:
-        return tuple(_expression(e) for e in _elements(self.tree(start, len(self.text))))
+        found = _elements(self.tree(start, len(self.text)))
+        for one in found:
+            if isinstance(one, ast.Starred):
+                raise self.fault("a condition with a star", one, "an expression that holds or does not")
+        return tuple(map(_expression, found))
 
     def top_level_if(self, start: int) -> int:
         """Where the conditions' `if` stands, or the end of the text."""
@@ -266,32 +270,39 @@ class _Block:
         return len(self.text)
 
     def tree(self, start: int, end: int) -> ast.expr:
-        """The expression in a span of the text, its positions those of the file."""
+        """The expression in a span of the text, its positions those in the text."""
         before, inside = self.text[:start], self.text[start:end].rstrip()
         if not inside:
             raise self.error("an expression is missing", start, "an expression")
-        lines = self.line - 1 + before.count("\n")
+        lines = before.count("\n")
         column = start - (before.rfind("\n") + 1)
-        # Python reads it where it stands in the file, after a parenthesis that on the first line takes a blank's place.
-        blanks = "\n" * lines + " " * (column if lines else column - 1)
+        # Python reads it where it stands, in a parenthesis one column before it: what fills the line up to there,
+        # since no expression is indented, is the head of a lambda, or signs where that is too long.
+        width = column - 1
+        head = "lambda " + "_" * (width - 8) + ":" if width > 8 else "-" * width
         try:
-            return ast.parse(f"({blanks}{inside})", mode="eval").body
+            found = ast.parse("\n" * lines + f"{head}({inside})", mode="eval").body
         except SyntaxError as error:
-            line, offset = error.lineno or 1, error.offset or 1
-            if (line, offset) == (1, 1):  # the parenthesis that is put before it
-                line, offset = lines + 1, column
             raise RuleError(
                 f"syntax: {error.msg}",
-                where=f"{self.source}:{line}:{max(offset, 1)}",
+                where=f"{self.source}:{self.line - 1 + (error.lineno or 1)}:{max(error.offset or 1, 1)}",
                 expected="Python expression syntax",
             ) from None
+        for _ in range(1 if width > 8 else width):
+            if isinstance(found, ast.Lambda):
+                found = found.body
+            elif isinstance(found, ast.UnaryOp):
+                found = found.operand
+            else:  # the parenthesis was closed within
+                raise self.error("syntax: unmatched ')'", start, "Python expression syntax")
+        return found
 
     def fault(self, what: str, tree: ast.expr, expected: str) -> RuleError:
         return RuleError(what, where=self.place(tree), expected=expected)
 
     def place(self, tree: ast.expr) -> str:
         first = _elements(tree)[0]  # a tuple begins at the parenthesis put around it
-        return f"{self.source}:{first.lineno}:{first.col_offset + 1}"
+        return f"{self.source}:{self.line - 1 + first.lineno}:{first.col_offset + 1}"
 
     def error(self, what: str, offset: int, expected: str, remedy: str = "") -> RuleError:
         lines = self.text[:offset].count("\n")

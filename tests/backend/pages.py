@@ -8,11 +8,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from eqsat import cli
+from eqsat.costs import shipped
+from eqsat.language.spec import OPS
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.M | re.S)
@@ -40,6 +43,7 @@ def follow(page: Path, folder: Path) -> None:
     which need not load everything again for each step.
     """
     text = page.read_text(encoding="utf-8")
+    known = set(OPS)
     with _inside(folder):
         for language, name, block in FENCED.findall(text):
             if name:
@@ -48,6 +52,7 @@ def follow(page: Path, folder: Path) -> None:
             for step in [block] if language == "python" else block.splitlines():
                 shown = _fresh(step, language) if "@eqsat.op" in text else _here(step, language)
                 assert shown, step
+    assert set(OPS) == known, f"{page.name} declares operators here"
 
 
 @contextlib.contextmanager
@@ -59,10 +64,21 @@ def _inside(folder: Path) -> Iterator[None]:
             patch.setenv(name, value)
         patch.chdir(folder)
         patch.syspath_prepend(folder)
-        yield
-        for name in set(sys.modules) - before:
-            if (folder / f"{name}.py").exists():
-                del sys.modules[name]
+        patch.setattr(shipped, "FOLDER", resources.files("eqsat.costs") / "devices")
+        _forget_shipped()
+        try:
+            yield
+        finally:
+            _forget_shipped()
+            for name in set(sys.modules) - before:
+                if (folder / f"{name}.py").exists():
+                    del sys.modules[name]
+
+
+def _forget_shipped() -> None:
+    """Readers see the costs that come with eqsat, which other tests do not."""
+    shipped.shipped_records.cache_clear()
+    shipped.shipped_entries.cache_clear()
 
 
 def _here(step: str, language: str) -> str:

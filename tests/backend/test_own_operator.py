@@ -97,7 +97,7 @@ def found(folder, run):
     evidence = [e for record in verified for e in record["evidence"]]
     outer = {
         "candidates": [[c["left"], c["right"]] for c in records(folder / "candidates.jsonl")],
-        "rules": [rule for record in verified for rule in record["rules"]],
+        "rules": sorted({text for record in verified for _, _, text in record["rules"]}),
         "evidence": [[e["verdict"], e["entailed"], e["laws"]] for e in evidence],
         "kept": [line for line in (folder / "outer.rules").read_text().splitlines() if " => " in line],
     }

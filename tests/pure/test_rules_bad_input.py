@@ -27,6 +27,12 @@ REFUSED = {
     "r: relu(x => x": "f.rules:1:2: syntax: '(' was never closed\n  expected Python expression syntax",
     "r: relu(x) => x\ns: relu(x => x": "f.rules:2:2: syntax: '(' was never closed\n  expected Python expression syntax",
     "\nr: relu(x)\n  => x\n  if 1 +* 2": "f.rules:4:9: syntax: invalid syntax\n  expected Python expression syntax",
+    "\nr: relu(x! => x": "f.rules:2:10: syntax: invalid syntax\n  expected Python expression syntax",
+    "\n\nr: relu(x) => x if z for x in y": ("f.rules:3:18: a condition reads unbound 'y', 'z'\n  expected 'x'"),
+    "r: x), (relu(x) => x": "f.rules:1:3: syntax: unmatched ')'\n  expected Python expression syntax",
+    "r: relu(x) => x if rank(x) >= 0, *wide(x)": (
+        "f.rules:1:34: a condition with a star\n  expected an expression that holds or does not"
+    ),
     "r: relu(x) => x if len(x, n=1, n=2)": (
         "f.rules:1:20: len is given an argument twice\n  expected each keyword once"
     ),

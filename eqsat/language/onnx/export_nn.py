@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.language.onnx.export_movement import make_reshape
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.types import DType
 
 
@@ -50,7 +51,7 @@ def _pool(op_type: str) -> Exporter:
         values = _window_attrs(target, target.attrs["kernel"])
         if "dilations" in values:
             target.needs(dilated, "dilations")
-        if target.attrs["ceil_mode"]:
+        if target.attrs["ceil_mode"] and not _by_padding(target, values):
             target.needs(10, "ceil_mode")
             values["ceil_mode"] = 1
         if target.attrs.get("count_include_pad"):
@@ -58,6 +59,30 @@ def _pool(op_type: str) -> Exporter:
         target.emit(op_type, target.input(0), **values)
 
     return write
+
+
+def _by_padding(target: Target, values: dict[str, Any]) -> bool:
+    """Whether padding alone says how far windows reach, which `pads` then does, where `ceil_mode` would be misread.
+
+    A window that would begin past the operand does not count, neither here nor in ONNX Runtime, while ONNX's shape
+    inference counts it: whatever reads the result by its inferred shape, as Split does, would be refused.
+    """
+    attrs, sizes, made = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
+    strides, dilations, pads = conv_geometry(attrs, len(sizes))
+    begins, ends = pads[: len(sizes)], pads[len(sizes) :]
+    misread, further = False, []
+    for i, (size, count) in enumerate(zip(sizes, made, strict=True)):
+        if not isinstance(size, int) or not isinstance(count, int):
+            return False
+        room = size + begins[i] - dilations[i] * (attrs["kernel"][i] - 1) - 1
+        misread |= -(-(room + ends[i]) // strides[i]) + 1 != count
+        further.append(max(ends[i], (count - 1) * strides[i] - room))
+        if further[i] >= attrs["kernel"][i] or (room + further[i]) // strides[i] + 1 != count:
+            return False
+    if not misread or (attrs.get("count_include_pad") and further != [*ends]):
+        return False
+    values["pads"] = (*begins, *further)
+    return True
 
 
 def _softmax(op_type: str) -> Exporter:
