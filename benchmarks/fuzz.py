@@ -191,12 +191,13 @@ def _exported(graph: Graph, result: Result) -> Iterator[str]:
     except Exception as error:  # noqa: BLE001
         yield f"the result fails on ONNX Runtime: {type(error).__name__}: {error}"
         return
-    reference = execute(graph, inputs, "numpy")
+    reference, exact = execute(graph, inputs, "numpy"), run(graph, _wide(inputs), Floats(wide=True))
     for name, old in expected.items():
         tolerance = ROUNDING[_narrowest(graph)]
         words = difference(old, got[name], tolerance)
-        # A kernel that differs from ONNX's definition is not the optimiser's fault.
-        if words and difference(reference[name], got[name], tolerance):
+        # A kernel that differs from ONNX's definition is not the optimiser's fault, nor what rounding decides.
+        fair = [reference[name], exact[name].astype(reference[name].dtype)]
+        if words and all(difference(one, got[name], tolerance) for one in fair):
             yield f"{name} on ONNX Runtime: {words}"
 
 
