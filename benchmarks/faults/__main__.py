@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
@@ -114,13 +113,10 @@ def _outcomes(kind: Kind, numbers: list[int], seed: int, jobs: int) -> Iterator[
 def _kept(outcome: Outcome, seed: int, console: Console) -> str:
     """Makes a graph that failed small, in a process that has not optimised anything yet."""
     with Watch(Bounds(seconds=300.0), cold=True) as watch:
-        kept = watch.call(partial(_keep), outcome.number, seed)
+        # A function of this module would be one of __main__, which the process does not have.
+        kept = watch.call(graphs.kept, outcome.number, seed)
     console.print(f"graph {seed + outcome.number}: {kept.came_to} {kept.fault or ''}", markup=False)
     return f"graph_{seed + outcome.number}.onnx" if kept.came_to == "kept" else kept.came_to
-
-
-def _keep(number: int, seed: int, _folder: Path) -> tuple[str, str | None]:
-    return graphs.keep(number, seed, graphs.REGRESSIONS)
 
 
 def _summary(kind: Kind, outcomes: list[Outcome], seconds: float, seed: int, jobs: int) -> dict[str, Any]:

@@ -68,6 +68,11 @@ def keep(number: int, seed: int, folder: Path) -> Found:
     return keep_graph(graph, settings, seed + number, folder, lambda g: verdict_apart(g, settings))
 
 
+def kept(number: int, seed: int, _folder: Path) -> Found:
+    """Keeps the graph of a number among the regressions."""
+    return keep(number, seed, REGRESSIONS)
+
+
 def keep_graph(
     graph: Graph, settings: Settings, seed: int, folder: Path, verdict: Callable[[Graph], str | None]
 ) -> Found:
@@ -85,9 +90,9 @@ def keep_graph(
         save(small, folder / name)
     except EqsatError as error:
         return "not kept", f"{error}\n{described(small)}"
-    kept = Regression(name, seed, asdict(settings), str(verdict(small)).splitlines()[0])
+    found = Regression(name, seed, asdict(settings), str(verdict(small)).splitlines()[0])
     with (folder / LIST).open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(asdict(kept)) + "\n")
+        lines.write(json.dumps(asdict(found)) + "\n")
     return "kept", described(small)
 
 

@@ -76,6 +76,8 @@ class Watch:
                 return self._lost(number, "hung", f"no end within {self.bounds.seconds:g} s", start)
             outcome: Outcome = connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
+            if self._process is not None:
+                self._process.join(_TRACE_SECONDS)  # its own end says more than that it is ended
             self._stop()
             code = self._process.exitcode if self._process is not None else None
             how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
