@@ -15,11 +15,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
-pytest.importorskip("sphinx", reason="needs sphinx (pip install eqsat[docs])")
-pytest.importorskip("myst_nb", reason="needs myst_nb (pip install eqsat[docs])")
-pytest.importorskip("furo", reason="needs furo (pip install eqsat[docs])")
-
 from sphinx.util.inventory import InventoryFile
 
 import eqsat

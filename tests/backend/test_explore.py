@@ -135,7 +135,6 @@ def test_what_is_grown_and_then_chosen_is_what_optimize_returns() -> None:
 
 
 def test_tables_have_a_row_for_each_e_node_firing_and_kernel(squeezenet: Explorer) -> None:
-    pytest.importorskip("pandas", reason="needs pandas (pip install eqsat[explore])")
     table, firings, costs = squeezenet.table(), squeezenet.firings(), squeezenet.costs()
     report = squeezenet.report
     assert tuple(table.columns) == ENODES
@@ -151,7 +150,6 @@ def test_tables_have_a_row_for_each_e_node_firing_and_kernel(squeezenet: Explore
 
 
 def test_pictures_of_growth_and_of_the_difference(squeezenet: Explorer) -> None:
-    pytest.importorskip("matplotlib", reason="needs matplotlib (pip install eqsat[explore])")
     assert squeezenet.growth().axes
     html = squeezenet.diff()._repr_html_()
     assert "data:image/svg+xml" in html
@@ -160,7 +158,6 @@ def test_pictures_of_growth_and_of_the_difference(squeezenet: Explorer) -> None:
 
 
 def test_the_widget_has_the_class_in_focus(squeezenet: Explorer) -> None:
-    pytest.importorskip("anywidget", reason="needs anywidget (pip install eqsat[explore])")
     name = "/features/features.9/Concat_output_0"
     assert squeezenet.widget(name).selected == squeezenet.eclass(name).eclass
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 import run_views
+from playwright import sync_api as playwright
 
 from eqsat.explore.fragment import diff_html, fragment
 from eqsat.explore.page import page
 from eqsat.explore.static import eclass_table
 from eqsat.explore.views import ClassView, FormView, RunView
 
-pytest.importorskip("igraph", reason="the layout needs igraph (pip install eqsat[explore])")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
 CHROMIUM = shutil.which("chromium")
 if CHROMIUM is None:
     pytest.skip("needs Chromium (Debian's package chromium)", allow_module_level=True)
@@ -420,7 +419,6 @@ document.body.dataset.ready = "true";
 
 @pytest.fixture
 def widget_page(files):
-    pytest.importorskip("anywidget", reason="needs anywidget (pip install eqsat[explore])")
     from eqsat.explore.widget import egraph_widget
 
     view = run_views.small()
