@@ -48,6 +48,12 @@ def check_flags(**flags: Any) -> None:
             raise UsageError(f"{name} = {given!r}", expected="True or False")
 
 
+def check_finite_math(given: object) -> None:
+    """UsageError for what says neither that all numbers are finite, nor that they need not be, nor nothing."""
+    if given is not None and not isinstance(given, bool):
+        raise UsageError(f"finite_math = {given!r}", expected="True, False or None")
+
+
 def check_names(**names: Any) -> None:
     """UsageError for what is no name."""
     for name, given in names.items():

@@ -70,7 +70,23 @@ class BackendError(EqsatError):
 
 
 class CertificateError(EqsatError):
-    """A result that differs from its original."""
+    """A result that differs from its original.
+
+    `pairs` are the values that were claimed to be equal, each of the result with one of the original, where it is known
+    which of them are not.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        expected: str = "",
+        remedy: str = "",
+        pairs: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(what, where=where, expected=expected, remedy=remedy)
+        self.pairs = pairs
 
 
 class UncheckedError(CertificateError):

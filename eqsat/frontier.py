@@ -12,7 +12,7 @@ from eqsat.arguments import (
     bounds_of,
     check_budget,
     check_calls,
-    check_flags,
+    check_finite_math,
     check_names,
     check_outputs,
     sizes_of,
@@ -89,7 +89,7 @@ def pareto(
     node_limit: int = 20_000,
     time_limit: float = 60.0,
     rules: RulesArgument = None,
-    finite_math: bool = False,
+    finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -109,7 +109,7 @@ def pareto(
             raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
     check_names(device=device)
     check_budget(node_limit, time_limit, threads, seed)
-    check_flags(finite_math=finite_math)
+    check_finite_math(finite_math)
     check_calls(should_stop=should_stop)
     check_outputs(outputs)
     bounds, sizes = bounds_of(limits), sizes_of(sizes)

@@ -13,6 +13,7 @@ from eqsat.arguments import (
     bounds_of,
     check_budget,
     check_calls,
+    check_finite_math,
     check_flags,
     check_names,
     check_opset,
@@ -59,7 +60,7 @@ def optimize(
     node_limit: int = 20_000,
     time_limit: float = 30.0,
     rules: RulesArgument = None,
-    finite_math: bool = False,
+    finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
@@ -86,7 +87,8 @@ def optimize(
     * `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`. `node_limit` bounds the e-nodes,
       `time_limit` the seconds of growing and choosing together.
     * `rules` are the library's where left out; a file or a text of rules is checked and added to them, a sequence of
-      Rule replaces them. `finite_math` lets rules assume that no infinity or NaN occurs.
+      Rule replaces them. `finite_math` says whether rules may assume that no infinity or NaN occurs; left out, that
+      inputs hold none and results do not overflow, unless the model asks (docs/adr/0010).
     * With `measure`, the finalists are timed against the original where the device's backend is here, and the original
       is kept unless the upper 95 % bound of new/old is below 1.
     * `seed` is that of the checks, the search and the timing; `opset` the one written, the model's own if left out.
@@ -150,7 +152,7 @@ def prepare(
     node_limit: int,
     time_limit: float,
     rules: RulesArgument,
-    finite_math: bool,
+    finite_math: bool | None,
     outputs: Sequence[str] | None,
     sizes: Mapping[str, int] | None,
     seed: int,
@@ -163,7 +165,7 @@ def prepare(
     """The arguments of `optimize`, checked before the model is read, and what they set up."""
     check_names(device=device)
     check_budget(node_limit, time_limit, threads, seed)
-    check_flags(finite_math=finite_math)
+    check_finite_math(finite_math)
     check_calls(cost=cost, progress=progress, should_stop=should_stop)
     check_opset(opset)
     check_outputs(outputs)

@@ -62,7 +62,7 @@ class Settings:
     choices: Choices
     boundary: Mapping[str, State]
     bounds: Mapping[str, float]
-    finite_math: bool
+    finite_math: bool | None
     seed: int
     opset: int | None
     threads: int

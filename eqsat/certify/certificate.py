@@ -108,14 +108,16 @@ def certify(
 ) -> Certificate:
     """Checks that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
 
-    `claims` maps values of the new graph to the values of the old one they are said to equal. Every claim is checked:
-    taking the new graph's values in order, one that applies the same operator to operands claimed equal follows from
-    those claims, and any other is compared on random data. `sizes` are assignments of the named dims to check at.
-    CertificateError names the value or the constant that differs, and by how much.
+    `claims` maps values of the new graph to the values of the old one they are said to equal. Every claim is checked,
+    those about inputs too: taking the new graph's values in order, one that applies the same operator to operands
+    claimed equal follows from those claims, and any other is compared on random data. `sizes` are assignments of the
+    named dims to check at. CertificateError names the value or the constant that differs, and by how much.
     """
+    _check_folding(new, folded)
     old, new = with_activations_apart(old), with_activations_apart(new)
     check = _Check(old, new, claims, sizes, seed, folded, positions(old), positions(new))
-    pending: list[Pair] = []
+    _check_inputs(check)
+    pending: list[Pair] = [(i, t) for i in new.inputs for t in claims.get(i, ()) if t != i]
     for value in (*new.constants, *(o for n in new.nodes for o in n.outputs)):
         same = _equal_constants if value in new.constants else _same_node
         pending += [(value, t) for t in claims.get(value, ()) if not same(check, value, t)]
@@ -144,6 +146,36 @@ def assignments(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[di
     small = (3, 5, 7, 11, 13)
     general = {n: (sizes or {}).get(n, small[i % len(small)]) for i, n in enumerate(sorted(names))}
     return [general, dict.fromkeys(sorted(names), 1)]
+
+
+def _check_folding(new: Graph, folded: Graph) -> None:
+    """CertificateError where `folded` is more than `new` with some of its values made constants."""
+    nodes = {n.outputs: n for n in new.nodes}
+    made = {o for n in new.nodes for o in n.outputs}
+    same = (folded.inputs, dict(folded.outputs)) == (new.inputs, dict(new.outputs))
+    same = same and all(nodes.get(n.outputs) == n for n in folded.nodes)
+    if same and all(v in made or new.constants.get(v) is c for v, c in folded.constants.items()):
+        return
+    raise CertificateError(
+        "the folded graph is another than the one that was chosen",
+        where=new.name,
+        expected="the same nodes, but for those that only constants decide",
+        remedy="the original is unchanged; report this model",
+    )
+
+
+def _check_inputs(check: _Check) -> None:
+    """CertificateError where two inputs are claimed to be one; a caller may feed them anything."""
+    for name in check.new.inputs:
+        other = next((t for t in check.claims.get(name, ()) if t != name and t in check.old.inputs), None)
+        if other is not None:
+            raise CertificateError(
+                f"inputs {name!r} and {other!r} are taken for one",
+                where=check.old.name,
+                expected="claims that hold whatever a caller feeds",
+                remedy="the original is unchanged; one of the rules that fired is unsound, or its conditions too weak",
+                pairs=((name, other),),
+            )
 
 
 def _same_node(check: _Check, value: str, target: str, depth: int = 0) -> bool:
@@ -264,6 +296,7 @@ def _mismatch(
         where=check.old.name,
         expected=f"a relative difference of at most {tolerance:.0e} in float64 on random data",
         remedy="the original is unchanged; one of the rules that fired is unsound, or its conditions are too weak",
+        pairs=tuple(pairs),
     )
 
 

@@ -13,7 +13,7 @@ from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import run
 from eqsat.language.residues import PRIME, Residues
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
 
 #: Random draws for each region and each assignment of sizes.
 DRAWS = 2
@@ -28,6 +28,8 @@ _SORTS: tuple[Callable[[Any], Any], ...] = (
     lambda x: 1 + np.abs(x),
     lambda x: np.abs(x) / (1 + np.abs(x)),
 )
+#: Integers are drawn up to this distance from zero, where what reads them takes any.
+INTEGERS = 9
 #: Constants of at most this many bytes are told apart by their bytes, larger ones by where they lie in memory.
 DIGESTED = 1 << 20
 
@@ -119,13 +121,16 @@ def _results(
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Both regions' outputs on one draw; None where the old one refuses the data.
 
-    Integers are drawn from 0 and 1, so that they serve as indices; where an axis is too short even for that, all are 0.
+    Integers are drawn from both sides of zero; where they serve as indices of too short an axis, from 0 and 1, and
+    where an axis is too short even for that, all are 0.
     """
     exact = isinstance(interpretation, Residues)
-    for high in (2, 1):
+    types = {v: new.type(v) for v in new.inputs} | {targets[v]: old.type(v) for v in old.inputs}
+    kinds = {t.dtype for t in types.values() if isinstance(t, TensorType)}
+    wide = any(not kind.is_float and kind is not DType.BOOL for kind in kinds)
+    for low, high in ((-INTEGERS, INTEGERS + 1), (0, 2), (0, 1))[0 if wide else 1 :]:
         rng = np.random.default_rng(seed)
-        types = {v: new.type(v) for v in new.inputs} | {targets[v]: old.type(v) for v in old.inputs}
-        leaves = {v: _random(t, sizes, rng, exact, high, sort) for v, t in types.items()}
+        leaves = {v: _random(t, sizes, rng, exact, (low, high), sort) for v, t in types.items()}
         try:
             first = run(old, {v: leaves[targets[v]] for v in old.inputs}, interpretation, sizes=sizes)
         except (IndexError, ValueError, ZeroDivisionError, EqsatError):
@@ -165,10 +170,16 @@ def _all_tensors(graph: Graph) -> bool:
 
 
 def _random(
-    type: Any, sizes: Mapping[str, int], rng: np.random.Generator, exact: bool, high: int, sort: Callable[[Any], Any]
+    type: Any,
+    sizes: Mapping[str, int],
+    rng: np.random.Generator,
+    exact: bool,
+    integers: tuple[int, int],
+    sort: Callable[[Any], Any],
 ) -> Any:
-    """Random elements for a leaf: residues, normal floats, or small naturals."""
+    """Random elements for a leaf: residues, normal floats, truth values, or small integers."""
     shape = type.at(sizes).static
     if type.dtype.is_float:
         return rng.integers(0, PRIME, shape) if exact else sort(rng.standard_normal(shape))
-    return rng.integers(0, high, shape).astype(type.dtype.numpy)
+    low, high = (0, min(2, integers[1])) if type.dtype is DType.BOOL else integers
+    return rng.integers(low, high, shape).astype(type.dtype.numpy)

@@ -32,7 +32,11 @@ _OPTIONS = (
     click.option("--outputs", type=NAMES, help="Keep only these outputs."),
     click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is costed at; may be repeated."),
     click.option("--rules", type=FILE, multiple=True, help="File of rules to use besides the library's."),
-    click.option("--finite-math", is_flag=True, help="Assume that no infinity or NaN occurs."),
+    click.option(
+        "--finite-math/--no-finite-math",
+        default=None,
+        help="Assume that no infinity or NaN occurs, or that any may; if left out, that inputs are finite.",
+    ),
     click.option("--seed", type=int, default=0, show_default=True, help="Of the checks, the search and the timing."),
     click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime."),
     click.option("--opset", type=int, help="Opset to write; the model's own if left out."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,12 +85,13 @@ class EGraph:
 
     Every e-node is added through `add`, so types are known at once; `rebuild` brings in what egglog found equal. Two
     tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math` every tensor
-    counts as finite.
+    counts as finite, without it (False) only constants that are; where it is None inputs do, but for those that are
+    `doubted`, and what operators without poles make of finite operands.
     """
 
-    def __init__(self, *, finite_math: bool = False) -> None:
+    def __init__(self, *, finite_math: bool | None = None, doubted: Collection[str] = ()) -> None:
         self.engine = Engine()
-        self.finite_math = finite_math
+        self.finite_math, self.doubted = finite_math, doubted
         self.nodes: list[ENode] = []
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
@@ -104,6 +105,7 @@ class EGraph:
         self._memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
         self._values: dict[int, Any] = {}
         self._constant_ids: dict[bytes | int, int] = {}
+        self._hidden: set[int] = set()
         self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...], int]]] | None = None
 
     # -- growing ------------------------------------------------------------------------------------------------------
@@ -151,13 +153,15 @@ class EGraph:
             self.engine.mark(presence_name(op), number)
         return number
 
-    def constant(self, constant: Constant) -> int:
-        """The leaf of a constant; equal constants share one."""
+    def constant(self, constant: Constant, *, hidden: bool = False) -> int:
+        """The leaf of a constant; equal constants share one. No rule is told that a `hidden` one is known."""
         # Hashing hundreds of megabytes to find a twin that the importer has already merged is not worth its time.
         key = constant.digest if constant.nbytes <= 1 << 16 else id(constant)
         index = self._constant_ids.setdefault(key, len(self.constants))
         if index == len(self.constants):
             self.constants.append(constant)
+        if hidden:
+            self._hidden.add(index)
         return self.add(CONST, Attrs(index=index), (), types=(constant.type,))
 
     def absent(self) -> int:
@@ -268,7 +272,8 @@ class EGraph:
         node = self.nodes[number]
         below = [self.eclass(k) for k in node.operands]
         declared = OPS.get(node.op)
-        constant = (
+        hidden = node.op == CONST and node.attrs["index"] in self._hidden
+        constant = not hidden and (
             node.op == CONST
             or (declared is not None and not declared.random and all(c.constant or c.type is _NOTHING for c in below))
             or (node.op == PROJECTION and below[0].constant)
@@ -278,19 +283,24 @@ class EGraph:
             declared is None or declared.is_partial(types, node.attrs)
         )
         type = node.types[0] if len(node.types) == 1 else _TUPLE
+        if node.op == CONST:
+            finite = not hidden and self.constants[node.attrs["index"]].is_finite
+        else:
+            finite = whole and all(c.finite for c in below) and self._may_count_as_finite(node, type, constant)
         return EClass(
             members=[number],
             type=type,
             constant=constant,
-            finite=self.finite_math
-            or (
-                self.constants[node.attrs["index"]].is_finite
-                if node.op == CONST
-                else whole and all(c.finite for c in below)
-            ),
+            finite=finite or (self.finite_math is True and not hidden),
             generation=max([generation, *(c.generation for c in below)]),
             depth=0 if constant else 1 + max((c.depth for c in below), default=-1),
         )
+
+    def _may_count_as_finite(self, node: ENode, type: ValueType, constant: bool) -> bool:
+        """Whether what finite operands make is taken for finite, inputs and results that may overflow among it."""
+        if constant or not isinstance(type, TensorType) or not type.dtype.is_float:
+            return True
+        return self.finite_math is not False and not (node.op == INPUT and node.attrs["name"] in self.doubted)
 
     def _join(self, a: int, b: int) -> None:
         if a == b:

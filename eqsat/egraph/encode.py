@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
@@ -28,16 +29,18 @@ class Encoding:
         return {name: self.values[value] for name, value in self.graph.outputs.items()}
 
 
-def encode(graph: Graph, *, finite_math: bool = False) -> Encoding:
+def encode(graph: Graph, *, finite_math: bool | None = None) -> Encoding:
     """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from.
     """
-    result = Encoding(EGraph(finite_math=finite_math), graph)
+    result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph)), graph)
     for name in graph.inputs:
         _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
-    for name, constant in graph.constants.items():
-        _name(result, name, result.egraph.constant(constant))
+    hidden = rounding_constants(graph)
+    # Equal constants are one leaf, and whether it is hidden is said when it is made.
+    for name, constant in sorted(graph.constants.items(), key=lambda item: item[0] not in hidden):
+        _name(result, name, result.egraph.constant(constant, hidden=name in hidden))
     for node in graph.nodes:
         operands = [result.egraph.absent() if v is None else result.values[v] for v in node.inputs]
         _encode_node(result, node, operands)

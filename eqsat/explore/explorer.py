@@ -56,7 +56,7 @@ def explore(
     node_limit: int = 20_000,
     time_limit: float = 30.0,
     rules: RulesArgument = None,
-    finite_math: bool = False,
+    finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,

@@ -226,7 +226,7 @@ MISTAKEN: list[tuple[dict[str, Any], str]] = [
     ({"outputs": 5}, "outputs = 5\n  expected a list of one name or more"),
     ({"table": 5}, "table = 5\n  expected a CostTable, or the path of one"),
     ({"rules": [5]}, "rules = [5]"),
-    ({"finite_math": "yes"}, "finite_math = 'yes'\n  expected True or False"),
+    ({"finite_math": "yes"}, "finite_math = 'yes'\n  expected True, False or None"),
     ({"should_stop": 5}, "should_stop = 5\n  expected a function, or None"),
     ({"cost": 5}, "cost = 5\n  expected a function, or None"),
     ({"cost": float, "objective": {"time": 1.0}}, "cost and objective\n  expected one of the two"),

@@ -12,7 +12,7 @@ from eqsat.egraph.decode import fold_derived
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.builder import Builder, Tensor
 from eqsat.language.constant import Constant
-from eqsat.language.graph import Graph
+from eqsat.language.graph import Graph, Node
 
 Body = Callable[[Builder, Tensor], Mapping[str, Tensor]]
 
@@ -251,3 +251,69 @@ def test_derived_infinities_are_no_residues() -> None:
     claims = {v: (before.outputs[n],) for n, v in after.outputs.items()} | {"x": ("x",)}
     with pytest.raises(CertificateError, match="differ"):
         certify(before, after, fold_derived(after), claims)
+
+
+def shuffled(g: Builder, x: Tensor) -> Tensor:
+    """Every other element first, which is the vector itself only where it is short."""
+    halves = g.apply("transpose", g.apply("reshape", x, shape=(2, 4)), perm=(1, 0))
+    return g.apply("reshape", halves, shape=(8,))
+
+
+def test_a_claim_about_an_input_is_checked() -> None:
+    """A union of an input with what is made of it makes any graph over the one equal to the graph over the other."""
+
+    def old(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        return {"y": g.apply("relu", shuffled(g, x))}
+
+    before, after = graph(old, (8,)), graph(lambda g, x: {"y": g.apply("relu", x)}, (8,))
+    shuffle = before.nodes[-2].outputs[0]
+    with pytest.raises(CertificateError, match=f"{shuffle!r} differ") as caught:
+        certify(before, after, after, {"x": ("x", shuffle), after.outputs["y"]: (before.outputs["y"],)})
+    assert caught.value.pairs == (("x", shuffle),)
+
+
+def test_a_claim_about_an_input_that_is_an_output_is_checked() -> None:
+    before, after = graph(lambda g, x: {"y": shuffled(g, x)}, (8,)), graph(lambda g, x: {"y": x}, (8,))
+    with pytest.raises(CertificateError, match="differ"):
+        certify(before, after, after, {"x": ("x", before.outputs["y"])})
+    same = graph(lambda g, x: {"y": g.apply("neg", g.apply("neg", x))}, (8,))
+    assert certify(same, after, after, {"x": ("x", same.outputs["y"])}).kind == "exact"
+
+
+def test_two_inputs_are_never_one() -> None:
+    def body(second: bool) -> Graph:
+        g = Builder("g")
+        x, y = g.input("x", (3,)), g.input("y", (3,))
+        g.output("z", g.apply("relu", y if second else x))
+        return g.build()
+
+    before, after = body(True), body(False)
+    with pytest.raises(CertificateError, match="inputs 'x' and 'y' are taken for one"):
+        certify(before, after, after, {"x": ("x", "y"), after.outputs["z"]: (before.outputs["z"],)})
+
+
+def test_a_folded_graph_has_the_nodes_that_were_chosen() -> None:
+    chosen = graph(lambda g, x: {"y": g.apply("relu", x)})
+    other = graph(lambda g, x: {"y": g.apply("tanh", x)})
+    renamed = Graph(
+        chosen.name,
+        chosen.inputs,
+        chosen.outputs,
+        tuple(Node("tanh", n.inputs, n.outputs) for n in chosen.nodes),
+        {},
+        chosen.types,
+    )
+    for folded in (other, renamed):
+        with pytest.raises(CertificateError, match="the folded graph is another than the one that was chosen"):
+            certify(chosen, chosen, folded, {v: (v,) for v in chosen.types})
+
+
+def test_integers_are_drawn_on_both_sides_of_zero() -> None:
+    """The absolute value of an integer is that integer wherever only 0 and 1 are tried."""
+    g = Builder("g")
+    g.output("y", g.apply("abs", g.input("x", (6,), "int64")))
+    h = Builder("g")
+    h.output("y", h.apply("identity", h.input("x", (6,), "int64")))
+    before, after = g.build(), h.build()
+    with pytest.raises(CertificateError, match="differ"):
+        certify(before, after, after, {"x": ("x",), after.outputs["y"]: (before.outputs["y"],)})

@@ -250,6 +250,35 @@ def test_finiteness_follows_constants_and_operators() -> None:
     assert facts == {"finite": True, "masked": False, "quotient": False}
     lax = encode(g.build(), finite_math=True)
     assert all(lax.egraph.eclass(k).finite for k in lax.roots.values())
+    strict = encode(g.build(), finite_math=False)
+    assert not any(strict.egraph.eclass(k).finite for k in strict.roots.values())
+    constants = [strict.egraph.eclass(strict.values[name]).finite for name in strict.graph.constants]
+    assert constants == [True, False]
+
+
+def test_an_input_that_a_model_asks_about_is_not_taken_for_finite() -> None:
+    """Asked of the input element by element; a question about a product of matrices guards that product alone."""
+    g = Builder("asked")
+    x, y = g.input("x", (2, 2)), g.input("y", (2, 2))
+    g.output("a", g.apply("isnan", g.apply("transpose", x * x, perm=(1, 0))))
+    g.output("b", g.apply("isinf", y @ y))
+    encoding = encode(g.build())
+    assert [encoding.egraph.eclass(encoding.values[v]).finite for v in ("x", "y")] == [False, True]
+
+
+def test_a_constant_that_is_added_to_round_is_hidden_from_rules() -> None:
+    g = Builder("rounded")
+    x = g.input("x", (3,))
+    magic, mask = g.constant(np.float32([12582912.0])), g.constant(np.float32([0.0, -1e9, 0.0]))
+    g.output("y", (x + magic) - magic)
+    g.output("z", x + mask)
+    g.output("w", x * g.constant(np.float32([1e30])))
+    encoding = encode(g.build())
+    known = {
+        float(np.abs(encoding.graph.constants[v].array).max()): encoding.egraph.eclass(encoding.values[v]).constant
+        for v in encoding.graph.constants
+    }
+    assert known == {12582912.0: False, 1e9: True, float(np.float32(1e30)): True}
 
 
 def test_a_chain_of_rules_explains_an_equality() -> None:

@@ -1,0 +1,51 @@
+"""Which values count as finite before anything is known of them (docs/adr/0010)."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from eqsat.language.constant import Constant
+from eqsat.language.graph import OPAQUE, Graph
+from eqsat.language.spec import spec
+
+#: Operators by which a model asks whether elements are numbers.
+_QUESTIONS = ("isnan", "isinf")
+_SUMS = ("add", "sub")
+
+
+def doubted_inputs(graph: Graph) -> frozenset[str]:
+    """The inputs of which a model itself asks whether they, or what it makes of them element by element, are finite.
+
+    Elements are followed through operators that act on each of them alone or only move them. What is asked of a
+    product of matrices or of a softmax is a guard of that result, and no sign that inputs hold infinities.
+    """
+    doubted: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.op == OPAQUE:
+            continue
+        declared = spec(node.op)
+        followed = declared.pointwise or declared.movement
+        if node.op in _QUESTIONS or (followed and not doubted.isdisjoint(node.outputs)):
+            doubted |= {v for v in node.inputs if v is not None}
+    return frozenset(doubted.intersection(graph.inputs))
+
+
+def rounding_constants(graph: Graph) -> frozenset[str]:
+    """The constants that a model adds to round: every number of ordinary size becomes an integer by it, or vanishes.
+
+    What is true of real numbers is not true of such sums: x + 12582912 - 12582912 is x to the nearest integer.
+    """
+    added = {v for n in graph.nodes if n.op in _SUMS for v in n.inputs if v in graph.constants}
+    return frozenset(v for v in added if v is not None and _rounds(graph.constants[v]))
+
+
+def _rounds(constant: Constant) -> bool:
+    dtype = constant.type.dtype
+    if not dtype.is_float or not constant.nbytes:
+        return False
+    # From here on neighbouring numbers of the type are 1 apart, or more.
+    least = 2.0 ** int(ml_dtypes.finfo(dtype.numpy).nmant)
+    size = np.abs(constant.array.ravel()[:1].astype(np.float64))
+    # Most constants are told by one element.
+    return bool(size[0] >= least and (np.abs(constant.array.astype(np.float64)) >= least).all() and constant.is_finite)
