@@ -48,7 +48,8 @@ for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rule
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and exits.
 
-    0 for success, 2 for bad input or usage, 1 for a fault of eqsat itself, 130 when Ctrl-C aborted it. Errors are one
+    0 for success, 2 for bad input or usage, 3 for a run that failed and kept the original, 1 for any other fault of
+    eqsat itself, 130 when Ctrl-C aborted it. Errors are one
     message on stderr; --debug adds the traceback.
     """
     sys.exit(run(arguments))

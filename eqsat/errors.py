@@ -54,7 +54,13 @@ class RuleError(EqsatError):
 
 
 class UnsoundRuleError(RuleError):
-    """A rule that united two tensors of different type, or whose result failed its certificate."""
+    """A rule that united two tensors of different type, or that is refuted; `rules` names it where it fired."""
+
+    def __init__(
+        self, what: str, *, where: str = "", expected: str = "", remedy: str = "", rules: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(what, where=where, expected=expected, remedy=remedy)
+        self.rules = rules
 
 
 class ExtractionError(EqsatError):
@@ -73,7 +79,7 @@ class CertificateError(EqsatError):
     """A result that differs from its original.
 
     `pairs` are the values that were claimed to be equal, each of the result with one of the original, where it is known
-    which of them are not.
+    which of them are not; `rules` names the rules that the claims rest on.
     """
 
     def __init__(
@@ -84,9 +90,10 @@ class CertificateError(EqsatError):
         expected: str = "",
         remedy: str = "",
         pairs: tuple[tuple[str, str], ...] = (),
+        rules: tuple[str, ...] = (),
     ) -> None:
         super().__init__(what, where=where, expected=expected, remedy=remedy)
-        self.pairs = pairs
+        self.pairs, self.rules = pairs, rules
 
 
 class UncheckedError(CertificateError):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from eqsat.certify import Certificate, relative_difference
+from eqsat.certify import Certificate
+from eqsat.certify.outputs import DRIFT, Judge, samples
 from eqsat.costs.model import GraphCost, Sizes
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled
-from eqsat.language.graph import Graph
+from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.interpret import concrete
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Plan
@@ -22,8 +23,6 @@ from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, interleaved
 
-#: How far, in relative terms, the outputs of a finalist may be from the original's on its backend.
-DRIFT = 1e-4
 #: On how many draws of inputs outputs are compared: rounding that matters may not show on one.
 DRAWS = 4
 #: Rounds and seconds a comparison may take.
@@ -53,10 +52,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Measured:
-    """Timings of the finalists, "original" among them; `refused` says which the backend would not run, and why."""
+    """Timings of the finalists, "original" among them; `refused` says which may not stand for it, and why, `losses`
+    how far the others are from it on inputs of unusual size; `differing` are those refused for their outputs."""
 
     timings: Timings
     refused: Mapping[str, str]
+    losses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    differing: frozenset[str] = frozenset()
 
     @property
     def rounds(self) -> int:
@@ -96,11 +98,71 @@ def measure_finalists(
     became true.
     """
     compiled = _Compiling(backend, source, threads, plans or {}, tuned)
-    calls: dict[str, Callable[[], object]] = {}
-    refused: dict[str, str] = {}
+    ready = _compared(graphs, compiled, sizes, seed, drift or {}, should_stop, follow)
+    if follow is not None:
+        follow("timing")
+    clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
+    calls = {name: program.bind(ready.feeds) for name, program in ready.programs.items()}
+    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
+    if timings.rounds < LEAST_ROUNDS:
+        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
+    return Measured(timings, ready.refused, ready.losses, ready.differing)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Finalists that may stand for the original, made ready to run; why others may not, and what those lose.
+
+    `differing` are those refused for their outputs, `feeds` the inputs of the first comparison.
+    """
+
+    programs: Mapping[str, Program]
+    refused: Mapping[str, str]
+    losses: Mapping[str, Sequence[str]]
+    differing: frozenset[str]
+    feeds: Mapping[str, Any]
+
+
+def compare_finalists(
+    graphs: Mapping[str, Graph],
+    source: Any,
+    *,
+    sizes: Mapping[str, int],
+    seed: int,
+    threads: int,
+    drift: Mapping[str, float] | None = None,
+    follow: Callable[[str], None] | None = None,
+) -> Compared:
+    """Compares the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
+
+    BackendError where the original runs on neither.
+    """
+    try:
+        return _compared(
+            graphs, _Compiling("onnxruntime", source, threads, {}, ()), sizes, seed, drift or {}, None, follow
+        )
+    except BackendError:
+        if any(n.op == OPAQUE for n in graphs["original"].nodes):
+            raise
+    return _compared(graphs, _Compiling("numpy", None, threads, {}, ()), sizes, seed, drift or {}, None, follow)
+
+
+def _compared(
+    graphs: Mapping[str, Graph],
+    compiled: _Compiling,
+    sizes: Mapping[str, int],
+    seed: int,
+    drift: Mapping[str, float],
+    should_stop: Callable[[], bool] | None,
+    follow: Callable[[str], None] | None,
+) -> Compared:
     original = graphs["original"]
-    references: list[Mapping[str, Any]] = []
     draws = [example_inputs(original, sizes, seed + i) for i in range(DRAWS)]
+    programs: dict[str, Program] = {}
+    refused: dict[str, str] = {}
+    losses: dict[str, Sequence[str]] = {}
+    differing: set[str] = set()
+    judge: Judge | None = None
     for name, graph in graphs.items():
         if should_stop is not None and should_stop():
             raise BackendError("interrupted before anything was measured")
@@ -108,28 +170,25 @@ def measure_finalists(
             follow(f"compiling {name}")
         try:
             program = compiled.program(name, graph)
+            limit = drift.get(name, DRIFT)
+            if name == "original":
+                program.run(draws[0])
+            elif math.isfinite(limit):
+                if judge is None:
+                    judge = Judge(original, samples(original, draws, seed), programs["original"].run)
+                verdict = judge.verdict(program.run, limit)
+                if verdict.refused is not None:
+                    refused[name] = verdict.refused
+                    differing.add(name)
+                    continue
+                losses[name] = verdict.losses
         except EqsatError as error:
             if name == "original":
                 raise
             refused[name] = error.what
             continue
-        if name == "original":
-            references = [program.run(feeds) for feeds in draws]
-        else:
-            pairs = zip(references, draws, strict=True)
-            limit = (drift or {}).get(name, DRIFT)
-            found = (_drift(original, reference, program.run(feeds), limit) for reference, feeds in pairs)
-            if (moved := next((d for d in found if d is not None), None)) is not None:
-                refused[name] = moved
-                continue
-        calls[name] = program.bind(draws[0])
-    if follow is not None:
-        follow("timing")
-    clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
-    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
-    if timings.rounds < LEAST_ROUNDS:
-        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
-    return Measured(timings, refused)
+        programs[name] = program
+    return Compared(programs, refused, losses, frozenset(differing), draws[0])
 
 
 @dataclass(frozen=True)
@@ -158,24 +217,6 @@ def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:
     backend: Any = select("cupy")
     program: Program = backend.compile(given, plans=tuned)
     return program
-
-
-def _drift(original: Graph, reference: Mapping[str, Any], outputs: Mapping[str, Any], least: float) -> str | None:
-    """Why outputs are too far from the original's, or None.
-
-    Both graphs are equal in the reals, which the certificate shows. A model may still amplify the rounding of a sum in
-    another order beyond use, as a softmax of huge values does.
-    """
-    for name, value in original.outputs.items():
-        type = original.type(value)
-        if not isinstance(type, TensorType) or not type.dtype.is_float:
-            continue
-        limit = max(least, 100 * float(ml_dtypes.finfo(type.dtype.numpy).eps))
-        one, two = (np.asarray(values[name]).astype(np.float64) for values in (reference, outputs))
-        difference = relative_difference(one, two)
-        if difference > limit:
-            return f"rounding moves its output {name!r} by {difference:.0e}, more than {limit:.0e}, from the original's"
-    return None
 
 
 def written_size(graph: Graph, opset: int | None) -> int:

@@ -32,7 +32,8 @@ from eqsat.given import ModelArgument, check_sizes, read
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
 from eqsat.optimize import RulesArgument, choices_for, rules_of
-from eqsat.pipeline import Pipeline, Settings
+from eqsat.pipeline import Pipeline
+from eqsat.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

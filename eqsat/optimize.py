@@ -30,13 +30,15 @@ from eqsat.costs.table import CostTable
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
+from eqsat.failures import marked
 from eqsat.given import Given, ModelArgument, check_sizes, read
 from eqsat.language.state import State
-from eqsat.pipeline import Pipeline, Settings
+from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule
+from eqsat.settings import Settings
 
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
@@ -66,6 +68,7 @@ def optimize(
     seed: int = 0,
     opset: int | None = None,
     measure: bool = True,
+    strict: bool = False,
     table: CostTable | str | Path | None = None,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -92,14 +95,16 @@ def optimize(
     * With `measure`, the finalists are timed against the original where the device's backend is here, and the original
       is kept unless the upper 95 % bound of new/old is below 1.
     * `seed` is that of the checks, the search and the timing; `opset` the one written, the model's own if left out.
+    * Where something fails after the model was read, the original is the result and `report.failure` says what failed;
+      a region that is found wrong is first tried anew without the rules behind it. `strict` raises what failed instead.
     * `progress` is called with a Progress while the search runs; `should_stop` ends it with the best so far.
 
     Raises EqsatError: UsageError for an argument out of its domain, ImportModelError or GraphError for a model that
     cannot be read, RuleError for rules that do not parse or are not proved, CostError for a device or a table that
-    cannot be used, ExtractionError for limits that nothing meets, CertificateError for a result that differs from the
-    original, and UncheckedError for one that cannot be checked.
+    cannot be used, and ExtractionError for limits that nothing meets; with `strict`, CertificateError for a result that
+    differs from the original, and whatever else failed.
     """
-    check_flags(measure=measure)
+    check_flags(measure=measure, strict=strict)
     prepared = prepare(
         model,
         device=device,
@@ -123,6 +128,7 @@ def optimize(
         threads=threads,
         progress=progress,
         should_stop=should_stop,
+        strict=strict,
     )
     return prepared.pipeline.run(prepared.given, prepared.rules, prepared.costs, measure)
 
@@ -161,6 +167,7 @@ def prepare(
     threads: int,
     progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
+    strict: bool = False,
 ) -> Prepared:
     """The arguments of `optimize`, checked before the model is read, and what they set up."""
     check_names(device=device)
@@ -176,7 +183,7 @@ def prepare(
         )
     bounds, states, sizes = bounds_of(limits), boundary_of(boundary), sizes_of(sizes)
     store = table_of(table)
-    costs = CostModel(device, store, objective, sizes, cost=cost, threads=threads)
+    costs = CostModel(device, store, objective, sizes, cost=marked(cost), threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     if (mismatch := store.mismatch(costs.environment)) is not None:
         warnings.append(f"{mismatch}; costs here are estimates")
@@ -196,8 +203,9 @@ def prepare(
         opset=opset,
         threads=threads,
         sizes=sizes,
-        progress=progress,
-        should_stop=should_stop,
+        progress=marked(progress),
+        should_stop=marked(should_stop),
+        strict=strict,
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     with pipeline.phase("read"):

@@ -10,37 +10,40 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.certify import assignments, certify
-from eqsat.certify.stated import stated_difference
 from eqsat.changes import explain, regions
 from eqsat.costs.cost import TERMS
-from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import POLICIES
 from eqsat.egraph.encode import Encoding, encode
-from eqsat.egraph.saturate import Limits, Saturation, Saturator
+from eqsat.egraph.saturate import Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
-from eqsat.errors import BackendError, CertificateError, ExtractionError, UncheckedError
+from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
 from eqsat.explanation import Explanation
 from eqsat.extract import Solution, solve
-from eqsat.extract.assembly import Assembled, assemble
-from eqsat.extract.judging import as_given, is_lowered, keeps, plan_cost, price_of
+from eqsat.extract.assembly import assemble
+from eqsat.extract.judging import as_given, keeps, plan_cost, price_of
 from eqsat.extract.limits import PEAK
 from eqsat.extract.resources import limited
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import Available, TensorProblem, everything, tensor_problem
-from eqsat.finalists import DRIFT, Candidate, Measured, kept, measure_finalists, written_size
+from eqsat.failures import is_for_the_caller, kept_original, told
+from eqsat.finalists import (
+    Candidate,
+    kept,
+    written_size,
+)
 from eqsat.given import Given
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
 from eqsat.language.onnx.availability import opset_of
-from eqsat.language.state import State
 from eqsat.report import Phase, Progress
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
 from eqsat.runtime.kernels import available_on
 from eqsat.savings import measured_changes
+from eqsat.settings import Settings
 from eqsat.summary import Baseline, Outcome, report_of
+from eqsat.trials import Trials
 
 #: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
@@ -48,27 +51,6 @@ _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
 
 #: The share of the time for extraction that choosing among row-major values alone may take.
 _FIRST_SHARE = 0.6
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a run of the pipeline may choose, and how long it may take."""
-
-    device: str
-    extractor: str
-    alpha: float | None
-    limits: Limits
-    extract_seconds: float
-    choices: Choices
-    boundary: Mapping[str, State]
-    bounds: Mapping[str, float]
-    finite_math: bool | None
-    seed: int
-    opset: int | None
-    threads: int
-    sizes: Mapping[str, int]
-    progress: Callable[[Progress], None] | None
-    should_stop: Callable[[], bool] | None
 
 
 @dataclass(frozen=True)
@@ -88,17 +70,23 @@ class Finished:
 class Pipeline:
     """One optimisation: its settings, the seconds of each phase, and what the user is warned of.
 
-    `adjust` changes the costs of a problem before anything is chosen; what is chosen then is judged by those costs.
+    `failures` are errors that cost it a finalist, or the result, `refuted` the rules it began anew without, `current`
+    the phase it is in. `adjust` changes the costs of a problem before anything is chosen; what is chosen then is judged
+    by those costs.
     """
 
     settings: Settings
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+    refuted: tuple[str, ...] = ()
+    current: Phase = "read"
     adjust: Callable[[TensorProblem], TensorProblem] | None = None
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Times a phase and says that it began."""
+        self.current = name
         self._say(Progress(name))
         start = time.perf_counter()
         try:
@@ -107,26 +95,74 @@ class Pipeline:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def run(self, given: Given, rules: tuple[Rule, ...], costs: CostModel, measure: bool) -> Result:
-        """The result for a model that was read."""
-        return self.finish(given, *self.grow(given, rules), costs, measure).result
+        """The result for a model that was read: the original where something fails, and the report says what did.
+
+        Where rules made a region wrong, the run begins anew without them, once. With `strict` every failure is raised.
+        """
+        warned = list(self.warnings)
+        try:
+            try:
+                return self.finish(given, *self.grow(given, rules), costs, measure, again=True).result
+            except (CertificateError, UnsoundRuleError) as error:
+                if self.settings.strict or not error.rules:
+                    raise
+                self.refuted, self.warnings[:] = error.rules, warned
+                self.warnings.append(f"{error.what}; begun anew without the rules behind it: {', '.join(error.rules)}")
+            left = tuple(rule for rule in rules if rule.name not in self.refuted)
+            return self.finish(given, *self.grow(given, left), costs, measure).result
+        except Exception as error:
+            if self.settings.strict or is_for_the_caller(error, bool(self.settings.bounds)):
+                raise
+            self.failures.append(error)
+            return self.original(given, costs)
+
+    def original(self, given: Given, costs: CostModel) -> Result:
+        """The original, as the result of a run that failed."""
+        return kept_original(
+            given,
+            costs,
+            self.current,
+            self.failures,
+            self.seconds,
+            self.warnings,
+            threads=self.settings.threads,
+            opset=self.settings.opset,
+        )
 
     def finish(
-        self, given: Given, encoding: Encoding, grown: Saturation, frozen: Snapshot, costs: CostModel, measure: bool
+        self,
+        given: Given,
+        encoding: Encoding,
+        grown: Saturation,
+        frozen: Snapshot,
+        costs: CostModel,
+        measure: bool,
+        again: bool = False,
     ) -> Finished:
-        """The result from an e-graph, however far it was grown: chosen, measured and certified."""
-        original, settings = given.graph, self.settings
+        """The result from an e-graph, however far it was grown: chosen, measured and certified.
+
+        A finalist that is wrong is left out and the report says that the run failed; with `again`, its CertificateError
+        is raised instead, and names the rules behind it.
+        """
+        original, settings, trials = given.graph, self.settings, self._trials
         with self.phase("extract"):
             framed = self.frame(original, frozen, costs)
             solution, baselines, candidates = self._candidates(given, framed, costs)
         with self.phase("measure"):
-            measured = self._measure(candidates, given.source, costs) if measure else None
+            measured = trials.measure(candidates, given.source, costs) if measure else None
+            finalists = candidates
+            if measured is None:
+                candidates = trials.agreeing(candidates, given.source)
             # What is asked for besides time is not what was timed.
             timed = self.adjust is None and (costs.cost is not None or set(costs.objective) == {"time"})
             judged = measured if timed else None
             best, because = kept(candidates, judged)
         with self.phase("certify"):
+            # Outputs that differ for more than rounding are a wrong region's, and that is no reason to stop here.
+            for other in (c for c in finalists if c.name in trials.differing):
+                trials.certify(original, encoding, other, grown, again)
             while best.assembled is not None:
-                refused = self._certify(original, best, grown)
+                refused = trials.certify(original, encoding, best, grown, again)
                 if refused is None:
                     break
                 if best is candidates[0]:
@@ -135,21 +171,28 @@ class Pipeline:
                 self.warnings.append(f"{best.name} was left out: {refused}")
                 candidates = [c for c in candidates if c is not best]
                 if len(candidates) == 1 and not self.settings.choices.policy.is_exact:
-                    self.settings = replace(settings, choices=replace(settings.choices, policy=POLICIES["exact"]))
+                    trials.settings = self.settings = replace(
+                        settings, choices=replace(settings.choices, policy=POLICIES["exact"])
+                    )
                     self.warnings.append("chosen anew in the precision of the model")
                     framed = self.frame(original, frozen, costs)
                     solution, baselines, candidates = self._candidates(given, framed, costs)
-                    judged = None
+                    judged, candidates = None, trials.agreeing(candidates, given.source)
                 best, because = kept(candidates, judged)
+            if self.failures:
+                best, because = candidates[0], "a region of what was found is wrong"
         explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings)
-        report.limits = dict(settings.bounds)
+        report.limits, report.refuted = dict(settings.bounds), self.refuted
+        if self.failures:
+            report.failure = f"certify: {told(self.failures[-1])}"
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
         tuned = costs.library_plans if costs.device.gpu else ()
-        result = Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned)
+        failures = tuple(self.failures)
+        result = Result(best.graph, report, explained, source, settings.threads, settings.opset, plan, tuned, failures)
         return Finished(result, framed, solution, baselines, candidates, best)
 
     def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
@@ -179,6 +222,10 @@ class Pipeline:
         framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
         framed = limited(framed, costs, settings.bounds, counted)
         return framed if self.adjust is None else self.adjust(framed)
+
+    @property
+    def _trials(self) -> Trials:
+        return Trials(self.settings, self.warnings, self.failures)
 
     def _say(self, progress: Progress) -> None:
         if self.settings.progress is not None:
@@ -313,41 +360,6 @@ class Pipeline:
             progress=follow,
         )
 
-    def _certify(self, original: Graph, candidate: Candidate, grown: Saturation) -> str | None:
-        """Why a candidate cannot be the result, or None; CertificateError where it is wrong."""
-        assembled, settings = candidate.assembled, self.settings
-        if assembled is None:
-            return None
-        decoded = assembled.decoded
-        sizes = assignments(original, settings.sizes)
-        try:
-            candidate.certificate = certify(
-                original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
-            )
-            return self._certify_states(candidate, assembled, sizes[0])
-        except UncheckedError as error:
-            return f"what was found could not be checked: {error.what}"
-        except CertificateError as error:
-            fired = ", ".join(f"{name} ({count})" for name, count in sorted(grown.fired.items()))
-            raise CertificateError(
-                error.what,
-                where=error.where,
-                expected=error.expected,
-                remedy=f"{error.remedy}; rules that fired: {fired}",
-            ) from error
-
-    def _certify_states(self, candidate: Candidate, assembled: Assembled, sizes: Mapping[str, int]) -> str | None:
-        """Why the lowered graph is too far from the graph it stands for, or None."""
-        if candidate.graph is assembled.graph:
-            return None
-        plan = assembled.plan
-        error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.seed)
-        candidate.certificate = replace(candidate.certificate, stated=error)
-        limit = self.settings.choices.policy.error if is_lowered(assembled) else DRIFT
-        if error <= limit:
-            return None
-        return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
-
     def _explained(
         self, encoding: Encoding, original: Candidate, best: Candidate, costs: CostModel, measure: bool
     ) -> Explanation:
@@ -368,37 +380,6 @@ class Pipeline:
                 backend="cupy" if costs.device.gpu else "onnxruntime",
                 should_stop=settings.should_stop,
             )
-
-    def _measure(self, candidates: Sequence[Candidate], source: Any, costs: CostModel) -> Measured | None:
-        settings = self.settings
-        if not costs.device.is_here:
-            self.warnings.append(f"not measured: {settings.device} is not this machine's")
-            return None
-        if len(candidates) == 1:
-            return None
-        if any(not state.is_plain for state in settings.boundary.values()):
-            self.warnings.append("not measured: inputs or outputs are held in states of their own")
-            return None
-        loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
-        try:
-            measured = measure_finalists(
-                {c.name: c.graph for c in candidates},
-                source,
-                sizes=settings.sizes,
-                seed=settings.seed,
-                threads=settings.threads,
-                plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},
-                backend="cupy" if costs.device.gpu else "onnxruntime",
-                tuned=costs.library_plans,
-                drift=dict.fromkeys(loose, settings.choices.policy.error),
-                should_stop=settings.should_stop,
-                follow=lambda text: self._say(Progress("measure", detail=text)),
-            )
-        except BackendError as error:
-            self.warnings.append(f"not measured: {error.what}")
-            return None
-        self.warnings += [f"{name} was left out: {why}" for name, why in measured.refused.items()]
-        return measured
 
 
 def _nan_warnings(encoding: Encoding) -> Iterator[str]:

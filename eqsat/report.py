@@ -32,6 +32,7 @@ _NOT_SATURATED = {
     "time_limit": "stopped by the time limit",
     "interrupted": "interrupted",
     "paused": "grown step by step, not to its end",
+    "failed": "not to its end",
 }
 _NOT_OPTIMAL = {
     "time_limit": "best within the time limit",
@@ -70,8 +71,10 @@ class Report:
     of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
     the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
     not. `amounts` are what the result uses of terms that were limited or priced, in their units, and `limits` the most
-    it may. `steps` lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether
-    they are estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
+    it may. `failure` says which phase failed and how, where the original was kept for that; `refuted` names the rules
+    that a wrong region rested on, without which the run began anew. `steps` lists what runs, kernel by kernel and
+    conversion by conversion: operators, states, seconds, whether they are estimated. `baselines` says what other ways
+    to choose found in the same e-graph, and in how many seconds.
     """
 
     name: str
@@ -108,6 +111,8 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
     baselines: Sequence[Mapping[str, Any]] = ()
+    failure: str = ""
+    refuted: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""
@@ -271,6 +276,8 @@ def _notes(report: Report) -> list[Text]:
         notes.append(Text(_compared(report)))
     if report.kept != "original":
         notes.append(Text(f"result: {report.kept}, {report.kept_because}"))
+    if report.failure:
+        notes.append(Text(f"failed: {report.failure}; the original was kept", style="red"))
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
 
 

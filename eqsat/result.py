@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,8 @@ class Result:
     of it is run, for a backend that knows layouts and kernels of several operators; None for the original.
     `library_plans` are those that calls of a GPU's libraries were measured to be fastest by. `source` is
     the model as it was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is
-    then what is written, too.
+    then what is written, too. `failures` are the errors that cost the run its result, where `report.failure` says that
+    one did.
     """
 
     graph: Graph
@@ -44,6 +45,7 @@ class Result:
     opset: int | None = None
     plan: Plan | None = None
     library_plans: tuple[str, ...] = ()
+    failures: tuple[Exception, ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def _written(self) -> Graph:

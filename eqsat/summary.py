@@ -106,8 +106,8 @@ def report_of(
             for n in original.nodes
             if n.op == OPAQUE
         ],
-        operators_before=_operators(original),
-        operators_after=_operators(kept.graph),
+        operators_before=operators_of(original),
+        operators_after=operators_of(kept.graph),
         changes=[c.as_dict() for c in outcome.explained.changes],
         amounts=dict(kept.amounts),
         steps=list(steps_of(kept)),
@@ -148,7 +148,8 @@ def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arit
     }
 
 
-def _operators(graph: Graph) -> dict[str, int]:
+def operators_of(graph: Graph) -> dict[str, int]:
+    """How often each operator stands in a graph."""
     counts: dict[str, int] = {}
     for node in graph.nodes:
         name = operator_name(node)

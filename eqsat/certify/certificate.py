@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
 from eqsat.certify.cone import Cone, positions, with_activations_apart
 from eqsat.errors import CertificateError, UncheckedError
-from eqsat.language.constant import Constant
+from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE, Graph
@@ -389,6 +389,12 @@ def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
             np.asarray(exact[str(index)]), constant.array.astype(np.float64) if is_float else constant.array
         )
         bound = 8 * float(ml_dtypes.finfo(constant.type.dtype.numpy).eps) if is_float else 0.0
+        if error > bound and is_float and _leaves_range(np.asarray(exact[str(index)]), constant, bound):
+            raise UncheckedError(
+                f"constant {name!r} leaves the range of {constant.type.dtype.value} when it is folded",
+                where=check.new.name,
+                expected="constants that their type holds to its full precision",
+            )
         if error > bound:
             raise CertificateError(
                 f"folded constant {name!r} differs from its expression by {error:.1e}",
@@ -398,3 +404,11 @@ def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
             )
         worst = max(worst, error)
     return worst, len(names)
+
+
+def _leaves_range(exact: Array, constant: Constant, bound: float) -> bool:
+    """Whether a folded constant is its expression but for elements that overflow its type, or lose digits in it."""
+    limits = ml_dtypes.finfo(constant.type.dtype.numpy)
+    size = np.abs(exact)
+    held = (size <= float(limits.max)) & ((size >= float(limits.smallest_normal)) | (exact == 0)) | ~np.isfinite(exact)
+    return not held.all() and relative_difference(exact[held], constant.array.astype(np.float64)[held]) <= bound

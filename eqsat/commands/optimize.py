@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
-from eqsat.commands.arguments import debug_option, import_option
+from eqsat.commands.arguments import Settings, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, is_there
-from eqsat.errors import UsageError
+from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
 from eqsat.report import Progress
+
+if TYPE_CHECKING:
+    from eqsat.result import Result
+
+#: The exit code of a run that failed after its model was read, and kept the original.
+FAILED = 3
 
 
 @click.command()
@@ -35,39 +44,74 @@ def optimize(
     report_file: Path | None,
     page_file: Path | None,
     **options: Any,
-) -> None:
+) -> int:
     """Write the cheapest model that rules prove equal to IN.onnx.
 
     Ctrl-C ends the search and writes the best model so far; a second Ctrl-C aborts. Durations are numbers with ms, s, m
     or h, such as 30s. The result is checked against the original before it is written, and it is the original where
-    nothing is measured to be faster.
+    nothing is measured to be faster, or where the run failed: the report says how, and the exit code is 3.
     """
     with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
         _check_files(model, target, report_file, page_file, options["rules"])
         given = {**run_arguments(options), "progress": follow, "should_stop": should_stop}
-        if page_file is None:
-            from eqsat.optimize import optimize as run
-
-            result = run(model, measure=not no_measure, **given)
-        else:
-            from eqsat.explore.explorer import explore
-
-            explorer = explore(model, **given)
-            explorer.grow()
-            result = explorer.optimize(measure=not no_measure)
+        result, page = _optimised(model, given, not no_measure, page_file is not None)
         follow(Progress("write", detail=str(target)))
         start = time.perf_counter()
-        result.save(target)
+        result = _written(result, model, target)
         report = result.report
         report.seconds = {**report.seconds, "write": time.perf_counter() - start}
-        if page_file is not None:
-            explorer.save(page_file)
+        if page_file is not None and page is not None:
+            page(page_file)
     if report_file is not None:
         write_text(report_file, report.json())
     out = console()
     out.print(report if out.is_terminal else str(report), soft_wrap=not out.is_terminal)
-    written = " and ".join(str(path) for path in (target, page_file) if path is not None)
+    written = " and ".join(str(path) for path in (target, page_file if page else None) if path is not None)
     out.print(f"wrote {written}", soft_wrap=True)
+    if click.get_current_context().ensure_object(Settings).debug:
+        for failure in result.failures:
+            click.echo("".join(traceback.format_exception(failure)), err=True, nl=False)
+    return FAILED if report.failure else 0
+
+
+def _optimised(
+    model: Path, given: Mapping[str, Any], measure: bool, paged: bool
+) -> tuple[Result, Callable[[Path], object] | None]:
+    """The result, and what writes the page of its run, if one is wanted and the run can be shown."""
+    from eqsat.optimize import optimize as run
+
+    if not paged:
+        return run(model, measure=measure, **given), None
+    from eqsat.explore.explorer import explore
+    from eqsat.failures import is_for_the_caller, told
+
+    try:
+        explorer = explore(model, **given)
+        explorer.grow()
+        result = explorer.optimize(measure=measure)
+    except Exception as error:
+        if is_for_the_caller(error, bool(given["limits"])):
+            raise
+        result = run(model, measure=measure, **given)
+        result.report.warnings = [*result.report.warnings, f"no page was written: {told(error)}"]
+        return result, None
+    return (result, None) if result.report.failure else (result, explorer.save)
+
+
+def _written(result: Result, model: Path, target: Path) -> Result:
+    """The result that was written: the original where writing another fails for no reason that a user can mend."""
+    from eqsat.failures import told
+    from eqsat.language.onnx import verbatim
+
+    try:
+        result.save(target)
+    except EqsatError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the report says what failed, and a run is not lost for it
+        verbatim.save(model, target)
+        report = replace(result.report, failure=f"write: {told(error)}", kept="original", changes=())
+        return replace(result, report=report, failures=(*result.failures, error))
+    return result
 
 
 def _check_files(

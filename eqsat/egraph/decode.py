@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
@@ -208,7 +210,8 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
             operands = [None if v is None else arrays[v] for v in node.inputs]
             types = [None if v is None else env[v].type for v in node.inputs]
             array = evaluated(exact, node, operands, types, result)
-            known[key] = None if array is None else (array, Constant.of(array, result.dtype))
+            with np.errstate(over="ignore", invalid="ignore"):  # the certificate says what leaves its type's range
+                known[key] = None if array is None else (array, Constant.of(array, result.dtype))
         if known[key] is None:
             kept.append(node)
             continue

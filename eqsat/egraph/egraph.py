@@ -353,6 +353,7 @@ class EGraph:
             f"rule {rule} made {a} equal to {b}",
             expected="two tensors of one type",
             remedy="leave the rule out with rules=… and report it: its conditions are too weak",
+            rules=(rule,),
         )
 
     def _evaluate(self, leader: int) -> Any | None:

@@ -18,6 +18,7 @@ from eqsat.explore.pricing import Repriced, repriced, standing
 from eqsat.explore.reading import Run
 from eqsat.extract.judging import as_given
 from eqsat.extract.tensors import TensorProblem
+from eqsat.failures import is_for_the_caller
 from eqsat.interrupts import interruptible
 from eqsat.optimize import Prepared
 from eqsat.pipeline import Finished, Pipeline
@@ -193,11 +194,20 @@ class Session:
         return self.choice
 
     def finish(self, measure: bool) -> Result:
-        """The result of what is grown, at the costs that hold now, measured if asked for, and certified."""
+        """The result of what is grown, at the costs that hold now, measured if asked for, and certified.
+
+        Where that fails, the original is the result, and its report says what failed.
+        """
         pipeline = self._choosing()
         pipeline.warnings += [f"costs were changed: {change.text}" for change in self.changes]
         grown = self.saturator.report
-        found = pipeline.finish(self.given, self.encoding, grown, self.snapshot, self.costs, measure)
+        try:
+            found = pipeline.finish(self.given, self.encoding, grown, self.snapshot, self.costs, measure)
+        except Exception as error:
+            if pipeline.settings.strict or is_for_the_caller(error, bool(pipeline.settings.bounds)):
+                raise
+            pipeline.failures.append(error)
+            return pipeline.original(self.given, self._model)
         extractor, original = pipeline.settings.extractor, found.candidates[0]
         candidate = next((c for c in found.candidates if c.name == extractor), original)
         given = as_given(found.framed)
@@ -216,6 +226,7 @@ class Session:
             pipeline,
             seconds=dict(pipeline.seconds),
             warnings=list(pipeline.warnings),
+            failures=[],
             adjust=adjust if any(c.change is not None for c in changes) else None,
         )
 

@@ -1,0 +1,33 @@
+"""The settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eqsat.costs.implementations import Choices
+from eqsat.egraph.saturate import Limits
+from eqsat.language.state import State
+from eqsat.report import Progress
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run of the pipeline may choose, and how long it may take."""
+
+    device: str
+    extractor: str
+    alpha: float | None
+    limits: Limits
+    extract_seconds: float
+    choices: Choices
+    boundary: Mapping[str, State]
+    bounds: Mapping[str, float]
+    finite_math: bool | None
+    seed: int
+    opset: int | None
+    threads: int
+    sizes: Mapping[str, int]
+    progress: Callable[[Progress], None] | None
+    should_stop: Callable[[], bool] | None
+    strict: bool = False

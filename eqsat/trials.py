@@ -1,0 +1,143 @@
+"""Finalists on trial: outputs compared, times measured, and what is to be the result certified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eqsat.certify import assignments
+from eqsat.certify import certify as certify_graphs
+from eqsat.certify.outputs import DRIFT
+from eqsat.certify.stated import stated_difference
+from eqsat.costs.model import CostModel
+from eqsat.egraph.encode import Encoding
+from eqsat.egraph.saturate import Saturation
+from eqsat.errors import BackendError, CertificateError, UncheckedError
+from eqsat.extract.assembly import Assembled
+from eqsat.extract.judging import is_lowered
+from eqsat.failures import rules_behind
+from eqsat.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
+from eqsat.language.graph import Graph
+from eqsat.report import Progress
+from eqsat.settings import Settings
+
+
+@dataclass
+class Trials:
+    """The trials of one run: what they warn of, the errors that cost it a finalist, and the names of finalists whose
+    outputs are not the original's."""
+
+    settings: Settings
+    warnings: list[str]
+    failures: list[Exception]
+    differing: set[str] = field(default_factory=set)
+
+    def certify(
+        self, original: Graph, encoding: Encoding, candidate: Candidate, grown: Saturation, again: bool
+    ) -> str | None:
+        """Why a candidate cannot be the result, or None; CertificateError where it is wrong and that is raised."""
+        assembled, settings = candidate.assembled, self.settings
+        if assembled is None:
+            return None
+        decoded = assembled.decoded
+        sizes = assignments(original, settings.sizes)
+        try:
+            candidate.certificate = certify_graphs(
+                original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
+            )
+            return self._certify_states(candidate, assembled, sizes[0])
+        except UncheckedError as error:
+            return f"what was found could not be checked: {error.what}"
+        except CertificateError as error:
+            behind = rules_behind(encoding, candidate, error.pairs)
+            fired = ", ".join(f"{name} ({grown.fired[name]})" for name in sorted(behind))
+            wrong = CertificateError(
+                error.what,
+                where=error.where,
+                expected=error.expected,
+                remedy=f"{error.remedy}; rules behind it: {fired or 'none'}",
+                pairs=error.pairs,
+                rules=behind if error.pairs else (),
+            )
+            if again or self.settings.strict:
+                raise wrong from error
+            self.failures.append(wrong)
+            return f"it is wrong: {error.what}; rules behind it: {fired or 'none'}"
+
+    def _certify_states(self, candidate: Candidate, assembled: Assembled, sizes: Mapping[str, int]) -> str | None:
+        """Why the lowered graph is too far from the graph it stands for, or None."""
+        if candidate.graph is assembled.graph:
+            return None
+        plan = assembled.plan
+        error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.seed)
+        candidate.certificate = replace(candidate.certificate, stated=error)
+        limit = self.settings.choices.policy.error if is_lowered(assembled) else DRIFT
+        if error <= limit:
+            return None
+        return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
+
+    def agreeing(self, candidates: list[Candidate], source: Any) -> list[Candidate]:
+        """The finalists whose outputs agree with the original's where both can be run, the original first."""
+        settings = self.settings
+        if len(candidates) == 1 or any(not state.is_plain for state in settings.boundary.values()):
+            return candidates  # of outputs held in states of their own, the certificate compares the rounding
+        try:
+            compared = compare_finalists(
+                {c.name: c.graph for c in candidates},
+                source,
+                sizes=settings.sizes,
+                seed=settings.seed,
+                threads=settings.threads,
+                drift=self._drift(candidates),
+            )
+        except BackendError as error:
+            self.warnings.append(f"rounding was not compared: {error.what}")
+            return candidates
+        self._tell(compared)
+        return [c for c in candidates if c.name not in compared.refused]
+
+    def _drift(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """How far the outputs of finalists in lower precisions may be from the original's."""
+        loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
+        return dict.fromkeys(loose, self.settings.choices.policy.error)
+
+    def _tell(self, outcome: Measured | Compared) -> None:
+        self.differing |= outcome.differing
+        self.warnings += [f"{name} was left out: {why}" for name, why in outcome.refused.items()]
+        self.warnings += [f"{name}: {loss}" for name, losses in outcome.losses.items() for loss in losses]
+
+    def measure(self, candidates: Sequence[Candidate], source: Any, costs: CostModel) -> Measured | None:
+        """The finalists' times where the device is here; None where they could not be measured, or need not be."""
+        settings = self.settings
+        if not costs.device.is_here:
+            self.warnings.append(f"not measured: {settings.device} is not this machine's")
+            return None
+        if len(candidates) == 1:
+            return None
+        if any(not state.is_plain for state in settings.boundary.values()):
+            self.warnings.append("not measured: inputs or outputs are held in states of their own")
+            return None
+        try:
+            measured = measure_finalists(
+                {c.name: c.graph for c in candidates},
+                source,
+                sizes=settings.sizes,
+                seed=settings.seed,
+                threads=settings.threads,
+                plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},
+                backend="cupy" if costs.device.gpu else "onnxruntime",
+                tuned=costs.library_plans,
+                drift=self._drift(candidates),
+                should_stop=settings.should_stop,
+                follow=lambda text: self._follow(text),
+            )
+        except BackendError as error:
+            self.warnings.append(f"not measured: {error.what}")
+            return None
+        self._tell(measured)
+        return measured
+
+    def _follow(self, text: str) -> None:
+        if self.settings.progress is not None:
+            self.settings.progress(Progress("measure", detail=text))
