@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.errors import BackendError, first_line
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Graph
 from eqsat.language.interpret import run
@@ -50,5 +51,13 @@ class ReferenceProgram:
         return lambda: self._run(checked)
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        made = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
+        try:
+            made = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
+        except (IndexError, ValueError, ZeroDivisionError) as error:
+            raise BackendError(
+                f"NumPy failed: {first_line(error)}",
+                where=self.graph.name,
+                expected="inputs this graph can be run on",
+                remedy="indices and sizes among the inputs must lie within what the graph declares",
+            ) from error
         return {name: np.asarray(value) if np.isscalar(value) else value for name, value in made.items()}
