@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,9 @@ _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
 _FIRST_SHARE = 0.6
 
 
+Answer = TypeVar("Answer")
+
+
 @dataclass(frozen=True)
 class Finished:
     """A result, and what it was chosen from: the problem, its solution, what the baselines found, the finalists that
@@ -95,26 +98,39 @@ class Pipeline:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def run(self, given: Given, rules: tuple[Rule, ...], costs: CostModel, measure: bool) -> Result:
-        """The result for a model that was read: the original where something fails, and the report says what did.
+        """The result for a model that was read: the original where something fails, and the report says what did."""
 
-        Where rules made a region wrong, the run begins anew without them, once. With `strict` every failure is raised.
+        def attempt(left: tuple[Rule, ...], again: bool) -> Result:
+            return self.finish(given, *self.grow(given, left), costs, measure, again).result
+
+        return self.guarded(attempt, rules, lambda: self.original(given, costs))
+
+    def guarded(
+        self,
+        attempt: Callable[[tuple[Rule, ...], bool], Answer],
+        rules: tuple[Rule, ...],
+        original: Callable[[], Answer],
+    ) -> Answer:
+        """What an attempt with rules comes to, or the original where it fails.
+
+        Where rules made a region wrong, the attempt begins anew without them, once: the first is told that it may. With
+        `strict` every failure is raised.
         """
         warned = list(self.warnings)
         try:
             try:
-                return self.finish(given, *self.grow(given, rules), costs, measure, again=True).result
+                return attempt(rules, True)
             except (CertificateError, UnsoundRuleError) as error:
                 if self.settings.strict or not error.rules:
                     raise
                 self.refuted, self.warnings[:] = error.rules, warned
                 self.warnings.append(f"{error.what}; begun anew without the rules behind it: {', '.join(error.rules)}")
-            left = tuple(rule for rule in rules if rule.name not in self.refuted)
-            return self.finish(given, *self.grow(given, left), costs, measure).result
+            return attempt(tuple(rule for rule in rules if rule.name not in self.refuted), False)
         except Exception as error:
             if self.settings.strict or is_for_the_caller(error, bool(self.settings.bounds)):
                 raise
             self.failures.append(error)
-            return self.original(given, costs)
+            return original()
 
     def original(self, given: Given, costs: CostModel) -> Result:
         """The original, as the result of a run that failed."""

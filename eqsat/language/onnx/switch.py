@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -12,7 +13,9 @@ from eqsat.errors import ExportModelError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.graph import Graph
+from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporter import assemble
+from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import rename_captured
 from eqsat.language.types import TensorType
 
@@ -39,6 +42,13 @@ def switched(cases: Sequence[Case], opset: int | None = None) -> tuple[ModelProt
     if len(cases) == 1:
         return assemble(cases[0].graph, opset)
     return _Switch(cases, opset).model()
+
+
+def save(cases: Sequence[Case], path: Path, opset: int | None = None) -> None:
+    """Writes a model that chooses among cases, as `eqsat.language.onnx.exporter.save` writes a graph."""
+    origin = cases[0].graph.origin
+    files, external = (origin.files, origin.external) if isinstance(origin, OnnxOrigin) else ((), False)
+    writer.save(*switched(cases, opset), path, sources=files, external=external)
 
 
 class _Switch:

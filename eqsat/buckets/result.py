@@ -1,0 +1,156 @@
+"""What `optimize` returns for buckets: a result for each, run and written as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eqsat.buckets.choice import Bucket, Buckets
+from eqsat.buckets.program import BucketProgram, may_pad
+from eqsat.costs.environment import kind_of
+from eqsat.errors import UsageError
+from eqsat.language.graph import Graph
+from eqsat.language.onnx.availability import lacking
+from eqsat.report import duration
+from eqsat.result import Result
+from eqsat.rewrites.definitions import expanded
+from eqsat.runtime.backend import Program, select
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from eqsat.language.onnx.switch import Case
+
+#: Backends that compile a program for each size of the inputs.
+_BY_SIZE = frozenset({"cupy"})
+
+
+@dataclass(frozen=True)
+class BucketedResult(Result):
+    """A result for each bucket of sizes, from one e-graph; as a Result it is that of the largest.
+
+    `results` has the result of each bucket; those of equal choices share one graph. `run` picks the smallest bucket
+    that holds the inputs; `save` and `to_onnx` write one model that chooses by size, `save_each` a file a choice.
+    """
+
+    buckets: Buckets = field(default_factory=lambda: Buckets({}))
+    results: Mapping[Bucket, Result] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> dict[tuple[Bucket, ...], Result]:
+        """The results that differ, each with the buckets it is for."""
+        of: dict[int, tuple[list[Bucket], Result]] = {}
+        for bucket, result in self.results.items():
+            of.setdefault(id(result.graph), ([], result))[0].append(bucket)
+        return {tuple(buckets): result for buckets, result in of.values()}
+
+    def run(self, **inputs: Any) -> dict[str, Any]:
+        """The outputs by name for inputs by name, by the choice of the smallest bucket that holds them.
+
+        BackendError for inputs that do not fit, and for sizes beyond the largest bucket.
+        """
+        return self._bucketed.run(inputs)
+
+    @cached_property
+    def _bucketed(self) -> BucketProgram:
+        return self.compile()
+
+    def compile(self, backend: str | None = None, pad: bool | None = None) -> BucketProgram:
+        """The choices made ready to run, each once; nothing is compiled when they are called.
+
+        With `pad`, inputs are padded with zeros to the end of their bucket and outputs cropped: by default where the
+        backend compiles for each size ("cupy") and it is proved that padding changes no output. BackendError where it
+        is asked for and may leak, naming the value that it leaks into.
+        """
+        gpu = kind_of(self.report.device) == "gpu"
+        name = select(("cupy" if gpu else None) if backend is None else backend).name
+        graphs = {bucket: result.graph for bucket, result in self.results.items()}
+        padded = may_pad(graphs, self.buckets, pad, name in _BY_SIZE)
+        if name == "onnxruntime":
+            one = self._session()
+            programs: dict[Bucket, Program] = dict.fromkeys(self.results, one)
+        else:
+            known: dict[int, Program] = {}
+            for result in self.results.values():
+                if id(result.graph) not in known:
+                    known[id(result.graph)] = result.compile(name)
+            programs = {bucket: known[id(result.graph)] for bucket, result in self.results.items()}
+        return BucketProgram(self.graph, self.buckets, programs, padded)
+
+    def _session(self) -> Program:
+        """One session for all choices, in which weights are held once."""
+        from eqsat.runtime.session import SessionProgram, session
+
+        return SessionProgram(self.graph, session(self._model(None), threads=self.threads, where=self.graph.name))
+
+    def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
+        """One ONNX model that chooses by the sizes of its inputs; written to `path` too, if one is given."""
+        if path is not None:
+            self.save(path, opset)
+        return super().to_onnx(None, opset) if self._is_one else self._model(opset)
+
+    def save(self, path: str | Path, opset: int | None = None) -> None:
+        """Writes one ONNX file that chooses by the sizes of its inputs, its weights once."""
+        if self._is_one:
+            super().save(path, opset)
+            return
+        from eqsat.language.onnx import switch
+
+        switch.save(self._cases(), Path(path), opset or self.opset)
+
+    def save_each(self, folder: str | Path, opset: int | None = None) -> list[Path]:
+        """Writes a file for each choice into a folder, named after the buckets it is for; UsageError for no folder."""
+        target = Path(folder)
+        if not target.is_dir():
+            raise UsageError(f"no folder {str(folder)!r}", expected="one that exists", remedy="make it first")
+        written: list[Path] = []
+        for buckets, result in self.choices.items():
+            path = target / f"{_named(buckets[-1])}.onnx"
+            result.save(path, opset)
+            written.append(path)
+        return written
+
+    def __repr__(self) -> str:
+        lines = [f"{len(self.results)} buckets, {len(self.choices)} of them different choices"]
+        for buckets, result in self.choices.items():
+            report = result.report
+            gain = f"{report.cost_before / report.cost_after:.2f}x" if report.cost_after else ""
+            times = f"{duration(report.cost_before)} -> {duration(report.cost_after)}"
+            lines.append(f"{', '.join(map(_named, buckets))}: {report.kept}, {times} {gain}".rstrip())
+        return "\n".join([*lines, "", f"the largest, {_named(list(self.results)[-1])}:", str(self.report)])
+
+    @property
+    def _is_one(self) -> bool:
+        return len(self.choices) == 1
+
+    def _model(self, opset: int | None) -> ModelProto:
+        from eqsat.language.onnx.switch import switched
+        from eqsat.language.onnx.tensors import tensor_of
+
+        skeleton, tensors = switched(self._cases(), opset or self.opset)
+        skeleton.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
+        return skeleton
+
+    def _cases(self) -> list[Case]:
+        from eqsat.language.onnx.switch import Case
+
+        return [
+            Case(_written(result.graph), [self.buckets.box(bucket) for bucket in buckets])
+            for buckets, result in self.choices.items()
+        ]
+
+
+def _written(graph: Graph) -> Graph:
+    return expanded(graph, lacking())
+
+
+def _named(bucket: Bucket) -> str:
+    """A bucket as a file is named after it.
+
+    >>> _named((("batch", 4), ("length", 128)))
+    'batch=4,length=128'
+    """
+    return ",".join(f"{name}={size}" for name, size in bucket)
