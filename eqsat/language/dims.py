@@ -190,6 +190,19 @@ def exact_quotient(a: Dim, b: Dim) -> Dim | None:
     return _from_terms(quotient)
 
 
+def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
+    """The factor and the rest, free of a name, that make up a dim: dim = factor·name + rest; None where none do.
+
+    >>> linear_in(2 * Sym.named("n") + 1, "n")
+    (2, 1)
+    """
+    factor = next((c for monomial, c in _terms(dim) if monomial == ((name, 1),)), 0)
+    rest = dim - factor * Sym.named(name)
+    if not factor or (isinstance(rest, Sym) and name in rest.names()):
+        return None
+    return factor, rest
+
+
 def floordiv(a: Dim, b: Dim) -> Dim:
     """`a // b`, exact where it divides evenly, else a symbol of its own."""
     quotient = exact_quotient(a, b)

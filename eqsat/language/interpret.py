@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eqsat.errors import BackendError, GraphError
 from eqsat.language.declaration import check_results, declaration_at_fault
-from eqsat.language.dims import Sym, evaluate
+from eqsat.language.dims import Sym, evaluate, linear_in
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType, ValueType
@@ -142,7 +142,21 @@ def bound_sizes(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name in graph.inputs:
         _bind(sizes, graph.type(name), inputs[name])
+    for name in graph.inputs:
+        _bind_composed(sizes, graph.type(name), inputs[name])
     return sizes
+
+
+def _bind_composed(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
+    """Adds the size of a name that only a dim such as 2*n shows."""
+    if not isinstance(declared, TensorType) or declared.is_static or not hasattr(value, "shape"):
+        return
+    for dim, size in zip(declared.shape or (), value.shape, strict=False):
+        unknown = sorted(dim.names() - sizes.keys()) if isinstance(dim, Sym) else []
+        parts = linear_in(dim, unknown[0]) if len(unknown) == 1 else None
+        if parts is not None:
+            factor, rest = parts
+            sizes[unknown[0]] = (int(size) - evaluate(rest, sizes)) // factor
 
 
 def _bind(sizes: dict[str, int], declared: ValueType, value: Any) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import ExportModelError
-from eqsat.language.dims import Dim, Sym
+from eqsat.language.dims import Dim, Sym, linear_in
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, Shape, TensorType, ValueType
 
@@ -86,7 +86,12 @@ class DimsWriter:
     def _atom(self, atom: str | tuple[str, Dim, Dim]) -> str:
         if isinstance(atom, str):
             named = Sym.named(atom)
+            if named in self._known:
+                return self._known[named]
             if named not in self._sources:
+                solved = self._solved(atom)
+                if solved is not None:
+                    return solved
                 raise ExportModelError(
                     f"no value that comes before shows how large dim {atom!r} is",
                     where=self._model.graph.name,
@@ -106,6 +111,23 @@ class DimsWriter:
                 return self._make("Where", larger, left, right)
         one = self._make("Equal", right, self._model.parameter([1], DType.INT64))
         return self._make("Where", one, left, right)
+
+    def _solved(self, name: str) -> str | None:
+        """A vector with a dim that no shape holds as it is, from one that holds a multiple of it plus known dims."""
+        for dim in self._sources:
+            parts = linear_in(dim, name)
+            if parts is None:
+                continue
+            factor, rest = parts
+            if isinstance(rest, Sym) and any(Sym.named(n) not in self._sources for n in rest.names()):
+                continue
+            # The last step divides evenly, so that it does not matter which way it rounds.
+            named = Sym.named(name)
+            top = self._make("Sub", self._element(dim), self._element(rest))
+            divisor = self._model.parameter([factor], DType.INT64)
+            self._known[named] = top if factor == 1 else self._make("Div", top, divisor)
+            return self._known[named]
+        return None
 
     def _floordiv(self, a: Dim, left: str, right: str) -> str:
         """ONNX divides integers toward zero; a numerator that may be negative is first made to divide evenly."""

@@ -10,15 +10,17 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, chec
 
 from eqsat.errors import ExportModelError
 from eqsat.language.constant import Array, Constant
+from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
 from eqsat.language.fold import FOLDED_BYTES, holds_symbols
+from eqsat.language.formulas import reader, text_of
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.export_table import EXPORTS
 from eqsat.language.onnx.exporting import Model, Target
 from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_bound, rename_captured, subgraphs, value_info
+from eqsat.language.onnx.protos import captured, names_bound, plain_name, rename_captured, subgraphs, value_info
 from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
 from eqsat.language.onnx.tensors import tensor_of
 from eqsat.language.types import TensorType, ValueType
@@ -226,7 +228,16 @@ class _Export:
 
     def _info(self, name: str, type: ValueType, stated: Mapping[str, bytes]) -> ValueInfoProto:
         known = stated.get(name)
-        return ValueInfoProto.FromString(known) if known else value_info(name, type)
+        return ValueInfoProto.FromString(known) if known else value_info(name, type, self._dim_text)
+
+    def _dim_text(self, dim: Sym) -> str:
+        """The text of a dim: its name, or a formula that is read back as the same dim; none for others."""
+        if name := plain_name(dim):
+            return name
+        shapes = [t.shape or () for t in map(self.graph.type, self.graph.inputs) if isinstance(t, TensorType)]
+        text = text_of(dim)
+        read = reader([plain_name(d) for d in shape if isinstance(d, Sym)] for shape in shapes)
+        return text if read(text) == dim else ""
 
     def _state_values(self, proto: ModelProto) -> None:
         """What the model stated of inner values that are still there."""

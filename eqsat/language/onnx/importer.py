@@ -12,6 +12,7 @@ from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder, fresh_beside
+from eqsat.language.formulas import reader
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.onnx import functions, opaque, structure
 from eqsat.language.onnx.branches import taken_branch
@@ -48,6 +49,7 @@ class _Import:
         self.warnings: list[str] = []
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
+        self._dim = reader([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
 
     def graph(self) -> Graph:
         """The whole translation."""
@@ -106,7 +108,7 @@ class _Import:
                 continue
             inputs.append(value.name)
             self._check_typed(value, constants)
-            self.folder.add_input(value.name, value_type(value.type, self.folder.fresh))
+            self.folder.add_input(value.name, value_type(value.type, self.folder.fresh, self._dim))
         for name, constant in constants.items():
             if not self.folder.is_defined(name):
                 self.folder.add_constant(name, constant, merge=name not in self.sparse)
@@ -204,7 +206,7 @@ class _Import:
 
     def _declare(self, name: str, proto: TypeProto) -> None:
         """Joins what was inferred with what the model states of a value; an element type must agree."""
-        stated = value_type(proto, self.folder.fresh)
+        stated = value_type(proto, self.folder.fresh, self._dim)
         known = self.folder.type(name)
         if isinstance(stated, TensorType) and isinstance(known, TensorType) and stated.dtype is not known.dtype:
             raise ImportModelError(
