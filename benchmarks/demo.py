@@ -10,9 +10,9 @@ import onnx
 
 from benchmarks.models import load
 from eqsat import cli
-from eqsat.finalists import example_inputs
 from eqsat.language.onnx.importer import load as read
 from eqsat.report import duration
+from eqsat.runtime.examples import example_inputs
 from eqsat.runtime.measure import interleaved
 from eqsat.runtime.session import session
 

@@ -132,8 +132,8 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
 def latency(name: str, folder: Path) -> dict[str, Any]:
     """Original and measured result in one interleaved run of its own."""
     import eqsat
-    from eqsat.finalists import example_inputs
     from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
     from eqsat.runtime.session import session
 
@@ -163,8 +163,8 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.costs.measure import fill as fill_table
     from eqsat.costs.model import CostModel, keys_of
     from eqsat.costs.table import CostTable
-    from eqsat.finalists import example_inputs
     from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
     from eqsat.runtime.session import session
 
@@ -203,10 +203,10 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
 def accuracy(name: str, folder: Path) -> dict[str, Any]:
     """‖out − ref‖ / ‖ref‖ of result and original on ONNX Runtime, the reference being the original in float64."""
     from eqsat.certify import relative_difference
-    from eqsat.finalists import example_inputs
     from eqsat.language.floats import Floats
     from eqsat.language.interpret import run
     from eqsat.language.onnx.importer import load as read
+    from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.session import session
 
     graph = read(folder / "model.onnx")

@@ -79,12 +79,6 @@ def table_of(given: CostTable | str | os.PathLike[str] | None) -> CostTable:
     raise UsageError(f"table = {given!r}", expected="a CostTable, or the path of one")
 
 
-def sizes_of(given: Mapping[str, int] | None) -> Mapping[str, int]:
-    """The sizes of named dims; whether the model has them is seen when it is read."""
-    _check_mapping("sizes", given, "{'batch': 8}")
-    return dict(given or {})
-
-
 def bounds_of(given: Mapping[str, float | str] | None) -> dict[str, float]:
     """The most of each term: bytes, seconds or a count."""
     _check_mapping("limits", given, "{'peak_memory': '8 GB', 'launches': 40}")

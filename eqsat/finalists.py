@@ -7,24 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from eqsat.certify import Certificate
 from eqsat.certify.outputs import DRIFT, Judge, samples
-from eqsat.costs.model import GraphCost, Sizes
+from eqsat.costs.cost import GraphCost
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled
 from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.interpret import concrete
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Plan
-from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
-from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, interleaved
+from eqsat.runtime.examples import DRAWS, SizePoint, tried
+from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, combined, interleaved
 
-#: On how many draws of inputs outputs are compared: rounding that matters may not show on one.
-DRAWS = 4
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
 #: Prices that differ by less than this share are one price, summed in another order.
@@ -52,13 +47,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Measured:
-    """Timings of the finalists, "original" among them; `refused` says which may not stand for it, and why, `losses`
-    how far the others are from it on inputs of unusual size; `differing` are those refused for their outputs."""
+    """Timings of the finalists, "original" among them, over the points together; `refused` says which may not stand for
+    it, and why, `losses` how far the others are from it on inputs of unusual size; `differing` are those refused for
+    their outputs."""
 
     timings: Timings
     refused: Mapping[str, str]
     losses: Mapping[str, Sequence[str]] = field(default_factory=dict)
     differing: frozenset[str] = frozenset()
+    points: Sequence[SizePoint] = ()
 
     @property
     def rounds(self) -> int:
@@ -78,7 +75,7 @@ def measure_finalists(
     graphs: Mapping[str, Graph],
     source: Any,
     *,
-    sizes: Mapping[str, int],
+    points: Sequence[SizePoint],
     seed: int,
     threads: int,
     plans: Mapping[str, Plan] | None = None,
@@ -89,7 +86,7 @@ def measure_finalists(
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
 ) -> Measured:
-    """Times graphs on a backend on the same random inputs.
+    """Times graphs, the original first, on a backend on the same random inputs, at each of the points.
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
@@ -98,36 +95,41 @@ def measure_finalists(
     became true.
     """
     compiled = _Compiling(backend, source, threads, plans or {}, tuned)
-    ready = _compared(graphs, compiled, sizes, seed, drift or {}, should_stop, follow)
+    ready = _compared(graphs, compiled, points, seed, drift or {}, should_stop, follow)
     if follow is not None:
         follow("timing")
     clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
-    calls = {name: program.bind(ready.feeds) for name, program in ready.programs.items()}
+    calls: dict[str, Callable[[], object]] = {}
+    parts: dict[str, list[tuple[str, float]]] = {}
+    for name, program in ready.programs.items():
+        parts[name] = [(f"{name} {index}", point.weight) for index, point in enumerate(ready.points)]
+        calls |= {part: program.bind(feeds) for (part, _), feeds in zip(parts[name], ready.feeds, strict=True)}
     timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
-    return Measured(timings, ready.refused, ready.losses, ready.differing)
+    return Measured(combined(timings, parts), ready.refused, ready.losses, ready.differing, ready.points)
 
 
 @dataclass(frozen=True)
 class Compared:
     """Finalists that may stand for the original, made ready to run; why others may not, and what those lose.
 
-    `differing` are those refused for their outputs, `feeds` the inputs of the first comparison.
+    `differing` are those refused for their outputs, `points` where the original runs, `feeds` inputs at each of them.
     """
 
     programs: Mapping[str, Program]
     refused: Mapping[str, str]
     losses: Mapping[str, Sequence[str]]
     differing: frozenset[str]
-    feeds: Mapping[str, Any]
+    points: Sequence[SizePoint]
+    feeds: Sequence[Mapping[str, Any]]
 
 
 def compare_finalists(
     graphs: Mapping[str, Graph],
     source: Any,
     *,
-    sizes: Mapping[str, int],
+    points: Sequence[SizePoint],
     seed: int,
     threads: int,
     drift: Mapping[str, float] | None = None,
@@ -139,25 +141,25 @@ def compare_finalists(
     """
     try:
         return _compared(
-            graphs, _Compiling("onnxruntime", source, threads, {}, ()), sizes, seed, drift or {}, None, follow
+            graphs, _Compiling("onnxruntime", source, threads, {}, ()), points, seed, drift or {}, None, follow
         )
     except BackendError:
         if any(n.op == OPAQUE for n in graphs["original"].nodes):
             raise
-    return _compared(graphs, _Compiling("numpy", None, threads, {}, ()), sizes, seed, drift or {}, None, follow)
+    return _compared(graphs, _Compiling("numpy", None, threads, {}, ()), points, seed, drift or {}, None, follow)
 
 
 def _compared(
     graphs: Mapping[str, Graph],
     compiled: _Compiling,
-    sizes: Mapping[str, int],
+    points: Sequence[SizePoint],
     seed: int,
     drift: Mapping[str, float],
     should_stop: Callable[[], bool] | None,
     follow: Callable[[str], None] | None,
 ) -> Compared:
     original = graphs["original"]
-    draws = [example_inputs(original, sizes, seed + i) for i in range(DRAWS)]
+    draws: list[dict[str, Any]] = []
     programs: dict[str, Program] = {}
     refused: dict[str, str] = {}
     losses: dict[str, Sequence[str]] = {}
@@ -172,7 +174,8 @@ def _compared(
             program = compiled.program(name, graph)
             limit = drift.get(name, DRIFT)
             if name == "original":
-                program.run(draws[0])
+                points = [tried(program, original, point, seed) for point in points]
+                draws = [point.inputs(original, seed + i) for point in points for i in range(DRAWS)]
             elif math.isfinite(limit):
                 if judge is None:
                     judge = Judge(original, samples(original, draws, seed), programs["original"].run)
@@ -188,7 +191,7 @@ def _compared(
             refused[name] = error.what
             continue
         programs[name] = program
-    return Compared(programs, refused, losses, frozenset(differing), draws[0])
+    return Compared(programs, refused, losses, frozenset(differing), points, draws[::DRAWS])
 
 
 @dataclass(frozen=True)
@@ -254,19 +257,3 @@ def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Ca
         if bound < 1:
             return candidate, f"measured at {bound:.2f} of the original's time at most (95 %)"
     return original, "no finalist was measured to be faster with 95 % confidence"
-
-
-def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """Random inputs of the declared types: normal floats, and integers of 0 and 1, which serve as indices."""
-    rng = np.random.default_rng(seed)
-    feeds: dict[str, Any] = {}
-    for name in graph.inputs:
-        type = graph.type(name)
-        if not isinstance(type, TensorType) or type.shape is None:
-            raise BackendError(f"input {name!r} is {type}, for which no example can be made")
-        shape = concrete(type.shape, Sizes(sizes))
-        if type.dtype.is_float:
-            feeds[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
-        else:
-            feeds[name] = rng.integers(0, 2, shape).astype(type.dtype.numpy)
-    return feeds

@@ -15,7 +15,6 @@ from eqsat.arguments import (
     check_finite_math,
     check_names,
     check_outputs,
-    sizes_of,
     table_of,
 )
 from eqsat.costs.amounts import UNITS
@@ -28,12 +27,13 @@ from eqsat.errors import UsageError
 from eqsat.extract.assembly import assemble
 from eqsat.extract.pareto import Front, front, plot, table
 from eqsat.extract.tensors import TensorProblem
-from eqsat.given import ModelArgument, check_sizes, read
+from eqsat.given import ModelArgument, read
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
 from eqsat.optimize import RulesArgument, choices_for, rules_of
 from eqsat.pipeline import Pipeline
 from eqsat.settings import Settings
+from eqsat.sizes import SizesArgument, sizes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ def pareto(
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: SizesArgument | None = None,
     seed: int = 0,
     table: CostTable | str | Path | None = None,
     threads: int = 1,
@@ -113,8 +113,8 @@ def pareto(
     check_finite_math(finite_math)
     check_calls(should_stop=should_stop)
     check_outputs(outputs)
-    bounds, sizes = bounds_of(limits), sizes_of(sizes)
-    costs = CostModel(device, table_of(table), {"time": 1.0}, sizes, threads=threads)
+    bounds, wanted = bounds_of(limits), sizes_of(sizes)
+    costs = CostModel(device, table_of(table), {"time": 1.0}, threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     settings = Settings(
         device=costs.device.name,
@@ -129,14 +129,15 @@ def pareto(
         seed=seed,
         opset=None,
         threads=threads,
-        sizes=sizes,
+        sizes={name: min(of) for name, of in wanted.items()},
+        points=(),
         progress=None,
         should_stop=should_stop,
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     loaded, given = rules_of(rules), read(model, outputs)
-    check_sizes(given.graph, sizes)
-    costs.settle(sum(c.nbytes for c in given.graph.constants.values()))
+    points = pipeline.place(given, wanted, costs)
+    costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
     _, _, frozen = pipeline.grow(given, loaded)
     framed = pipeline.frame(given.graph, frozen, costs, (x, y))
     found = front(framed.problem, x, y, time_limit=settings.extract_seconds, seed=seed, should_stop=should_stop)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -73,21 +72,6 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
     restricted = graph.restricted(outputs)
     whole = list(restricted.outputs) == list(graph.outputs)
     return Given(source if whole else None, restricted, nodes)
-
-
-def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """UsageError for a size that is no positive number, or of a named dim that the graph does not have."""
-    known = dims_of(graph)
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-            raise UsageError(f"size {name} = {size!r}", where=graph.name, expected="an integer of 1 or more")
-        if name not in known:
-            raise UsageError(
-                f"no named dim {name!r}",
-                where=graph.name,
-                expected="one of " + ", ".join(known) if known else "none: every dim of the model is a number",
-                remedy="give sizes for dims the model names; `eqsat inspect` lists them",
-            )
 
 
 def dims_of(graph: Graph) -> list[str]:

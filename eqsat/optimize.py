@@ -19,7 +19,6 @@ from eqsat.arguments import (
     check_opset,
     check_outputs,
     layouts_of,
-    sizes_of,
     table_of,
 )
 from eqsat.costs.device import Device
@@ -31,7 +30,7 @@ from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
 from eqsat.failures import marked
-from eqsat.given import Given, ModelArgument, check_sizes, read
+from eqsat.given import Given, ModelArgument, read
 from eqsat.language.state import State
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
@@ -39,6 +38,7 @@ from eqsat.result import Result
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule
 from eqsat.settings import Settings
+from eqsat.sizes import SizesArgument, sizes_of
 
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
@@ -64,7 +64,7 @@ def optimize(
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: SizesArgument | None = None,
     seed: int = 0,
     opset: int | None = None,
     measure: bool = True,
@@ -80,7 +80,9 @@ def optimize(
 
     * `model` is a path, a ModelProto or a graph; it is never changed. `outputs` keeps only the outputs it names.
     * `device` names the device whose costs count, "cuda" the GPU that is here. `table` is the cost table, or its file;
-      `threads` are those of the runtime. `sizes` says what a named dim is costed at.
+      `threads` are those of the runtime. `sizes` says what named dims are costed and measured at: one size a name,
+      several, such as {"batch": [1, 8, 32]}, or several with their weights; what the model does not accept gives way to
+      the nearest size that it does.
     * `objective` weighs terms of the cost: time (seconds), flops, bytes, launches, weight_memory and peak_memory
       (bytes), error (relative). `cost` is a function of one operator in its place. `limits` bound terms, such as
       {"peak_memory": "8 GB", "launches": 40}.
@@ -160,7 +162,7 @@ def prepare(
     rules: RulesArgument,
     finite_math: bool | None,
     outputs: Sequence[str] | None,
-    sizes: Mapping[str, int] | None,
+    sizes: SizesArgument | None,
     seed: int,
     opset: int | None,
     table: CostTable | str | Path | None,
@@ -181,9 +183,9 @@ def prepare(
         raise UsageError(
             "cost and objective", expected="one of the two: a function stands in place of weights of terms"
         )
-    bounds, states, sizes = bounds_of(limits), boundary_of(boundary), sizes_of(sizes)
+    bounds, states, wanted = bounds_of(limits), boundary_of(boundary), sizes_of(sizes)
     store = table_of(table)
-    costs = CostModel(device, store, objective, sizes, cost=marked(cost), threads=threads)
+    costs = CostModel(device, store, objective, cost=marked(cost), threads=threads)
     choices, warnings = choices_for(costs.device, layouts, precision)
     if (mismatch := store.mismatch(costs.environment)) is not None:
         warnings.append(f"{mismatch}; costs here are estimates")
@@ -202,7 +204,8 @@ def prepare(
         seed=seed,
         opset=opset,
         threads=threads,
-        sizes=sizes,
+        sizes={name: min(of) for name, of in wanted.items()},
+        points=(),
         progress=marked(progress),
         should_stop=marked(should_stop),
         strict=strict,
@@ -211,8 +214,8 @@ def prepare(
     with pipeline.phase("read"):
         loaded = rules_of(rules)
         given = read(model, outputs)
-        check_sizes(given.graph, sizes)
-        costs.settle(sum(c.nbytes for c in given.graph.constants.values()))
+        points = pipeline.place(given, wanted, costs)
+        costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
     return Prepared(pipeline, given, loaded, costs)
 
 

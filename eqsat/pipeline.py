@@ -39,9 +39,11 @@ from eqsat.language.onnx.availability import opset_of
 from eqsat.report import Phase, Progress
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
+from eqsat.runtime.examples import SizePoint
 from eqsat.runtime.kernels import available_on
 from eqsat.savings import measured_changes
 from eqsat.settings import Settings
+from eqsat.sizes import Sizes, check_sizes, points_for
 from eqsat.summary import Baseline, Outcome, report_of
 from eqsat.trials import Trials
 
@@ -85,6 +87,15 @@ class Pipeline:
     refuted: tuple[str, ...] = ()
     current: Phase = "read"
     adjust: Callable[[TensorProblem], TensorProblem] | None = None
+
+    def place(self, given: Given, sizes: Sizes, costs: CostModel) -> Sequence[SizePoint]:
+        """Settles where the model is costed and measured; UsageError for sizes of dims that it does not have."""
+        check_sizes(given.graph, sizes)
+        run = costs.device.is_here and not costs.device.gpu
+        points, warnings = points_for(given, sizes, self.settings.threads, run=run)
+        self.settings = replace(self.settings, points=points)
+        self.warnings += warnings
+        return points
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
@@ -200,7 +211,7 @@ class Pipeline:
         explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
-        report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings)
+        report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings, settings.points)
         report.limits, report.refuted = dict(settings.bounds), self.refuted
         if self.failures:
             report.failure = f"certify: {told(self.failures[-1])}"
@@ -390,7 +401,7 @@ class Pipeline:
                 found,
                 encoding.graph,
                 best,
-                sizes=settings.sizes,
+                points=settings.points,
                 seed=settings.seed,
                 threads=settings.threads,
                 backend="cupy" if costs.device.gpu else "onnxruntime",

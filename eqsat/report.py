@@ -75,6 +75,8 @@ class Report:
     that a wrong region rested on, without which the run began anew. `steps` lists what runs, kernel by kernel and
     conversion by conversion: operators, states, seconds, whether they are estimated. `baselines` says what other ways
     to choose found in the same e-graph, and in how many seconds.
+    `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
+    model was measured; both are empty where every dim of the inputs is a number.
     """
 
     name: str
@@ -113,6 +115,8 @@ class Report:
     baselines: Sequence[Mapping[str, Any]] = ()
     failure: str = ""
     refuted: Sequence[str] = ()
+    sizes: Sequence[Mapping[str, Any]] = ()
+    measured_at: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""
@@ -193,7 +197,7 @@ def _measurement(report: Report) -> str:
         line += f", new/old at most {report.measured_bound:.3f} (95 %)"
     if report.rounds:
         line += f", {count(report.rounds, 'round')}"
-    return line
+    return f"{line}, measured at {report.measured_at}" if report.measured_at else line
 
 
 def _changes(report: Report) -> Table | Text:

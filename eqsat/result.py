@@ -97,11 +97,12 @@ class Result:
     def gpu_program(self, sizes: Mapping[str, int] | None = None) -> GpuProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
-        `sizes` are those of named dims. BackendError for what cannot run on a GPU.
+        `sizes` are those of named dims; what is left out gets a size that the graph accepts. BackendError for what
+        cannot run on a GPU.
         """
         from eqsat.runtime.cuda.lowering import program_of
 
-        return program_of(self.graph if self.plan is None else self.plan, sizes)
+        return program_of(self.graph if self.plan is None else self.plan, self.graph.sizing.completed(sizes or {}))
 
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.

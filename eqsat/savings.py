@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from eqsat.changes import Region
@@ -14,6 +14,7 @@ from eqsat.explanation import Change, Explanation
 from eqsat.finalists import Candidate, measure_finalists
 from eqsat.language.graph import Graph, Node
 from eqsat.language.types import TensorType
+from eqsat.runtime.examples import SizePoint
 
 #: Seconds that measuring the changes of one result may take, and those of timing one of them.
 SECONDS, EACH = 3.0, 0.5
@@ -25,7 +26,7 @@ def measured_changes(
     original: Graph,
     kept: Candidate,
     *,
-    sizes: Mapping[str, int],
+    points: Sequence[SizePoint],
     seed: int,
     threads: int,
     backend: str = "onnxruntime",
@@ -54,7 +55,7 @@ def measured_changes(
                 timed = measure_finalists(
                     graphs,
                     None,
-                    sizes=sizes,
+                    points=points,
                     seed=seed,
                     threads=threads,
                     backend=backend,

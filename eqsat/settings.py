@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.costs.implementations import Choices
 from eqsat.egraph.saturate import Limits
 from eqsat.language.state import State
 from eqsat.report import Progress
+from eqsat.runtime.examples import SizePoint
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Settings:
     opset: int | None
     threads: int
     sizes: Mapping[str, int]
+    points: Sequence[SizePoint]
     progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
     strict: bool = False

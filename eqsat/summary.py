@@ -16,7 +16,8 @@ from eqsat.finalists import Candidate, Measured
 from eqsat.given import Given
 from eqsat.language.graph import OPAQUE, Graph, operator_name
 from eqsat.language.plan import Conversion
-from eqsat.report import Report
+from eqsat.report import Report, percent
+from eqsat.runtime.examples import SizePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def report_of(
     stopped: bool,
     seconds: Mapping[str, float],
     warnings: Sequence[str],
+    points: Sequence[SizePoint] = (),
 ) -> Report:
     """The report of an outcome."""
     given, kept, grown = outcome.given, outcome.kept, outcome.grown
@@ -112,8 +114,23 @@ def report_of(
         amounts=dict(kept.amounts),
         steps=list(steps_of(kept)),
         baselines=[asdict(b) for b in outcome.baselines],
+        sizes=[{"sizes": shown(original, p), "weight": p.weight} for p in points],
+        measured_at=described(original, measured.points) if measured else "",
         warnings=list(warnings),
     )
+
+
+def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
+    """The sizes of a point by what users call the dims of inputs."""
+    return {label: point.sizes[name] for name, label in graph.sizing.labels.items() if name in point.sizes}
+
+
+def described(graph: Graph, points: Sequence[SizePoint]) -> str:
+    """Points as a report shows them: "batch=1, length=64", or several with their shares."""
+    texts = [graph.sizing.describe(p.sizes) for p in points if graph.sizing.labels]
+    if len(texts) < 2:
+        return "".join(texts)
+    return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))
 
 
 def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:

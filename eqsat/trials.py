@@ -41,8 +41,8 @@ class Trials:
         if assembled is None:
             return None
         decoded = assembled.decoded
-        sizes = assignments(original, settings.sizes)
         try:
+            sizes = assignments(original, settings.sizes)
             candidate.certificate = certify_graphs(
                 original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
             )
@@ -86,7 +86,7 @@ class Trials:
             compared = compare_finalists(
                 {c.name: c.graph for c in candidates},
                 source,
-                sizes=settings.sizes,
+                points=settings.points,
                 seed=settings.seed,
                 threads=settings.threads,
                 drift=self._drift(candidates),
@@ -122,7 +122,7 @@ class Trials:
             measured = measure_finalists(
                 {c.name: c.graph for c in candidates},
                 source,
-                sizes=settings.sizes,
+                points=settings.points,
                 seed=settings.seed,
                 threads=settings.threads,
                 plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},

@@ -17,13 +17,13 @@ from eqsat.costs.model import applications, is_free
 from eqsat.costs.precision import PRODUCTS
 from eqsat.costs.work import work_of
 from eqsat.errors import UsageError
-from eqsat.finalists import example_inputs
 from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.interpret import run
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime.cuda.static import plain_plan, static_plan
+from eqsat.runtime.examples import example_inputs
 
 #: What a comparison may be run in: an element type, or float32 with products formed in TF32.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
@@ -64,7 +64,7 @@ class Case:
         """The case of a graph as it was read; UsageError for a precision that there is not."""
         if precision not in PRECISIONS:
             raise UsageError(f"precision = {precision!r}", expected="one of " + ", ".join(PRECISIONS))
-        static = static_plan(plain_plan(graph), sizes).graph
+        static = static_plan(plain_plan(graph), graph.sizing.near(sizes) or sizes).graph
         narrow = static if precision in ("float32", "tf32") else narrowed(static, DType.of(precision))
         return Case(name, static, narrow, device, precision, threads)
 

@@ -13,7 +13,6 @@ from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_di
 from eqsat.certify.cone import Cone, positions, with_activations_apart
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.constant import Array, Constant
-from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.interpret import run
@@ -135,17 +134,20 @@ def certify(
 
 
 def assignments(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[dict[str, int]]:
-    """Two assignments of a graph's named dims to check at, the second all ones; one empty one if it has none."""
-    names: set[str] = set()
-    for type in graph.types.values():
-        if isinstance(type, TensorType) and type.shape is not None:
-            for dim in type.shape:
-                names |= dim.names() if isinstance(dim, Sym) else set()
-    if not names:
-        return [{}]
-    small = (3, 5, 7, 11, 13)
-    general = {n: (sizes or {}).get(n, small[i % len(small)]) for i, n in enumerate(sorted(names))}
-    return [general, dict.fromkeys(sorted(names), 1)]
+    """Assignments of a graph's named dims to check at: one of distinct sizes, near those given, and the smallest.
+
+    Each is one that the operators accept; one empty assignment where there are no named dims. UncheckedError where none
+    is known.
+    """
+    found = graph.sizing.several(sizes)
+    if not found:
+        raise UncheckedError(
+            "no sizes of its named dims are known that all operators accept",
+            where=graph.name,
+            expected="sizes at which no tensor has a negative dim",
+            remedy="say some: sizes={...}, or --size NAME=NUMBER",
+        )
+    return found
 
 
 def _check_folding(new: Graph, folded: Graph) -> None:

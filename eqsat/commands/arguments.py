@@ -82,6 +82,28 @@ def size(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def sizes(text: str) -> tuple[str, dict[int, float]]:
+    """A named dim and the sizes that it is costed and measured at, each with its weight, 1 where none is given.
+
+    >>> sizes("batch=1,8"), sizes("batch=1:0.7,8:0.3")
+    (('batch', {1: 1.0, 8: 1.0}), ('batch', {1: 0.7, 8: 0.3}))
+    """
+    name, separator, rest = text.partition("=")
+    found: dict[int, float] = {}
+    for part in rest.split(","):
+        number, weighed, share = (piece.strip() for piece in part.partition(":"))
+        if not (separator and name and number.isdecimal() and int(number) > 0):
+            raise ValueError(
+                f"{text!r} is no size; expected NAME=NUMBER with a number above 0, such as batch=8, "
+                "or several, such as batch=1,8,32 or batch=1:0.7,8:0.3"
+            )
+        try:
+            found[int(number)] = float(share) if weighed else 1.0
+        except ValueError:
+            raise ValueError(f"{share!r} is no weight of {name}={number}; expected a number, such as 0.7") from None
+    return name, found
+
+
 def weight(text: str) -> tuple[str, float]:
     """A term of the objective and its weight, 1 where none is given.
 
@@ -155,6 +177,7 @@ class Parsed(click.ParamType[Any]):
 
 DURATION = Parsed(duration, "duration")
 SIZE = Parsed(size, "name=number")
+SIZES = Parsed(sizes, "name=number,…")
 WEIGHT = Parsed(weight, "term[=weight]")
 LIMIT = Parsed(limit, "term=amount")
 NAMES = Parsed(names, "name,…")

@@ -44,14 +44,15 @@ def inspect(model: Path, sizes: tuple[tuple[str, int], ...], show_nodes: bool, a
 
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
-    from eqsat.costs.model import CostModel, Sizes
-    from eqsat.given import check_sizes, dims_of
+    from eqsat.costs.model import CostModel
+    from eqsat.given import dims_of
     from eqsat.language.graph import OPAQUE
+    from eqsat.sizes import check_sizes
 
     check_sizes(graph, sizes)
-    chosen = Sizes(sizes)
+    chosen = graph.sizing.completed(sizes)
     named = {name: chosen[name] for name in dims_of(graph)}
-    costs = CostModel("onnxruntime-cpu", sizes=sizes).graph(graph)
+    costs = CostModel("onnxruntime-cpu", sizes=chosen).graph(graph)
     nodes, opaque = [], []
     operators: dict[str, dict[str, int]] = {}
     for node, cost in costs.nodes:

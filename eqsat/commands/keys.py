@@ -28,6 +28,7 @@ def keys_of_model(
     from eqsat.rewrites.loader import load_rules
 
     graph = read_as(model, dtype)
+    sizes = graph.sizing.near(sizes) or graph.sizing.completed(sizes)
     yield from keys_of(graph, sizes)
     encoding = encode(graph)
     Saturator(encoding.egraph, load_rules(), Limits()).run()

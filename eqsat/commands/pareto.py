@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, debug_option, import_option, once
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, debug_option, import_option, once
 from eqsat.commands.display import console, interruptible
 from eqsat.commands.targets import check_target
 from eqsat.files import write_text
@@ -25,7 +25,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16.")
 @click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes.")
 @click.option("--time-limit", type=DURATION, default="60s", show_default=True, help="For growing and choosing.")
-@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is costed at; may be repeated.")
+@click.option("--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed at; may be repeated.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 @click.option("--plot", "plot_file", metavar="OUT.png", type=_FILE, help="Draw the front there: .png, .svg or .pdf.")
 @click.option("--json", "json_file", metavar="OUT.json", type=_FILE, help="Write the points there.")
@@ -41,7 +41,7 @@ def pareto(
     precision: str,
     node_limit: int,
     time_limit: float,
-    sizes: tuple[tuple[str, int], ...],
+    sizes: tuple[tuple[str, dict[int, float]], ...],
     seed: int,
     plot_file: Path | None,
     json_file: Path | None,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZE, WEIGHT, once
+from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, WEIGHT, once
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,7 +30,9 @@ _OPTIONS = (
     click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes."),
     click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For growing and choosing."),
     click.option("--outputs", type=NAMES, help="Keep only these outputs."),
-    click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is costed at; may be repeated."),
+    click.option(
+        "--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed and measured at: one or several."
+    ),
     click.option("--rules", type=FILE, multiple=True, help="File of rules to use besides the library's."),
     click.option(
         "--finite-math/--no-finite-math",

@@ -84,7 +84,7 @@ def _identity(step: Mapping[str, Any]) -> list[Any]:
 
 
 def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
-    from eqsat.finalists import example_inputs
+    from eqsat.runtime.examples import example_inputs
 
     return example_inputs(result.graph, sizes, 0)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
+from eqsat.language.graph import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,40 @@ class Cost:
             self.error + other.error,
             self.estimated or other.estimated,
         )
+
+
+def average(costs: Iterable[tuple[float, Cost]]) -> Cost:
+    """The mean of costs with their shares, which add up to 1; whole numbers stay whole.
+
+    >>> average([(0.5, Cost(seconds=1.0, launches=1)), (0.5, Cost(seconds=3.0, launches=1))])
+    Cost(seconds=2.0, flops=0, bytes=0, launches=1, weight_bytes=0, error=0.0, estimated=False)
+    """
+    parts = list(costs)
+    return Cost(
+        math.fsum(share * cost.seconds for share, cost in parts),
+        round(math.fsum(share * cost.flops for share, cost in parts)),
+        round(math.fsum(share * cost.bytes for share, cost in parts)),
+        round(math.fsum(share * cost.launches for share, cost in parts)),
+        round(math.fsum(share * cost.weight_bytes for share, cost in parts)),
+        math.fsum(share * cost.error for share, cost in parts),
+        any(cost.estimated for _, cost in parts),
+    )
+
+
+@dataclass(frozen=True)
+class GraphCost:
+    """The cost of a graph: the sum over its nodes, its price under the objective, and each node's own."""
+
+    total: Cost
+    price: float
+    nodes: tuple[tuple[Node, Cost], ...]
+
+    @property
+    def estimated_share(self) -> float:
+        """The share of the seconds that is estimated, from 0 to 1."""
+        if not self.total.seconds:
+            return 0.0
+        return sum(c.seconds for _, c in self.nodes if c.estimated) / self.total.seconds
 
 
 #: The terms that add up over the parts of a graph, and the field of Cost each name stands for.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.cost import TERMS, Cost, check_objective
+from eqsat.costs.cost import TERMS, Cost, GraphCost, average, check_objective
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
@@ -23,13 +24,12 @@ from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.plan import Implementation
+from eqsat.language.sizing import DEFAULT_SIZE
 from eqsat.language.spec import OPS
 from eqsat.language.state import PLAIN, State
 from eqsat.language.types import TensorType
 from eqsat.runtime.cuda.placement import VIEWS
-
-#: What a named dim is costed at where `sizes` does not say.
-DEFAULT_SIZE = 16
+from eqsat.runtime.examples import SizePoint
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,6 @@ class Application:
 Objective: TypeAlias = Mapping[str, float]
 #: A user's own cost of one operator, in place of what the objective makes of its measured or estimated cost.
 CostFunction: TypeAlias = Callable[[Application], float]
-
-
-@dataclass(frozen=True)
-class GraphCost:
-    """The cost of a graph: the sum over its nodes, its price under the objective, and each node's own."""
-
-    total: Cost
-    price: float
-    nodes: tuple[tuple[Node, Cost], ...]
-
-    @property
-    def estimated_share(self) -> float:
-        """The share of the seconds that is estimated, from 0 to 1."""
-        if not self.total.seconds:
-            return 0.0
-        return sum(c.seconds for _, c in self.nodes if c.estimated) / self.total.seconds
 
 
 class Sizes(dict[str, int]):
@@ -121,19 +105,36 @@ class CostModel:
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
         self._fused: dict[tuple[Member, ...], Cost | None] = {}
+        self._parts: tuple[tuple[float, CostModel], ...] = ()
 
     @property
     def library_plans(self) -> tuple[str, ...]:
         """The plans by which calls of libraries were measured to be fastest, as the table keeps them."""
         return tuple(sorted({e.plan for text, e in self._measured.items() if e.plan and not text.startswith(WHOLE)}))
 
-    def settle(self, weight_bytes: int) -> None:
-        """Says how many bytes of constants the model has, before anything is costed.
+    def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
+        """Says how many bytes of constants the model has, and where it is costed, before anything is costed.
 
-        Where half of the nearest memory holds them, they stay there from run to run, and operators cost what was
-        measured hot.
+        Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost what
+        was measured hot. At several points costs are means by their weights; memory is that of the largest.
         """
         self._hot = weight_bytes <= self.device.near_bytes // 2
+        if points:
+            self.sizes = Sizes(max(points, key=lambda p: math.prod(p.sizes.values())).sizes)
+        if len(points) > 1:
+            total = math.fsum(p.weight for p in points)
+            self._parts = tuple((p.weight / total, self._at(p.sizes)) for p in points)
+
+    def _at(self, sizes: Mapping[str, int]) -> CostModel:
+        """The same model at one assignment of sizes."""
+        model = copy.copy(self)
+        model.sizes, model._costs, model._fused, model._parts = Sizes(sizes), {}, {}, ()
+        return model
+
+    @property
+    def parts(self) -> tuple[tuple[float, CostModel], ...]:
+        """The model at each of several points, with its share; itself alone where there is one."""
+        return self._parts or ((1.0, self),)
 
     def node(
         self,
@@ -221,6 +222,10 @@ class CostModel:
         return self._fused[question]
 
     def _fused_cost(self, members: Sequence[Member]) -> Cost | None:
+        if self._parts:
+            costs = [(share, model.fused(members)) for share, model in self._parts]
+            known = [(share, cost) for share, cost in costs if cost is not None]
+            return average(known) if len(known) == len(costs) else None
         key = self.fused_key(members)
         works = [self._work(m.op, k, m.results, m.implementation) for m, k in zip(members, key.members, strict=True)]
         inside = 0
@@ -297,6 +302,10 @@ class CostModel:
     ) -> Cost:
         if is_free(op, operands, const):
             return Cost()
+        if self._parts:
+            return average(
+                (share, model.node(op, attrs, operands, results, const, way)) for share, model in self._parts
+            )
         declared = OPS.get(op)
         if declared is not None and declared.view:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)

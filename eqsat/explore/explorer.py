@@ -34,6 +34,7 @@ from eqsat.language.state import State
 from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
 from eqsat.report import Progress, Report, count
 from eqsat.result import Result
+from eqsat.sizes import SizesArgument
 from eqsat.summary import steps_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def explore(
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: SizesArgument | None = None,
     seed: int = 0,
     opset: int | None = None,
     table: CostTable | str | Path | None = None,

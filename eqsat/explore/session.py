@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from eqsat.changes import explain, regions
-from eqsat.costs.model import CostModel, GraphCost
+from eqsat.costs.cost import GraphCost
+from eqsat.costs.model import CostModel
 from eqsat.egraph.saturate import Limits, Step
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explanation import Explanation

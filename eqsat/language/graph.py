@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import GraphError
 from eqsat.language.constant import Constant
 from eqsat.language.types import UNKNOWN, ValueType
+
+if TYPE_CHECKING:
+    from eqsat.language.sizing import Sizing
 
 #: The operator of a node that is kept as it is and never looked into.
 OPAQUE = "opaque"
@@ -119,6 +122,13 @@ class Graph:
                 if value is not None:
                     readers.setdefault(value, {})[i] = node
         return MappingProxyType({v: tuple(r.values()) for v, r in readers.items()})
+
+    @cached_property
+    def sizing(self) -> Sizing:
+        """The sizes of named dims that the operators accept."""
+        from eqsat.language.sizing import Sizing
+
+        return Sizing.of(self)
 
     def type(self, value: str) -> ValueType:
         """The type of a value; UNKNOWN where nothing is stated."""

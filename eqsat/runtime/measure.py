@@ -81,6 +81,19 @@ def interleaved(
     return Timings({name: tuple(s) for name, s in samples.items()}, clock)
 
 
+def combined(timings: Timings, parts: Mapping[str, Sequence[tuple[str, float]]]) -> Timings:
+    """Timings of programs that are made of others: the sums of these, round by round, each with its weight.
+
+    >>> combined(Timings({"a": (1.0, 2.0), "b": (4.0, 6.0)}, "wall"), {"both": [("a", 0.5), ("b", 0.5)]}).samples
+    {'both': (2.5, 4.0)}
+    """
+    samples: dict[str, tuple[float, ...]] = {}
+    for name, members in parts.items():
+        rows = [np.multiply(weight, timings.samples[member][: timings.rounds]) for member, weight in members]
+        samples[name] = tuple(np.sum(rows, axis=0).tolist())
+    return Timings(samples, timings.clock)
+
+
 def _calls_a_sample(program: Callable[[], object], warm_up: int, now: Callable[[], float]) -> int:
     seconds = min(_sample(program, 1, now) for _ in range(warm_up))
     return max(1, round(SAMPLE_SECONDS / max(seconds, 1e-7)))

@@ -106,8 +106,8 @@ def test_a_case_is_in_one_precision_and_its_limits_follow_from_the_device():
     assert not np.array_equal(half.inputs(0)["x"], half.inputs(1)["x"])
     with pytest.raises(UsageError, match="precision = 'int8'"):
         Case.of(layer(), "layer", CPU, "int8", {})
-    with pytest.raises(BackendError, match="batch"):
-        Case.of(layer("batch"), "layer", CPU, "float32", {})
+    free = [Case.of(layer("batch"), "layer", CPU, "float32", sizes) for sizes in ({}, {"batch": 3})]
+    assert [case.inputs(0)["x"].shape for case in free] == [(16, 64), (3, 64)]
 
 
 def test_a_narrowed_graph_casts_to_what_stands_for_float32():

@@ -14,12 +14,13 @@ from benchmarks.models import load
 from eqsat.changes import Region, regions
 from eqsat.egraph.encode import encode
 from eqsat.explanation import SHARED, STATES
-from eqsat.finalists import Candidate, example_inputs
+from eqsat.finalists import Candidate
 from eqsat.language.floats import Floats
 from eqsat.language.interpret import run
 from eqsat.pipeline import Pipeline
 from eqsat.result import Result
 from eqsat.rewrites.parser import parse_rules
+from eqsat.runtime.examples import example_inputs
 from eqsat.savings import part
 
 

@@ -31,6 +31,7 @@ FLOORS = {
     "finalists": 6,
     "given": 6,
     "changes": 7,
+    "sizes": 7,
     "result": 7,
     "settings": 6,
     "failures": 9,

@@ -14,12 +14,13 @@ from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fusion import FusedKey
 from eqsat.costs.key import OpKey
-from eqsat.costs.model import DEFAULT_SIZE, CostModel, keys_of
+from eqsat.costs.model import CostModel, keys_of
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.sizing import DEFAULT_SIZE
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 

@@ -1,0 +1,141 @@
+"""Inputs that a model accepts: at sizes that its operators take, with integers in the range that they are used in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.language.constraints import handed_on
+from eqsat.language.dims import evaluate
+from eqsat.language.graph import Graph
+from eqsat.language.types import TensorType
+from eqsat.runtime.backend import Program
+
+#: How many assignments are tried where only running a model says what it accepts, and for how many seconds.
+TRIES, SECONDS = 120, 5.0
+#: On how many draws of inputs a program is run, and finalists are compared: what matters may not show on one.
+DRAWS = 4
+#: Operators that read indices, the operand that these are, and the attribute that names the axis they select from.
+_INDEXED = {"gather": 1, "gather_elements": 1, "scatter_elements": 1}
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """Where a model is costed and measured: the sizes of its named dims, and the share of what it costs there.
+
+    `integers` is the value of integer inputs that are no indices, None for 0 and 1 at random. `tried` says that the
+    model was run so. `wanted` are the sizes that were asked for.
+    """
+
+    sizes: Mapping[str, int]
+    weight: float = 1.0
+    integers: int | None = None
+    tried: bool = False
+    wanted: Mapping[str, int] = field(default_factory=dict)
+
+    def inputs(self, graph: Graph, seed: int) -> dict[str, Any]:
+        """Random inputs of a graph at these sizes."""
+        return example_inputs(graph, self.sizes, seed, self.integers)
+
+
+def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: int | None = None) -> dict[str, Any]:
+    """Random inputs of the declared types: normal floats, and integers of 0 and 1, or all `integers`.
+
+    Integers that select from an axis are drawn from all places it has. Names without a size get one that the graph
+    accepts beside the others. BackendError for an input that is no tensor of known rank.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = graph.sizing.completed(sizes)
+    bounds = _bounds(graph, chosen)
+    feeds: dict[str, Any] = {}
+    for name in graph.inputs:
+        type = graph.type(name)
+        if not isinstance(type, TensorType) or type.shape is None:
+            raise BackendError(f"input {name!r} is {type}, for which no example can be made")
+        shape = type.at(chosen).static
+        if type.dtype.is_float:
+            feeds[name] = rng.standard_normal(shape).astype(type.dtype.numpy)
+        elif integers is None or name in bounds or not type.dtype.is_integer:
+            feeds[name] = rng.integers(0, bounds.get(name, 2), shape).astype(type.dtype.numpy)
+        else:
+            feeds[name] = np.full(shape, integers, type.dtype.numpy)
+    return feeds
+
+
+def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """How many places there are to select from, for each input of integers that selects."""
+    bounds: dict[str, int] = {}
+    for node in graph.nodes:
+        at = _INDEXED.get(node.op)
+        source = handed_on(graph, node.inputs[at]) if at is not None else ""
+        selected = graph.type(node.inputs[0] or "") if at is not None else None
+        if source in graph.inputs and isinstance(selected, TensorType) and selected.shape:
+            places = evaluate(selected.shape[node.attrs["axis"] % selected.rank], sizes)
+            bounds[source] = max(min(places, bounds.get(source, places)), 1)
+    # What does not fit the element type is not drawn.
+    for name in bounds:
+        type = graph.type(name)
+        if isinstance(type, TensorType) and type.dtype.is_integer:
+            bounds[name] = min(bounds[name], int(np.iinfo(type.dtype.numpy).max))
+    return bounds
+
+
+def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> SizePoint:
+    """The point, or another near it, at which a program of the graph runs; BackendError where none does.
+
+    Where running the model is the only way to learn what it accepts, a bounded number of assignments is tried.
+    """
+    if point.tried:
+        return point
+    try:
+        return _run(program, graph, point, seed)
+    except BackendError as refused:
+        start = time.monotonic()
+        for other in islice(_others(graph, point), TRIES):
+            if time.monotonic() - start > SECONDS:
+                break
+            try:
+                return _run(program, graph, other, seed)
+            except BackendError:
+                continue
+        raise BackendError(
+            f"no sizes were found that the model runs at: {refused.what}",
+            where=graph.name,
+            expected="sizes of its named dims that it accepts",
+            remedy="say them: sizes={...}, or --size NAME=NUMBER",
+        ) from refused
+
+
+def _others(graph: Graph, point: SizePoint) -> Iterator[SizePoint]:
+    """Settings to try after one that was refused: other sizes, then other values of integers."""
+    if _has_plain_integers(graph):
+        yield from (replace(point, integers=value) for value in _values(point.sizes))
+    yield from (replace(point, sizes=sizes) for sizes in graph.sizing.trials(point.wanted))
+    if not _has_plain_integers(graph):
+        return
+    for sizes in graph.sizing.trials(point.wanted) if graph.sizing.labels else (point.sizes,):
+        yield from (replace(point, sizes=sizes, integers=value) for value in _values(sizes))
+
+
+def _values(sizes: Mapping[str, int]) -> Iterable[int]:
+    """Values of integer inputs to try: one, as many as the largest dim has, and none."""
+    return dict.fromkeys((1, max(sizes.values(), default=1), 0))
+
+
+def _run(program: Program, graph: Graph, point: SizePoint, seed: int) -> SizePoint:
+    # One draw of integers says nothing of the next.
+    for draw in range(DRAWS if _has_plain_integers(graph) else 1):
+        program.run(point.inputs(graph, seed + draw))
+    return replace(point, sizes=graph.sizing.completed(point.sizes), tried=True)
+
+
+def _has_plain_integers(graph: Graph) -> bool:
+    """True where the values of some integer input may matter to what the model accepts."""
+    types = (graph.type(v) for v in graph.inputs)
+    return any(isinstance(t, TensorType) and t.dtype.is_integer for t in types)

@@ -1,0 +1,137 @@
+"""Sizes that a model is costed and measured at: those that are asked for, and those it accepts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from eqsat.errors import BackendError, EqsatError, UsageError
+from eqsat.given import Given, dims_of
+from eqsat.language.graph import Graph
+from eqsat.runtime.backend import BACKENDS, Program
+from eqsat.runtime.examples import SizePoint, tried
+
+#: What `sizes` takes: a size a name, several, or several with their weights.
+SizesArgument: TypeAlias = "Mapping[str, int | Sequence[int] | Mapping[int, float]]"
+#: The sizes of each name with their weights, which add up to 1.
+Sizes: TypeAlias = "Mapping[str, Mapping[int, float]]"
+
+#: At most so many combinations of sizes are costed and measured.
+MOST = 16
+
+
+def sizes_of(given: SizesArgument | None) -> dict[str, dict[int, float]]:
+    """The sizes of each named dim with their shares; whether a model has the dims is seen when it is read.
+
+    >>> sizes_of({"batch": 8, "length": [64, 128]})
+    {'batch': {8: 1.0}, 'length': {64: 0.5, 128: 0.5}}
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"sizes = {given!r}", expected="a mapping, such as {'batch': 8} or {'batch': [1, 8, 32]}")
+    chosen = {name: _weighted(name, size) for name, size in (given or {}).items()}
+    count = math.prod(map(len, chosen.values()))
+    if count > MOST:
+        raise UsageError(
+            f"sizes give {count} combinations",
+            expected=f"at most {MOST}: each is costed and measured",
+            remedy="name fewer sizes, those that matter most",
+        )
+    return chosen
+
+
+def _weighted(name: str, given: Any) -> dict[int, float]:
+    if isinstance(given, Mapping):
+        weights = list(given.items())
+    else:
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        weights = [(size, 1.0) for size in (given if several else [given])]
+    for size, weight in weights:
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise UsageError(f"size {name} = {size!r}", expected="an integer of 1 or more, or several")
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
+            raise UsageError(f"size {name} = {size!r} has weight {weight!r}", expected="a finite weight above 0")
+    total = math.fsum(float(weight) for _, weight in weights)
+    shares: dict[int, float] = {}
+    for size, weight in weights:
+        shares[int(size)] = shares.get(int(size), 0.0) + float(weight) / total
+    if not shares:
+        raise UsageError(f"sizes of {name!r} are {given!r}", expected="one size or more")
+    return shares
+
+
+def check_sizes(graph: Graph, names: Iterable[str]) -> None:
+    """UsageError for a named dim that the graph does not have; one that inputs leave unnamed is called as x[2]."""
+    known = sorted({*dims_of(graph), *graph.sizing.labels.values()})
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"no named dim {name!r}",
+                where=graph.name,
+                expected="one of " + ", ".join(known) if known else "none: every dim of the model is a number",
+                remedy="give sizes for dims the model has; `eqsat inspect` lists them",
+            )
+
+
+def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True) -> tuple[list[SizePoint], list[str]]:
+    """Where a model is costed and measured, and what the user is warned of.
+
+    Sizes that the model does not accept give way to the nearest that it does. Where its operators do not tell, it is
+    run on ONNX Runtime, if `run` allows it.
+    """
+    graph = given.graph
+    sizing = graph.sizing
+    program = _program(given, threads) if run and sizing.unread is not None else None
+    points: dict[tuple[tuple[str, int], ...], SizePoint] = {}
+    warnings: list[str] = []
+    for combination in itertools.product(*(s.items() for s in sizes.values())):
+        wanted = {name: size for name, (size, _) in zip(sizes, combination, strict=True)}
+        weight = math.prod(share for _, (_, share) in zip(sizes, combination, strict=True))
+        point, warning = _point(graph, wanted, weight, program)
+        key = tuple(sorted(point.sizes.items()))
+        known = points.get(key)
+        points[key] = point if known is None else replace(known, weight=known.weight + weight)
+        warnings += [warning] if warning else []
+    return list(points.values()), warnings
+
+
+def _point(
+    graph: Graph, wanted: Mapping[str, int], weight: float, program: Program | None
+) -> tuple[SizePoint, str | None]:
+    sizing = graph.sizing
+    accepted = sizing.near(wanted)
+    point = SizePoint(sizing.completed(wanted) if accepted is None else accepted, weight, wanted=wanted)
+    refused = None if accepted is not None else "no sizes are known that all operators accept"
+    if program is not None:
+        try:
+            point = tried(program, graph, point)
+            refused = None
+        except BackendError as error:
+            refused = error.what
+    at = sizing.describe(point.sizes)
+    if refused is not None:
+        return point, f"costed at {at}, at which the model may not run: {refused}"
+    asked = sizing.named(wanted)
+    moved = {name: size for name, size in asked.items() if point.sizes.get(name, size) != size}
+    if moved:
+        return point, f"the model does not accept {sizing.describe(moved)}; the nearest that it does is {at}"
+    return point, None
+
+
+def _program(given: Given, threads: int) -> Program | None:
+    """The model as ONNX Runtime runs it; None where that is not installed, or does not take the model at all."""
+    if BACKENDS["onnxruntime"].available() is not None:
+        return None
+    from eqsat.runtime.session import SessionProgram, session
+
+    try:
+        if given.source is None:
+            return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
+        source = Path(given.source) if isinstance(given.source, str) else given.source
+        return SessionProgram(given.graph, session(source, threads=threads, where=given.graph.name))
+    except EqsatError:
+        return None
