@@ -49,13 +49,14 @@ class Candidate:
 class Measured:
     """Timings of the finalists, "original" among them, over the points together; `refused` says which may not stand for
     it, and why, `losses` how far the others are from it on inputs of unusual size; `differing` are those refused for
-    their outputs."""
+    their outputs. `apart` are timings at each point by itself, where a finalist has to be faster at all of them."""
 
     timings: Timings
     refused: Mapping[str, str]
     losses: Mapping[str, Sequence[str]] = field(default_factory=dict)
     differing: frozenset[str] = frozenset()
     points: Sequence[SizePoint] = ()
+    apart: Timings | None = None
 
     @property
     def rounds(self) -> int:
@@ -68,7 +69,12 @@ class Measured:
 
     def bound(self, name: str) -> float:
         """The upper 95 % bound of a finalist's time over the original's; 1 for the original."""
-        return 1.0 if name == "original" else self.timings.ratio_bound(name, "original")
+        if name == "original":
+            return 1.0
+        if self.apart is None:
+            return self.timings.ratio_bound(name, "original")
+        pairs = [(_part(name, i), _part("original", i)) for i in range(len(self.points))]
+        return max(self.apart.ratio_bound(new, old) for new, old in pairs)
 
 
 def measure_finalists(
@@ -83,6 +89,7 @@ def measure_finalists(
     tuned: Sequence[str] = (),
     drift: Mapping[str, float] | None = None,
     seconds: float = SECONDS,
+    worst: bool = False,
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
 ) -> Measured:
@@ -91,8 +98,8 @@ def measure_finalists(
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
     says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
-    some `seconds`. BackendError where the original cannot be run there, or too little was measured when `should_stop()`
-    became true.
+    some `seconds`. With `worst`, bounds are those of the point where they are largest. BackendError where the original
+    cannot be run there, or too little was measured when `should_stop()` became true.
     """
     compiled = _Compiling(backend, source, threads, plans or {}, tuned)
     ready = _compared(graphs, compiled, points, seed, drift or {}, should_stop, follow)
@@ -102,12 +109,19 @@ def measure_finalists(
     calls: dict[str, Callable[[], object]] = {}
     parts: dict[str, list[tuple[str, float]]] = {}
     for name, program in ready.programs.items():
-        parts[name] = [(f"{name} {index}", point.weight) for index, point in enumerate(ready.points)]
+        parts[name] = [(_part(name, index), point.weight) for index, point in enumerate(ready.points)]
         calls |= {part: program.bind(feeds) for (part, _), feeds in zip(parts[name], ready.feeds, strict=True)}
     timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
-    return Measured(combined(timings, parts), ready.refused, ready.losses, ready.differing, ready.points)
+    return Measured(
+        combined(timings, parts), ready.refused, ready.losses, ready.differing, ready.points, timings if worst else None
+    )
+
+
+def _part(name: str, index: int) -> str:
+    """What a finalist at one of the points is called among the timings."""
+    return f"{name} {index}"
 
 
 @dataclass(frozen=True)

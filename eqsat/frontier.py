@@ -131,6 +131,7 @@ def pareto(
         threads=threads,
         sizes={name: min(of) for name, of in wanted.items()},
         points=(),
+        over_sizes="sum",
         progress=None,
         should_stop=should_stop,
     )

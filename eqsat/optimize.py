@@ -37,8 +37,9 @@ from eqsat.report import Progress
 from eqsat.result import Result
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule
+from eqsat.runtime.examples import OverSizes
 from eqsat.settings import Settings
-from eqsat.sizes import SizesArgument, sizes_of
+from eqsat.sizes import SizesArgument, check_over_sizes, sizes_of
 
 #: The share of the time limit that saturation and extraction may take, each.
 _SATURATE, _EXTRACT = 0.4, 0.4
@@ -65,6 +66,7 @@ def optimize(
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
     sizes: SizesArgument | None = None,
+    over_sizes: OverSizes = "sum",
     seed: int = 0,
     opset: int | None = None,
     measure: bool = True,
@@ -82,7 +84,8 @@ def optimize(
     * `device` names the device whose costs count, "cuda" the GPU that is here. `table` is the cost table, or its file;
       `threads` are those of the runtime. `sizes` says what named dims are costed and measured at: one size a name,
       several, such as {"batch": [1, 8, 32]}, or several with their weights; what the model does not accept gives way to
-      the nearest size that it does.
+      the nearest size that it does. `over_sizes` is "sum" for the least weighted sum of costs over several sizes, or
+      "worst" for the least share of the original's cost at the size where that is largest.
     * `objective` weighs terms of the cost: time (seconds), flops, bytes, launches, weight_memory and peak_memory
       (bytes), error (relative). `cost` is a function of one operator in its place. `limits` bound terms, such as
       {"peak_memory": "8 GB", "launches": 40}.
@@ -124,6 +127,7 @@ def optimize(
         finite_math=finite_math,
         outputs=outputs,
         sizes=sizes,
+        over_sizes=over_sizes,
         seed=seed,
         opset=opset,
         table=table,
@@ -163,6 +167,7 @@ def prepare(
     finite_math: bool | None,
     outputs: Sequence[str] | None,
     sizes: SizesArgument | None,
+    over_sizes: OverSizes,
     seed: int,
     opset: int | None,
     table: CostTable | str | Path | None,
@@ -176,6 +181,7 @@ def prepare(
     check_budget(node_limit, time_limit, threads, seed)
     check_finite_math(finite_math)
     check_calls(cost=cost, progress=progress, should_stop=should_stop)
+    check_over_sizes(over_sizes)
     check_opset(opset)
     check_outputs(outputs)
     check_extractor(extractor, alpha)
@@ -206,6 +212,7 @@ def prepare(
         threads=threads,
         sizes={name: min(of) for name, of in wanted.items()},
         points=(),
+        over_sizes=over_sizes,
         progress=marked(progress),
         should_stop=marked(should_stop),
         strict=strict,

@@ -46,6 +46,7 @@ from eqsat.settings import Settings
 from eqsat.sizes import Sizes, check_sizes, points_for
 from eqsat.summary import Baseline, Outcome, report_of
 from eqsat.trials import Trials
+from eqsat.worst import ROUNDS, balanced
 
 #: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
@@ -53,6 +54,8 @@ _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
 
 #: The share of the time for extraction that choosing among row-major values alone may take.
 _FIRST_SHARE = 0.6
+#: The share of it that weighing sizes against each other may take.
+_BALANCE_SHARE = 0.5
 
 
 Answer = TypeVar("Answer")
@@ -173,7 +176,7 @@ class Pipeline:
         """
         original, settings, trials = given.graph, self.settings, self._trials
         with self.phase("extract"):
-            framed = self.frame(original, frozen, costs)
+            framed = self._framed(original, frozen, costs)
             solution, baselines, candidates = self._candidates(given, framed, costs)
         with self.phase("measure"):
             measured = trials.measure(candidates, given.source, costs) if measure else None
@@ -253,6 +256,17 @@ class Pipeline:
     @property
     def _trials(self) -> Trials:
         return Trials(self.settings, self.warnings, self.failures)
+
+    def _framed(self, original: Graph, frozen: Snapshot, costs: CostModel) -> TensorProblem:
+        """The problem under the weights of sizes that are asked for."""
+        if self.settings.over_sizes == "sum" or len(costs.parts) < 2:
+            return self.frame(original, frozen, costs)
+        seconds = _BALANCE_SHARE * self.settings.extract_seconds / ROUNDS
+
+        def solved(framed: TensorProblem) -> Solution:
+            return solve(framed.problem, time_limit=seconds, should_stop=self.settings.should_stop)
+
+        return balanced(original, costs, lambda: self.frame(original, frozen, costs), solved)
 
     def _say(self, progress: Progress) -> None:
         if self.settings.progress is not None:

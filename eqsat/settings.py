@@ -9,7 +9,7 @@ from eqsat.costs.implementations import Choices
 from eqsat.egraph.saturate import Limits
 from eqsat.language.state import State
 from eqsat.report import Progress
-from eqsat.runtime.examples import SizePoint
+from eqsat.runtime.examples import OverSizes, SizePoint
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Settings:
     threads: int
     sizes: Mapping[str, int]
     points: Sequence[SizePoint]
+    over_sizes: OverSizes
     progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
     strict: bool = False

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from eqsat.errors import BackendError, EqsatError, UsageError
 from eqsat.given import Given, dims_of
 from eqsat.language.graph import Graph
 from eqsat.runtime.backend import BACKENDS, Program
-from eqsat.runtime.examples import SizePoint, tried
+from eqsat.runtime.examples import OverSizes, SizePoint, tried
 
 #: What `sizes` takes: a size a name, several, or several with their weights.
 SizesArgument: TypeAlias = "Mapping[str, int | Sequence[int] | Mapping[int, float]]"
@@ -42,6 +42,12 @@ def sizes_of(given: SizesArgument | None) -> dict[str, dict[int, float]]:
             remedy="name fewer sizes, those that matter most",
         )
     return chosen
+
+
+def check_over_sizes(given: object) -> None:
+    """UsageError for what is no way to weigh sizes against each other."""
+    if given not in get_args(OverSizes):
+        raise UsageError(f"over_sizes = {given!r}", expected="'sum' or 'worst'")
 
 
 def _weighted(name: str, given: Any) -> dict[int, float]:

@@ -123,6 +123,7 @@ class Trials:
                 {c.name: c.graph for c in candidates},
                 source,
                 points=settings.points,
+                worst=settings.over_sizes == "worst",
                 seed=settings.seed,
                 threads=settings.threads,
                 plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},

@@ -33,6 +33,12 @@ _OPTIONS = (
     click.option(
         "--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed and measured at: one or several."
     ),
+    click.option(
+        "--over-sizes",
+        default="sum",
+        show_default=True,
+        help="Of several sizes, the weighted sum of costs, or the worst share of the original's.",
+    ),
     click.option("--rules", type=FILE, multiple=True, help="File of rules to use besides the library's."),
     click.option(
         "--finite-math/--no-finite-math",

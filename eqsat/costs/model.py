@@ -131,6 +131,12 @@ class CostModel:
         model.sizes, model._costs, model._fused, model._parts = Sizes(sizes), {}, {}, ()
         return model
 
+    def weighed(self, weights: Sequence[float]) -> None:
+        """Gives the points other weights; costs are means by these from then on."""
+        total = math.fsum(weights)
+        self._parts = tuple((w / total, model) for w, (_, model) in zip(weights, self._parts, strict=True))
+        self._costs, self._fused = {}, {}
+
     @property
     def parts(self) -> tuple[tuple[float, CostModel], ...]:
         """The model at each of several points, with its share; itself alone where there is one."""

@@ -34,6 +34,7 @@ from eqsat.language.state import State
 from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
 from eqsat.report import Progress, Report, count
 from eqsat.result import Result
+from eqsat.runtime.examples import OverSizes
 from eqsat.sizes import SizesArgument
 from eqsat.summary import steps_of
 
@@ -60,6 +61,7 @@ def explore(
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
     sizes: SizesArgument | None = None,
+    over_sizes: OverSizes = "sum",
     seed: int = 0,
     opset: int | None = None,
     table: CostTable | str | Path | None = None,
@@ -89,6 +91,7 @@ def explore(
         finite_math=finite_math,
         outputs=outputs,
         sizes=sizes,
+        over_sizes=over_sizes,
         seed=seed,
         opset=opset,
         table=table,

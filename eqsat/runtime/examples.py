@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from eqsat.language.graph import Graph
 from eqsat.language.types import TensorType
 from eqsat.runtime.backend import Program
 
+#: What is minimised over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
+OverSizes: TypeAlias = Literal["sum", "worst"]
 #: How many assignments are tried where only running a model says what it accepts, and for how many seconds.
 TRIES, SECONDS = 120, 5.0
 #: On how many draws of inputs a program is run, and finalists are compared: what matters may not show on one.

@@ -12,7 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import eqsat
+from eqsat.costs.model import CostModel
 from eqsat.errors import UsageError
+from eqsat.language.onnx.importer import load
 from eqsat.sizes import sizes_of
 
 OPSETS = [helper.make_opsetid("", 17)]
@@ -221,3 +223,38 @@ def test_a_gpu_program_is_made_at_sizes_that_the_model_accepts() -> None:
     result = eqsat.optimize(in_rows(32), device="nvidia-h200", measure=False, **FAST)
     assert result.gpu_program().inputs["x"].shape == (32,)
     assert result.gpu_program({"length": 96}).inputs["x"].shape == (96,)
+
+
+def rectangular() -> onnx.ModelProto:
+    """Three matrices multiplied in turn: which two first depends on how many rows the first has."""
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["p"]), helper.make_node("MatMul", ["p", "z"], ["y"])]
+    inputs: dict[str, tuple[int, list[int | str | None]]] = {"x": (FLOAT, ["n", 64]), "z": (FLOAT, [96, 8])}
+    return model(nodes, inputs, {"a": weight(64, 96)})
+
+
+def shares(result: eqsat.Result, sizes: list[int]) -> list[float]:
+    """The FLOPs of a result over the original's at each size."""
+    original = load(rectangular())
+    models = [CostModel("onnxruntime-cpu", objective={"flops": 1.0}, sizes={"n": n}) for n in sizes]
+    return [m.graph(result.graph).price / m.graph(original).price for m in models]
+
+
+def test_the_worst_of_several_sizes_is_minimised_where_that_is_asked_for() -> None:
+    options: dict[str, Any] = {"objective": {"flops": 1.0}, "measure": False, **FAST}
+    sizes = {"n": [4, 4000]}
+    # Over the sum the large size decides, and a·z first is a loss of six times at the small one.
+    total = eqsat.optimize(rectangular(), sizes=sizes, **options)
+    assert shares(total, [4, 4000])[0] > 1 > shares(total, [4, 4000])[1]
+    worst = eqsat.optimize(rectangular(), sizes=sizes, over_sizes="worst", **options)
+    assert max(shares(worst, [4, 4000])) <= 1
+    # What is better at both is taken.
+    both = eqsat.optimize(rectangular(), sizes={"n": [400, 4000]}, over_sizes="worst", **options)
+    assert max(shares(both, [400, 4000])) < 1
+
+
+def test_a_finalist_is_measured_at_each_size_by_itself_where_the_worst_counts() -> None:
+    report = eqsat.optimize(in_rows(32), sizes={"length": [3200, 6400]}, over_sizes="worst", **FAST).report
+    assert report.measured_at == "length=3200 (50 %); length=6400 (50 %)"
+    assert report.measured_bound is not None
+    with pytest.raises(UsageError, match="over_sizes = 'best'"):
+        eqsat.optimize(in_rows(32), over_sizes="best")  # type: ignore[arg-type]
