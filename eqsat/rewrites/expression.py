@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -18,54 +17,29 @@ from eqsat.language.types import TensorType
 from eqsat.rewrites import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites import cuts as _cuts  # noqa: F401
 from eqsat.rewrites import windows as _windows  # noqa: F401
+from eqsat.rewrites.arithmetic import bounded_range, bounded_sum, repeat_count
 from eqsat.rewrites.functions import FUNCTIONS
+from eqsat.rewrites.interpreter import check_tree, free_names, interpreted
 
-_NODES = (
-    ast.Constant,
-    ast.Name,
-    ast.Load,
-    ast.Store,
-    ast.Tuple,
-    ast.List,
-    ast.BinOp,
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.Pow,
-    ast.UnaryOp,
-    ast.USub,
-    ast.Not,
-    ast.BoolOp,
-    ast.And,
-    ast.Or,
-    ast.Compare,
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.In,
-    ast.NotIn,
-    ast.Is,
-    ast.IsNot,
-    ast.IfExp,
-    ast.Subscript,
-    ast.Slice,
-    ast.Starred,
-    ast.Call,
-    ast.keyword,
-    ast.Attribute,
-    ast.GeneratorExp,
-    ast.ListComp,
-    ast.comprehension,
-)
-_BUILTINS = {
-    name: getattr(builtins, name)
-    for name in ("len", "range", "sum", "min", "max", "tuple", "all", "any", "zip", "sorted", "enumerate", "reversed")
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    "len": len,
+    "range": bounded_range,
+    "sum": bounded_sum,
+    "min": min,
+    "max": max,
+    "tuple": tuple,
+    "all": all,
+    "any": any,
+    "zip": zip,
+    "sorted": sorted,
+    "enumerate": enumerate,
+    "reversed": reversed,
+}
+#: Functions that make a sequence as long as an argument says, and which.
+_COUNTS = {"ones": 0, "zeros": 0, "shifted": 0, "identity_perm": 0, "swapped": 0, "spatial_axes": 0} | {
+    "place_of": 1,
+    "tail_axes": 0,
+    "gathered_perm": 2,
 }
 
 
@@ -106,20 +80,9 @@ def bound_name(expression: Expression) -> str | None:
 def compiled(expression: Expression) -> Compiled:
     """The expression as a function; RuleError for syntax outside the subset or an unknown function."""
     nodes = tuple(ast.walk(expression.tree))
-    called: set[str] = set()
-    for node in nodes:
-        if not isinstance(node, _NODES):
-            raise RuleError(
-                f"{type(node).__name__} is no part of a rule's expressions",
-                where=expression.text,
-                expected="literals, arithmetic, comparisons, indexing, comprehensions, calls of functions",
-            )
-        if isinstance(node, ast.Call):
-            called.add(_function_name(node, expression.text))
-    local = set(_comprehension_names(nodes))
-    functions = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
-    names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in functions} - local
-    return Compiled(expression, tuple(sorted(names)), tuple(sorted(called)))
+    called = {_function_name(node, expression.text) for node in nodes if isinstance(node, ast.Call)}
+    check_tree(expression.tree, expression.text, frozenset(called))
+    return Compiled(expression, tuple(sorted(set(free_names(expression.tree)))), tuple(sorted(called)))
 
 
 def evaluate(expression: Expression, bindings: Bindings) -> Any:
@@ -131,7 +94,7 @@ def evaluate(expression: Expression, bindings: Bindings) -> Any:
         return code.function(*arguments)
     except GraphError as error:
         raise Undefined(error.what) from error
-    except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         raise Undefined(f"{expression.text}: {error}") from error
 
 
@@ -155,41 +118,24 @@ def _function_name(call: ast.Call, text: str) -> str:
     return name
 
 
-def _comprehension_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.comprehension):
-            yield from (n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))
-
-
-class _Rewriter(ast.NodeTransformer):
-    """Turns lists into tuples and fields of records into subscripts."""
-
-    def visit_List(self, node: ast.List) -> ast.AST:
-        return ast.Tuple([self.visit(e) for e in node.elts], ast.Load())
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        self.generic_visit(node)
-        generator = ast.GeneratorExp(node.elt, node.generators)
-        return ast.Call(ast.Name("tuple", ast.Load()), [generator], [])
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return ast.Subscript(node.value, ast.Constant(node.attr), ast.Load())
-
-
 def _function(expression: Expression, names: tuple[str, ...], called: Iterable[str]) -> Callable[..., Any]:
-    import copy
+    return interpreted(expression.tree, names, {name: _callable(name) for name in called})
 
-    parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
-    body = _Rewriter().visit(copy.deepcopy(expression.tree))
-    tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(parameters, body)))
-    namespace: dict[str, Any] = {"__builtins__": {}, "tuple": tuple}
-    for name in called:
-        namespace[name] = FUNCTIONS.get(name) or _BUILTINS.get(name) or _typed(name)
-    try:
-        function: Callable[..., Any] = eval(compile(tree, f"<{expression.text}>", "eval"), namespace)
-    except SyntaxError as error:  # what Python parses and does not compile, such as a name that it keeps
-        raise RuleError(f"syntax: {error.msg}", where=expression.text, expected="an expression of Python") from None
-    return function
+
+def _callable(name: str) -> Callable[..., Any]:
+    body = FUNCTIONS.get(name) or _BUILTINS.get(name) or _typed(name)
+    return _sized(body, _COUNTS[name]) if name in _COUNTS else body
+
+
+def _sized(body: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """A function that makes a sequence as long as one of its arguments says, within the bounds of expressions."""
+
+    def result(*operands: Any) -> Any:
+        for operand in operands[place : place + 1]:
+            repeat_count(operand)
+        return body(*operands)
+
+    return result
 
 
 def _typed(op: str) -> Callable[..., Typed]:
