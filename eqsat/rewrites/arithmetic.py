@@ -1,7 +1,7 @@
 """Operations that a rule's expressions may compute, on numbers and tuples of bounded size.
 
-A rule file is data that someone else may have written: what it computes must end, and in little memory. A number that no
-dim, size or attribute of a tensor can be is refused, and so is a sequence longer than any attribute.
+A rule file is data that someone else may have written: what it computes must end, and in little memory. A number that
+no dim, size or attribute of a tensor can be is refused, and so is a sequence longer than any attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eqsat.language.dims import Sym
 #: Integers lie strictly between this and its negative: those of ONNX have 64 bits.
 BEYOND = 1 << 63
 #: Elements of a sequence that an expression makes.
-LONGEST = 1 << 14
+LONGEST = 1 << 12
 #: Terms of a polynomial of named dims before they are gathered, and elements of an array of numbers.
 MOST_TERMS, MOST_ELEMENTS = 1 << 10, 1 << 20
 
@@ -54,7 +54,7 @@ def bounded_sum(items: Iterable[Any], start: Any = 0) -> Any:
 
 
 def add(a: Any, b: Any) -> Any:
-    """a + b, of numbers, dims or tuples."""
+    """Sum a + b, of numbers, dims or tuples."""
     if type(a) is tuple and type(b) is tuple:
         repeat_count(len(a) + len(b))
         return a + b
@@ -63,13 +63,13 @@ def add(a: Any, b: Any) -> Any:
 
 
 def subtract(a: Any, b: Any) -> Any:
-    """a - b, of numbers or dims."""
+    """Difference a - b, of numbers or dims."""
     _check_numbers(a, b)
     return _bounded(a - b)
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """a * b, of numbers or dims, or of a tuple and a count."""
+    """Product a * b, of numbers or dims, or of a tuple and a count."""
     for items, count in ((a, b), (b, a)):
         if type(items) is tuple and isinstance(count, int):
             repeat_count(len(items) * max(count, 0))
@@ -81,33 +81,38 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any) -> Any:
-    """a / b, of numbers."""
+    """Quotient a / b, of numbers."""
     _check_numbers(a, b)
     return _bounded(a / b)
 
 
 def floor_divide(a: Any, b: Any) -> Any:
-    """a // b, of numbers or dims."""
+    """Floored quotient a // b, of numbers or dims."""
     _check_numbers(a, b)
     return _bounded(a // b)
 
 
 def modulo(a: Any, b: Any) -> Any:
-    """a % b, of numbers or dims; of text it would be a format."""
+    """Remainder a % b, of numbers or dims; of text it would be a format."""
     _check_numbers(a, b)
     return _bounded(a % b)
 
 
 def power(a: Any, b: Any) -> Any:
-    """a ** b, of numbers; refused before it is computed where it would be beyond the bounds."""
+    """Power a ** b, of numbers; refused before it is computed where it would be beyond the bounds."""
     _check_numbers(a, b)
-    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b * (abs(a).bit_length() - 1) >= BEYOND.bit_length():
+    if (
+        isinstance(a, int)
+        and isinstance(b, int)
+        and abs(a) > 1
+        and b * (abs(a).bit_length() - 1) >= BEYOND.bit_length()
+    ):
         raise Excess(f"{_shown(a)} ** {_shown(b)} is beyond 64 bits")
     return _bounded(a**b)
 
 
 def negate(a: Any) -> Any:
-    """-a, of a number or a dim."""
+    """Negative of a number or a dim."""
     _check_numbers(a, a)
     return _bounded(-a)
 

@@ -19,7 +19,8 @@ from eqsat.rewrites import cuts as _cuts  # noqa: F401
 from eqsat.rewrites import windows as _windows  # noqa: F401
 from eqsat.rewrites.arithmetic import bounded_range, bounded_sum, repeat_count
 from eqsat.rewrites.functions import FUNCTIONS
-from eqsat.rewrites.interpreter import check_tree, free_names, interpreted
+from eqsat.rewrites.interpreter import interpreted
+from eqsat.rewrites.syntax import check_tree, free_names
 
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,
@@ -100,7 +101,7 @@ def evaluate(expression: Expression, bindings: Bindings) -> Any:
 
 def _function_name(call: ast.Call, text: str) -> str:
     if not isinstance(call.func, ast.Name):
-        raise RuleError(f"a call of an expression in {text!r}", expected="a call of a function by its name")
+        raise RuleError("a call of an expression", where=text, expected="a call of a function by its name")
     name = call.func.id
     keywords = [k.arg for k in call.keywords if k.arg is not None]
     if len(set(keywords)) < len(keywords):

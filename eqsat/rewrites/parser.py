@@ -17,6 +17,7 @@ from eqsat.errors import RuleError
 from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS
 from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
+from eqsat.rewrites.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _IF = re.compile(r"\sif\s")
@@ -288,6 +289,8 @@ class _Block:
                 where=f"{self.source}:{self.line - 1 + (error.lineno or 1)}:{max(error.offset or 1, 1)}",
                 expected="Python expression syntax",
             ) from None
+        except (RecursionError, MemoryError):
+            raise self.too_large(start, TOO_LARGE) from None
         for _ in range(1 if width > 8 else width):
             if isinstance(found, ast.Lambda):
                 found = found.body
@@ -295,7 +298,13 @@ class _Block:
                 found = found.operand
             else:  # the parenthesis was closed within
                 raise self.error("syntax: unmatched ')'", start, "Python expression syntax")
+        if reason := excess(found):
+            raise self.too_large(start, reason)
         return found
+
+    def too_large(self, start: int, reason: str) -> RuleError:
+        expected = f"at most {MOST_NODES} names, numbers and signs, nested at most {DEEPEST} deep; integers of 64 bits"
+        return self.error(reason, start, expected)
 
     def fault(self, what: str, tree: ast.expr, expected: str) -> RuleError:
         return RuleError(what, where=self.place(tree), expected=expected)
