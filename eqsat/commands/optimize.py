@@ -16,9 +16,10 @@ from rich.console import Console
 from eqsat.commands.arguments import Settings, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
-from eqsat.commands.targets import check_target, data_beside, data_files, is_same_file, is_there
+from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
+from eqsat.language.onnx.placement import data_place
 from eqsat.report import Progress
 
 if TYPE_CHECKING:
@@ -120,14 +121,14 @@ def _check_files(
     """Everything about files that can be known to fail before the work starts."""
     # Only a file that exists can be one that the model keeps its tensors in.
     written = [path for path in (target, report_file, page_file) if path is not None]
-    data = data_files(model) if any(is_there(p) for p in [*written, data_beside(target)]) else ()
+    data = data_files(model) if any(is_there(p) for p in [*written, data_place(target)]) else ()
     sources = [model, *data, *rules]
     for path in written:
         check_target(path, sources)
-    clash = next((s for s in data if is_same_file(data_beside(target), s)), None)
+    clash = next((s for s in data if is_same_file(data_place(target), s)), None)
     if clash is not None:
         raise UsageError(
-            f"its data file {data_beside(target).name} is one the input reads",
+            f"its data file {data_place(target).name} is one the input reads",
             where=str(target),
             expected="a file whose data file is not the input's",
             remedy="name another file with -o",

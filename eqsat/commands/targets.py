@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +27,7 @@ def check_target(target: Path, sources: Iterable[Path]) -> None:
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "no regular file"
         raise UsageError(f"the target is {kind}", where=str(target), expected="the path of a file to write")
-    folder = target.parent
+    folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():
         raise UsageError(
             "the folder of the target does not exist",
@@ -84,8 +85,3 @@ def data_files(model: Path) -> list[Path]:
     # A name that is not UTF-8 comes as bytes; reading the model refuses it.
     locations = dict.fromkeys(e.value for e in entries if e.key == "location" and isinstance(e.value, str))
     return [model.parent / location for location in locations]
-
-
-def data_beside(target: Path) -> Path:
-    """The file that takes the tensors of a model too large for one file."""
-    return target.with_name(f"{target.name}.data")

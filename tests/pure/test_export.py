@@ -14,7 +14,7 @@ from eqsat.errors import ExportModelError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym, evaluate
 from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.onnx import writer
+from eqsat.language.onnx import placement, writer
 from eqsat.language.onnx.exporter import save, to_bytes, to_model
 from eqsat.language.onnx.importer import load
 from eqsat.language.types import TensorType
@@ -416,7 +416,7 @@ class TestFiles:
         def full(descriptor: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(writer.os, "fsync", full)
+        monkeypatch.setattr(placement.os, "fsync", full)
         with pytest.raises(ExportModelError, match="No space left on device"):
             save(load(model), target)
         assert target.read_bytes() == b"old"

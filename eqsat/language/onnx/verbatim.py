@@ -8,6 +8,7 @@ from pathlib import Path
 from onnx import ModelProto, TensorProto
 
 from eqsat.language.onnx import writer
+from eqsat.language.onnx.placement import replace
 from eqsat.language.onnx.protos import tensors
 from eqsat.language.onnx.reader import read
 from eqsat.language.onnx.tensors import constant_of, load_external
@@ -34,13 +35,13 @@ def save(given: Path | ModelProto, path: Path) -> None:
     """
     if isinstance(given, ModelProto):
         data = given.SerializeToString(deterministic=True)
-        writer.replace(path, lambda file: file.write(data), str(path))
+        replace(path, lambda file: file.write(data), str(path))
         return
     source = read(given)
     if not any(_is_external(t) for t in tensors(source.model.graph)):
         writer.refuse_source(path, [given])
         with given.open("rb") as original:
-            writer.replace(path, lambda file: shutil.copyfileobj(original, file, 1 << 20), str(path))
+            replace(path, lambda file: shutil.copyfileobj(original, file, 1 << 20), str(path))
         return
     graph = source.model.graph
     constants = {

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +12,7 @@ from onnx import ModelProto, TensorProto
 from eqsat.errors import ExportModelError
 from eqsat.language.constant import Constant
 from eqsat.language.onnx import wire
+from eqsat.language.onnx.placement import data_place, replace, replace_both
 from eqsat.language.onnx.tensors import header_of, raw_bytes, stored_bytes
 from eqsat.language.types import DType
 
@@ -40,17 +38,19 @@ def save(
 ) -> None:
     """Writes a model to a file; see `eqsat.language.onnx.exporter.save`."""
     where = str(path)
-    data_path = path.with_name(path.name + ".data")
     outside = external or _size(model, tensors) > MESSAGE_BYTES
-    for target in (path, data_path) if outside else (path,):
+    for target in (path, data_place(path)) if outside else (path,):
         refuse_source(target, sources)
-    if outside:
-        inside = {k: c for k, c in tensors.items() if stored_bytes(c) < _INLINE_BYTES}
-        moved = {k: c for k, c in tensors.items() if k not in inside}
-        replace(data_path, lambda file: _write_data(file, moved), where)
-        _state_external(model, moved, data_path.name)
-        tensors = inside
-    replace(path, lambda file: _write_all(file, _chunks(model, tensors)), where)
+    if not outside:
+        replace(path, lambda file: _write_all(file, _chunks(model, tensors)), where)
+        return
+    inside = {k: c for k, c in tensors.items() if stored_bytes(c) < _INLINE_BYTES}
+    moved = {k: c for k, c in tensors.items() if k not in inside}
+
+    def write_model(file: BinaryIO, location: str) -> None:
+        _write_all(file, _chunks(_with_external(model, moved, location), inside))
+
+    replace_both(path, write_model, lambda file: _write_data(file, moved), where)
 
 
 def refuse_source(target: Path, sources: Sequence[Path]) -> None:
@@ -117,39 +117,14 @@ def _offsets(tensors: Mapping[str, Constant]) -> Iterator[int]:
         position += -(-stored_bytes(constant) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _state_external(model: ModelProto, tensors: Mapping[str, Constant], location: str) -> None:
+def _with_external(model: ModelProto, tensors: Mapping[str, Constant], location: str) -> ModelProto:
+    """A copy of the model that says where its tensors lie."""
+    result = ModelProto()
+    result.CopyFrom(model)
     for (name, constant), offset in zip(tensors.items(), _offsets(tensors), strict=True):
         proto = header_of(name, constant)
         proto.data_location = TensorProto.EXTERNAL
         for key, value in (("location", location), ("offset", offset), ("length", stored_bytes(constant))):
             proto.external_data.add(key=key, value=str(value))
-        model.graph.initializer.append(proto)
-
-
-def replace(path: Path, write: Callable[[BinaryIO], object], where: str) -> None:
-    """Writes a file under a temporary name in the same folder, then puts it in its place.
-
-    ExportModelError where that fails; what was there before stays.
-    """
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        with temporary.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
-        temporary.replace(target)
-    except OSError as fault:
-        raise ExportModelError(
-            f"the file cannot be written: {fault.strerror or fault}",
-            where=where,
-            expected="a folder that exists, may be written to, and has room",
-            remedy="nothing was written; choose another path, or make room",
-        ) from fault
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        result.graph.initializer.append(proto)
+    return result

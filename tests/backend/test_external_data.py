@@ -1,0 +1,191 @@
+"""Models whose tensors lie in a file beside them: at every moment the model that is there has the data it names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, numpy_helper, parser
+
+from eqsat.errors import ExportModelError
+from eqsat.language.onnx import placement
+from eqsat.language.onnx.exporter import save
+from eqsat.language.onnx.importer import load
+
+#: Saves a model and is killed before it touches the folder the n-th time; ends with 0 where it came to its end before.
+SAVING = """
+import os, signal, sys
+from eqsat.language.onnx.exporter import save
+from eqsat.language.onnx.importer import load
+
+source, target, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
+folder = os.path.realpath(os.path.dirname(target))
+graph = load(source)
+
+def step(event, arguments):
+    global left
+    if event in ("open", "os.rename", "os.link", "os.remove") and str(arguments[0]).startswith(folder):
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(step)
+save(graph, target)
+"""
+
+
+def model(value: float, rows: int = 64) -> ModelProto:
+    """The model that multiplies by a matrix full of one value; the same nodes for every value."""
+    result = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1, 64] x) => (float[1, 64] y) { y = MatMul(x, w) }'
+    )
+    result.graph.initializer.append(numpy_helper.from_array(np.full((rows, 64), value, np.float32), "w"))
+    return result
+
+
+def written(folder: Path, value: float) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "in.onnx"
+    onnx.save(model(value), path, save_as_external_data=True, location="in.bin", size_threshold=0)
+    return path
+
+
+def run(path: Path) -> float:
+    """What the model computes of ones, which tells whose weights it has."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": np.ones((1, 64), np.float32)})
+    assert (result == result[0, 0]).all()
+    return float(result[0, 0])
+
+
+def killed(source: Path, target: Path, step: int) -> bool:
+    """True where saving was killed at this step, False where it has fewer."""
+    done = subprocess.run([sys.executable, "-c", SAVING, source, target, str(step)], check=False)
+    assert done.returncode in (0, -signal.SIGKILL)
+    return done.returncode != 0
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_killed_process_leaves_the_old_model_with_the_old_data_or_the_new_with_the_new(tmp_path: Path) -> None:
+    old, new = written(tmp_path / "old", 1.0), written(tmp_path / "new", 2.0)
+    outcomes = []
+    for step in range(1, 100):
+        (folder := tmp_path / f"{step}").mkdir()
+        save(load(old), folder / "out.onnx")
+        ended = not killed(new, folder / "out.onnx", step)
+        outcomes.append(run(folder / "out.onnx"))
+        save(load(new), folder / "out.onnx")
+        assert run(folder / "out.onnx") == 128.0
+        # What is written next to temporary names was cleared, or is a file that no model names.
+        assert [n for n in names(folder) if not n.startswith(".")] == ["out.onnx", "out.onnx.data"]
+        if ended:
+            break
+    assert len(outcomes) >= 10
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {64.0, 128.0}
+
+
+def test_a_killed_process_leaves_no_model_or_a_whole_one_where_none_was(tmp_path: Path) -> None:
+    new = written(tmp_path / "new", 2.0)
+    for step in range(1, 100):
+        (folder := tmp_path / f"{step}").mkdir()
+        (folder / "out.onnx.data").write_bytes(b"of nobody")
+        ended = not killed(new, folder / "out.onnx", step)
+        assert not (folder / "out.onnx").exists() or run(folder / "out.onnx") == 128.0
+        if ended:
+            break
+    assert (folder / "out.onnx").exists()
+    assert names(folder) == ["out.onnx", "out.onnx.data"]
+
+
+def test_the_same_bytes_come_of_a_first_and_of_a_second_writing(tmp_path: Path) -> None:
+    source = written(tmp_path / "in", 2.0)
+    contents = []
+    for _ in range(2):
+        save(load(source), tmp_path / "out.onnx")
+        contents.append([(tmp_path / n).read_bytes() for n in ("out.onnx", "out.onnx.data")])
+    assert contents[0] == contents[1]
+
+
+def test_a_system_without_second_names_keeps_data_under_a_name_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_names: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(placement.os, "link", refused)
+    for value in (1.0, 2.0, 3.0):
+        save(load(written(tmp_path / "in", value)), tmp_path / "out.onnx")
+        assert run(tmp_path / "out.onnx") == 64 * value
+    (own,) = {n for n in names(tmp_path) if n.endswith(".data")} - {"out.onnx.data"}
+    assert names(tmp_path) == ["in", "out.onnx", own, "out.onnx.data"]
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["where no model is", "where a model is"])
+@pytest.mark.parametrize("call", ["write", "rename"])
+def test_a_full_disk_leaves_both_files_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, call: str
+) -> None:
+    old, new = written(tmp_path / "old", 1.0), written(tmp_path / "new", 2.0)
+    (folder := tmp_path / "out").mkdir()
+    if there:
+        save(load(old), folder / "out.onnx")
+    before = {n: (folder / n).read_bytes() for n in names(folder)}
+    graph, replace, fsync, calls = load(new), Path.replace, os.fsync, []
+
+    def fails_at_the_second(*given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return (fsync if call == "write" else replace)(*given)  # type: ignore[arg-type]
+
+    if call == "write":
+        monkeypatch.setattr(placement.os, "fsync", fails_at_the_second)
+    else:
+        monkeypatch.setattr(Path, "replace", fails_at_the_second)
+    with pytest.raises(ExportModelError, match="(?s)No space left on device.*nothing was written"):
+        save(graph, folder / "out.onnx")
+    assert {n: (folder / n).read_bytes() for n in names(folder)} == before
+
+
+def test_data_lie_beside_the_file_that_a_link_leads_to(tmp_path: Path) -> None:
+    source = written(tmp_path / "in", 2.0)
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "here" / "link.onnx").symlink_to("../there/out.onnx")
+    for _ in range(2):
+        save(load(source), tmp_path / "here" / "link.onnx")
+        assert names(tmp_path / "here") == ["link.onnx"]
+        assert names(tmp_path / "there") == ["out.onnx", "out.onnx.data"]
+        assert run(tmp_path / "there" / "out.onnx") == 128.0
+    (tmp_path / "there" / "beside.onnx").symlink_to("out.onnx")
+    assert run(tmp_path / "there" / "beside.onnx") == 128.0
+
+
+def test_a_data_file_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    source = written(tmp_path / "in", 2.0)
+    (tmp_path / "other").write_bytes(b"another's")
+    (tmp_path / "out.onnx.data").symlink_to("other")
+    save(load(source), tmp_path / "out.onnx")
+    assert (tmp_path / "other").read_bytes() == b"another's"
+    assert run(tmp_path / "out.onnx") == 128.0
+
+
+def test_processes_that_write_one_model_leave_a_whole_one(tmp_path: Path) -> None:
+    sources = [written(tmp_path / f"{value}", value) for value in (1.0, 2.0, 3.0)]
+    writing = [
+        subprocess.Popen([sys.executable, "-c", SAVING, source, tmp_path / "out.onnx", "1000"]) for source in sources
+    ]
+    assert [process.wait() for process in writing] == [0, 0, 0]
+    assert run(tmp_path / "out.onnx") in (64.0, 128.0, 192.0)
+    assert names(tmp_path) == ["1.0", "2.0", "3.0", "out.onnx", "out.onnx.data"]
