@@ -21,7 +21,7 @@ from eqsat.commands.measure import measure
 from eqsat.commands.optimize import optimize
 from eqsat.commands.pareto import pareto
 from eqsat.commands.rules import rules
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, printable
 
 #: Exit codes: bad input or usage, an unexpected fault, and Ctrl-C.
 BAD_INPUT, FAULT, INTERRUPTED = 2, 1, 130
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     settings = Settings()
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_where, **_more: click.echo(f"warning: {message}", err=True)
+        warnings.showwarning = lambda message, *_where, **_more: _say(f"warning: {message}")
         try:
             code = commands.main(args=arguments, prog_name="eqsat", standalone_mode=False, obj=settings)
         except EqsatError as error:
@@ -81,9 +81,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, code: int, settings: Settings) -> int:
     if settings.debug:
-        traceback.print_exc()
-    click.echo(f"error: {message}", err=True)
+        _say(traceback.format_exc().rstrip())
+    _say(f"error: {message}")
     return code
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text), err=True)
 
 
 def _usage(error: click.ClickException) -> str:

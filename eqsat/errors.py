@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
+#: Characters that a terminal obeys and does not show: controls but tabs and line ends, and what turns the direction of
+#: text around.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with characters that a terminal obeys as escapes of Python, which are those of JSON beyond ASCII.
+
+    >>> print(printable("a\x1b[31m\r\nb"))
+    a\x1b[31m\x0d
+    b
+    """
+    return _OBEYED.sub(lambda match: _escape(ord(match[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"
+
 
 class EqsatError(Exception):
     """An error a user can act on.
@@ -15,6 +35,7 @@ class EqsatError(Exception):
     """
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", remedy: str = "") -> None:
+        what, where, expected, remedy = map(printable, (what, where, expected, remedy))
         self.what, self.where, self.expected, self.remedy = what, where, expected, remedy
         lines = [f"{where}: {what}" if where else what]
         if expected:

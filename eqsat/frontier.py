@@ -70,9 +70,9 @@ class Frontier:
         return table(self.front)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from eqsat.terminal import plain
 
-        console = Console(width=100, color_system=None, force_terminal=False, legacy_windows=False)
+        console = plain(100)
         with console.capture() as text:
             console.print(self)
         return "\n".join(line.rstrip() for line in text.get().splitlines())

@@ -14,6 +14,8 @@ from rich.console import Console, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from eqsat.terminal import plain, shown
+
 Phase: TypeAlias = Literal["read", "saturate", "extract", "measure", "certify", "write"]
 
 #: The phases of an optimisation, in order.
@@ -128,14 +130,14 @@ class Report:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False).print(self)
+        plain(WIDTH, file=text).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __rich_console__(self, console: Console, options: Any) -> RenderResult:
         parts: list[Any] = [_phases(self), Text(), _changes(self), Text()]
         if self.steps:
             parts += [_runs(self), Text()]
-        yield Group(*parts, *_notes(self))
+        yield from shown(console.render(Group(*parts, *_notes(self)), options))
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,10 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from eqsat.commands.arguments import Command
+from eqsat.terminal import standard_error
 
 
 def jobs_option(command: Command) -> Command:
@@ -54,8 +54,8 @@ def workers(jobs: int) -> Iterator[Executor | None]:
 @contextmanager
 def stages() -> Iterator[Callable[[str, int, int], None]]:
     """One bar on standard error for each stage that reports how much of it is done; nothing where no one watches."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = standard_error()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         tasks: dict[str, TaskID] = {}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -19,6 +18,7 @@ from eqsat.commands.display import console, interruptible
 from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
 from eqsat.report import duration
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison
@@ -144,8 +144,8 @@ def _forms(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _bar() -> Progress:
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    err = standard_error()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 

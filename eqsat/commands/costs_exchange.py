@@ -11,7 +11,7 @@ from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.commands.entries import Filter, filter_options
 from eqsat.commands.targets import check_target
-from eqsat.errors import CostError
+from eqsat.errors import CostError, printable
 from eqsat.files import write_text
 from eqsat.report import count, integer
 
@@ -40,7 +40,7 @@ def export(target: Path, chosen: Filter) -> None:
         records = chosen.passed(table.records())
     text = write_records(records)
     if not written:
-        click.echo(text, nl=False)
+        click.echo(printable(text), nl=False)
         return
     write_text(target, text)
     console().print(f"{count(len(records), 'entry', 'entries')} in {target}", soft_wrap=True)

@@ -14,6 +14,7 @@ from eqsat.commands.display import console, interruptible
 from eqsat.commands.keys import keys_of_model, light_models
 from eqsat.errors import UsageError
 from eqsat.report import count
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.fusion import Key
@@ -60,7 +61,7 @@ def measure(
     if fused < 0:
         raise UsageError(f"--fused {fused}", expected="a number of 0 or more")
     choices, warnings = choices_for(Device.of(device), "auto", precision)
-    with CostTable() as table, interruptible() as should_stop, _bar(Console(stderr=True)) as bar:
+    with CostTable() as table, interruptible() as should_stop, _bar(standard_error()) as bar:
         task = bar.add_task("reading", total=None)
         keys: dict[Key, None] = {}
         for model in models or light_models():
@@ -85,5 +86,5 @@ def measure(
 
 
 def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -13,13 +13,14 @@ from rich.progress import Progress as Bar
 
 from eqsat import interrupts
 from eqsat.report import PHASES, WIDTH, Progress, duration, integer, percent
+from eqsat.terminal import Terminal
 
 _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
 
 
 def console() -> Console:
     """Standard output, as wide as a report where it is no terminal."""
-    found = Console(highlight=False, markup=False)
+    found = Terminal()
     if not found.is_terminal:
         found.width = WIDTH
     return found
@@ -30,9 +31,9 @@ def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
     """A bar that follows an optimisation: its phase, e-nodes, best cost and gap; nothing where no one watches."""
     bar = Bar(
         SpinnerColumn(),
-        TextColumn("{task.description:<8}"),
+        TextColumn("{task.description:<8}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[state]}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,

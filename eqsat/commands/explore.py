@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
 from eqsat.report import Progress, count, duration, integer
+from eqsat.terminal import standard_error
 
 #: Rules and changes that are printed.
 _RULES, _CHANGES = 15, 12
@@ -51,7 +51,7 @@ def explore(
     if page_file is not None:
         data = data_files(model) if is_there(page_file) else ()
         check_target(page_file, [model, *data, *options["rules"]])
-    with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
+    with interruptible() as should_stop, progress_bar(standard_error()) as follow:
         from eqsat.explore.explorer import explore as run
 
         explorer = run(model, **run_arguments(options), progress=follow, should_stop=should_stop)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from eqsat.commands.arguments import DURATION, debug_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
+from eqsat.errors import printable
 from eqsat.files import write_text
 from eqsat.report import Progress, count, percent
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.extract import Problem, Solution
@@ -46,7 +47,7 @@ def extract(
     from eqsat.extract import solve
     from eqsat.extract.gym import read_gym
 
-    with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
+    with interruptible() as should_stop, progress_bar(standard_error()) as follow:
         follow(Progress("read", detail=str(egraph)))
         problem = read_gym(egraph)
         size = len(problem.nodes)
@@ -62,7 +63,7 @@ def extract(
         )
     text = json.dumps(_found(problem, solution, extractor), indent=2) + "\n"
     if target == _STDOUT:
-        click.echo(text, nl=False)
+        click.echo(printable(text), nl=False)
         return
     out = console()
     out.print(

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from eqsat.commands.arguments import SIZE, debug_option
 from eqsat.commands.display import console
+from eqsat.errors import printable
 from eqsat.report import count, integer, quantity
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def inspect(model: Path, sizes: tuple[tuple[str, int], ...], show_nodes: bool, a
 
     found = inspection(load(model), dict(sizes))
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(printable(json.dumps(found, indent=2, ensure_ascii=False)))
         return
     out = console()
     _print_summary(out, found)
@@ -104,9 +105,9 @@ def _print_summary(out: Console, found: Mapping[str, Any]) -> None:
     out.print()
     out.print(table)
     for node in found["opaque"]:
-        out.print(f"opaque {node['name']} ({node['op']}): {node['reason']}")
+        out.print(_one_line(f"opaque {node['name']} ({node['op']}): {node['reason']}"))
     for warning in found["warnings"]:
-        out.print(f"warning: {warning}")
+        out.print(_one_line(f"warning: {warning}"))
 
 
 def _print_nodes(out: Console, found: Mapping[str, Any]) -> None:
@@ -120,3 +121,8 @@ def _print_nodes(out: Console, found: Mapping[str, Any]) -> None:
         table.add_row(node["name"], node["op"], ", ".join(node["types"]), *work)
     out.print()
     out.print(table)
+
+
+def _one_line(text: str) -> str:
+    """The text with line ends of names as escapes, since each line says one thing."""
+    return text.replace("\n", "\\n")

@@ -18,6 +18,7 @@ from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
 from eqsat.files import write_text
 from eqsat.report import count
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.device import Device
@@ -259,8 +260,8 @@ def _follower(bar: Progress, should_stop: Callable[[], bool] = lambda: False) ->
 
 
 def _bar() -> Progress:
-    err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    err = standard_error()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     return Progress(*columns, *times, console=err, transient=True, disable=not err.is_terminal)
 

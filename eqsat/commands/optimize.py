@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from eqsat.commands.arguments import Settings, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
@@ -21,6 +20,7 @@ from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
 from eqsat.language.onnx.placement import data_place
 from eqsat.report import Progress
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.result import Result
@@ -52,7 +52,7 @@ def optimize(
     or h, such as 30s. The result is checked against the original before it is written, and it is the original where
     nothing is measured to be faster, or where the run failed: the report says how, and the exit code is 3.
     """
-    with interruptible() as should_stop, progress_bar(Console(stderr=True)) as follow:
+    with interruptible() as should_stop, progress_bar(standard_error()) as follow:
         _check_files(model, target, report_file, page_file, options["rules"])
         given = {**run_arguments(options), "progress": follow, "should_stop": should_stop}
         result, page = _optimised(model, given, not no_measure, page_file is not None)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
@@ -24,6 +23,7 @@ from eqsat.commands.rules_show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
 from eqsat.report import count
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.evidence import Evidence
@@ -103,4 +103,4 @@ def _verify_shipped(again: bool, jobs: int) -> list[Evidence]:
 
 
 def _followed(evidence: Iterable[Evidence], total: int) -> Iterable[Evidence]:
-    return track(evidence, "checking", total, console=Console(stderr=True), transient=True)
+    return track(evidence, "checking", total, console=standard_error(), transient=True)

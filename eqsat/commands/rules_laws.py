@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option
@@ -19,6 +18,7 @@ from eqsat.commands.rules_prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report import count
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.consistency import LawCheck
@@ -48,7 +48,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     try:
         with workers(jobs) as executor:
             checks = check_all(given, redundancy=redundancy, executor=executor)
-            for one in track(checks, "checking laws", len(given), console=Console(stderr=True), transient=True):
+            for one in track(checks, "checking laws", len(given), console=standard_error(), transient=True):
                 found.append(one)
                 text = describe(one)
                 if text:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
@@ -17,6 +16,7 @@ from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
 from eqsat.errors import RuleError, UnsoundRuleError
 from eqsat.report import count
+from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.prove import Proof
@@ -50,7 +50,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
     out = console()
     proofs: list[Proof] = []
     try:
-        for equation in track(equations, "proving", console=Console(stderr=True), transient=True):
+        for equation in track(equations, "proving", console=standard_error(), transient=True):
             proofs.append(prove_one(equation, rules, limits))
             for line in describe(proofs[-1]):
                 out.print(line, soft_wrap=True)

@@ -10,6 +10,7 @@ import click
 
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
+from eqsat.errors import printable
 from eqsat.report import count, integer
 
 
@@ -22,7 +23,7 @@ def report(as_json: bool) -> None:
 
     found = account()
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(printable(json.dumps(found, indent=2, ensure_ascii=False)))
         return
     out = console()
     for line in lines(found):

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from eqsat.errors import printable
 from eqsat.report import WIDTH
+from eqsat.terminal import plain
 
 Row = Sequence[Any]
 _STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px"
@@ -36,11 +37,11 @@ def text_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> str:
         table.add_column(Text(column), overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    console = Console(width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
+    console = plain(WIDTH)
     with console.capture() as text:
         if table.row_count:
             console.print(table)
-    return "\n".join([title, *(line.rstrip() for line in text.get().splitlines())])
+    return "\n".join([printable(title), *(line.rstrip() for line in text.get().splitlines())])
 
 
 def html_block(text: str) -> str:

@@ -107,11 +107,12 @@ def main(arguments: Sequence[str] = ()) -> int:
     ``--exhaustive`` through all, ``--jobs 2`` checks in two processes. What was found before an interruption is kept
     for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided, after saying which and why.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from eqsat.terminal import Terminal
+
     options = _options().parse_args(arguments)
-    console = Console()
+    console = Terminal()
     rules, known = shipped_rules(), shipped_evidence()
     chosen = [r for r in rules if r.origin == "library" or not options.library]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             records[record.name] = record
             progress.update(task, advance=1, description=record.name[:40])
             if record.verdict != "proved":
-                console.print(f"{record.name}: {record.verdict}: {record.detail}", markup=False)
+                console.print(f"{record.name}: {record.verdict}: {record.detail}")
             if count % FLUSH == 0:
                 write_shipped(rules, known | records)
     proved = sum(r.verdict == "proved" for r in records.values())
