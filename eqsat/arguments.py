@@ -11,13 +11,14 @@ from eqsat.costs.amounts import amount
 from eqsat.costs.table import CostTable
 from eqsat.errors import UsageError
 from eqsat.language.state import State, check_layouts
+from eqsat.runtime.threads import check_threads
 
 
 def check_budget(node_limit: int, time_limit: float, threads: int, seed: int) -> None:
     """UsageError for a limit that leaves nothing to do, and for what is no number."""
-    for name, value in (("node_limit", node_limit), ("threads", threads)):
-        if not _is(value, Integral) or value < 1:
-            raise UsageError(f"{name} = {value!r}", expected="a whole number above 0")
+    if not _is(node_limit, Integral) or node_limit < 1:
+        raise UsageError(f"node_limit = {node_limit!r}", expected="a whole number above 0")
+    check_threads(threads)
     if not _is(time_limit, Real) or not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit!r}", expected="seconds, a number above 0")
     if not _is(seed, Integral) or seed < 0:

@@ -18,6 +18,7 @@ from eqsat.commands.display import console, interruptible
 from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
 from eqsat.report import duration
+from eqsat.runtime.threads import check_threads
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def bench(
     paths = [*(Path(name) for names in models for name in names), *given]
     if not paths:
         raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
+    check_threads(threads)
     run = Run(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
     done: list[Comparison] = []
     failed: list[tuple[str, str]] = []

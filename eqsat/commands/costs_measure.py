@@ -14,6 +14,7 @@ from eqsat.commands.display import console, interruptible
 from eqsat.commands.keys import keys_of_model, light_models
 from eqsat.errors import UsageError
 from eqsat.report import count
+from eqsat.runtime.threads import check_threads
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def measure(
         raise UsageError(f"--time-limit {time_limit}", expected="a time above 0")
     if fused < 0:
         raise UsageError(f"--fused {fused}", expected="a number of 0 or more")
+    check_threads(threads)
     choices, warnings = choices_for(Device.of(device), "auto", precision)
     with CostTable() as table, interruptible() as should_stop, _bar(standard_error()) as bar:
         task = bar.add_task("reading", total=None)

@@ -18,6 +18,7 @@ from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
 from eqsat.files import write_text
 from eqsat.report import count
+from eqsat.runtime.threads import check_threads
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _check(job: Job, list_file: Path | None, target: Path | None) -> None:
     for name, number in (("--fused", job.fused), ("--threads", job.threads - 1)):
         if number < 0:
             raise UsageError(f"{name} {number + (name == '--threads')}", expected="a number that is not below it")
+    check_threads(job.threads)
     if list_file is not None and (job.keys is not None or target is not None):
         raise UsageError("--list with --keys or --export", expected="--list alone: it measures nothing")
     if list_file is not None:

@@ -76,10 +76,10 @@ def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything
 
 
 def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
-    from eqsat.rewrites.parser import parse_rules
+    from eqsat.rewrites.parser import parse_file
     from eqsat.rewrites.verify import verify as check_all
 
-    given = [rule for path in files for rule in parse_rules(path.read_text(encoding="utf-8"), str(path))]
+    given = [rule for path in files for rule in parse_file(path)]
     return list(_followed(check_all(given), len(given)))
 
 

@@ -14,7 +14,7 @@ from rich.progress import track
 from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
-from eqsat.errors import RuleError, UnsoundRuleError
+from eqsat.errors import UnsoundRuleError
 from eqsat.report import count
 from eqsat.terminal import standard_error
 
@@ -79,10 +79,6 @@ def describe(proof: Proof) -> list[str]:
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:
     """The rules of a file; RuleError where it is no text."""
-    from eqsat.rewrites.parser import parse_rules
+    from eqsat.rewrites.parser import parse_file
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"cannot be read: {error}", where=str(path), expected="a text file of rules") from None
-    return parse_rules(text, str(path), origin=origin)
+    return parse_file(path, origin=origin)

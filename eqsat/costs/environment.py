@@ -63,8 +63,8 @@ class Environment:
         """The environment that a line of JSON stands for; CostError for a line that is none."""
         try:
             return Environment.of(json.loads(text))
-        except ValueError as error:
-            raise CostError(f"no environment: {text!r}", expected=_EXPECTED) from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CostError(f"no environment: {str(text)[:200]!r}", expected=_EXPECTED) from error
 
     @staticmethod
     def of(values: Any) -> Environment:

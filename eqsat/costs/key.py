@@ -85,18 +85,17 @@ class OpKey:
             if ending is None or not isinstance(attrs, dict):
                 raise ValueError(text)
             found = [_read_operand(part) for part in _OPERAND.finditer(ending["operands"])]
-        except (ValueError, TypeError, EqsatError) as error:
-            raise CostError(f"no operator key: {text!r}", expected="a line such as 'relu {} float32[2, 8]'") from error
-        key = OpKey(
-            op,
-            Attrs({k: _revived(v) for k, v in attrs.items()}),
-            tuple(type for type, _, _ in found),
-            tuple(const for _, const, _ in found),
-        )
+            settled = Attrs({k: _revived(v) for k, v in attrs.items()})
+        except (ValueError, TypeError, RecursionError, EqsatError) as error:
+            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+            raise CostError(f"no operator key: {shown!r}", expected="a line such as 'relu {} float32[2, 8]'") from error
+        key = OpKey(op, settled, tuple(type for type, _, _ in found), tuple(const for _, const, _ in found))
         layouts = [*(layout for _, _, layout in found), ending["layout"] or "row"]
         return key.run(layouts, ending["result"] or "", ending["arithmetic"] or "")
 
 
+#: Characters of a line that is no key that its error shows.
+_SHOWN = 200
 _OPERAND = re.compile(r" (?P<const>=?)(?:(?P<dtype>\w+)\[(?P<dims>[\d, ]*)\]|-)(?:@(?P<layout>\w+))?")
 _ENDING = re.compile(
     rf"(?P<operands>(?:{re.sub(r'[?]P<[a-z]+>', '?:', _OPERAND.pattern)})*)"

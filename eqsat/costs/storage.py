@@ -24,6 +24,18 @@ _APPLICATION = 0x45515341
 _SCHEMA = """CREATE TABLE entries (
     environment TEXT NOT NULL, key TEXT NOT NULL, seconds REAL NOT NULL, p10 REAL NOT NULL, p90 REAL NOT NULL,
     samples INTEGER NOT NULL, plan TEXT NOT NULL DEFAULT '', hot REAL, PRIMARY KEY (environment, key)) WITHOUT ROWID"""
+#: The columns of the newest format: name, type, whether NULL is refused, and whether it is part of the key. Older
+#: formats lack the last ones.
+_COLUMNS = (
+    ("environment", "TEXT", 1, 1),
+    ("key", "TEXT", 1, 2),
+    ("seconds", "REAL", 1, 0),
+    ("p10", "REAL", 1, 0),
+    ("p90", "REAL", 1, 0),
+    ("samples", "INTEGER", 1, 0),
+    ("plan", "TEXT", 1, 0),
+    ("hot", "REAL", 0, 0),
+)
 _MIGRATIONS = {
     1: "ALTER TABLE entries ADD COLUMN plan TEXT NOT NULL DEFAULT ''",
     2: "ALTER TABLE entries ADD COLUMN hot REAL",
@@ -106,7 +118,22 @@ def version_of(connection: sqlite3.Connection) -> int:
         raise ForeignError("an SQLite file of another program")
     if not 1 <= version <= VERSION:
         raise ForeignError(f"a cost table of format {version}")
+    _check_schema(connection, version)
     return version
+
+
+def _check_schema(connection: sqlite3.Connection, version: int) -> None:
+    """ForeignError where a file holds anything but the table: a view may have no end, a trigger does what it likes."""
+    objects = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+    if [(kind, name) for kind, name, _ in objects] != [("table", "entries")] or "VIRTUAL" in str(objects[0][2])[:30]:
+        shown = ", ".join(f"{kind} {name}" for kind, name, _ in objects[:5])
+        raise ForeignError(f"a cost table that holds something else: {shown}")
+    columns = connection.execute("PRAGMA table_xinfo(entries)").fetchall()
+    present = [(name, kind, required, place) for _, name, kind, required, _, place, hidden in columns if not hidden]
+    # Another process may have brought the table up to date since its format was read, so there may be more of them.
+    least = len(_COLUMNS) + version - VERSION
+    if len(present) < max(least, len(columns)) or present != list(_COLUMNS[: len(present)]):
+        raise ForeignError("a cost table with other columns than its format has")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:

@@ -51,7 +51,7 @@ class WholeKey:
                 key = WholeKey(**values)
                 if key.text == text:
                     return key
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             pass
         raise CostError(f"no key of a whole graph: {text!r}", expected=WHOLE + "with " + ", ".join(_FIELDS))
 
@@ -80,7 +80,7 @@ class Whole:
         try:
             values = json.loads(entry.plan)
             parts = float(values["sum"]), int(values["kernels"]), float(values["estimated"])
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise CostError(f"no prediction: {entry.plan!r}", where=text, expected="sum, kernels, estimated") from error
         return Whole(WholeKey.parse(text), *parts, entry.seconds)
 

@@ -15,7 +15,7 @@ from eqsat.language.trial import try_out
 from eqsat.rewrites.derive import derived_laws, stated_laws
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence
 from eqsat.rewrites.memory import recalled, remember
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.parser import parse_file, parse_rules
 from eqsat.rewrites.rule import Origin, Rule
 
 #: Laws written by hand, and the rules that the generator found, each with its record of evidence.
@@ -167,11 +167,7 @@ def _warn(names: Sequence[str], what: str, remedy: str) -> None:
 def _read(given: str | Path) -> Sequence[Rule]:
     if isinstance(given, str) and "=>" in given:
         return parse_rules(given)
-    path = Path(given)
-    try:
-        return parse_rules(path.read_text(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"cannot be read: {error}", where=str(path), expected="a text file of rules") from None
+    return parse_file(Path(given))
 
 
 @cache

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from eqsat.errors import RuleError
 from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
@@ -56,6 +57,19 @@ def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") 
                     )
                 rules[rule.name] = rule
     return tuple(rules.values())
+
+
+def parse_file(path: Path, *, origin: Origin = "given") -> tuple[Rule, ...]:
+    """Every rule of a user's file; RuleError where it cannot be read, is no text or is not well formed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} is no UTF-8"
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    else:
+        return parse_rules(text, str(path), origin=origin)
+    raise RuleError(f"cannot be read: {reason}", where=str(path), expected="a text file of rules, in UTF-8")
 
 
 class _State:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.errors import BackendError, UsageError, first_line
+from eqsat.errors import BackendError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime.inputs import checked_inputs
+from eqsat.runtime.threads import check_threads
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -123,8 +124,8 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
     """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model."""
     import onnxruntime as ort
 
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads = {threads}", expected="1 or more, or None for as many as there are")
+    if threads is not None:
+        check_threads(threads)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = threads or 0

@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_both_files_as_they_were(
         monkeypatch.setattr(placement.os, "fsync", fails_at_the_second)
     else:
         monkeypatch.setattr(Path, "replace", fails_at_the_second)
-    with pytest.raises(ExportModelError, match="(?s)No space left on device.*nothing was written"):
+    with pytest.raises(ExportModelError, match=r"(?s)No space left on device.*nothing was written"):
         save(graph, folder / "out.onnx")
     assert {n: (folder / n).read_bytes() for n in names(folder)} == before
 

@@ -29,7 +29,7 @@ def place_of(path: Path) -> Path:
 def data_place(path: Path) -> Path:
     """The file for a model's tensors: beside the file that the path leads to, where whoever reads that looks."""
     target = place_of(path)
-    return target.with_name(f"{target.name}.data")
+    return target.parent / f"{target.name}.data"
 
 
 def replace(path: Path, write: Write, where: str) -> None:
