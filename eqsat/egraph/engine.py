@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from eqsat.egraph.process import check_process, home, keep_forever
 from eqsat.errors import EqsatError
 
 #: Text handed to egglog at once; parsing is quadratic in its length.
@@ -41,13 +43,17 @@ class Engine:
     """One egglog e-graph over a single sort of tensors, written to as text and read as rows of integers.
 
     Every e-node that the caller makes is named by a natural number through the table ``node``; reading that table back
-    says which numbers name one e-class. An Engine belongs to the thread that made it.
+    says which numbers name one e-class. An Engine belongs to the thread that made it, and to its process: UsageError in
+    one that was forked from another with engines.
     """
 
     def __init__(self) -> None:
+        check_process()
+        home()
         os.environ.setdefault("RUST_BACKTRACE", "0")
         os.environ.setdefault("RAYON_NUM_THREADS", "1")
         self._egraph: Any = _bindings().EGraph()
+        _ENGINES.add(self)
         self._pending: list[str] = []
         self._declared: set[str] = set()
         self._equal = False
@@ -171,3 +177,9 @@ class Engine:
                     remedy="this is a fault in a rule or in eqsat; run again without the rule that was named last",
                 ) from error
             raise
+
+
+#: The engines of this process, which a forked child must not free.
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):  # a system that forks
+    os.register_at_fork(after_in_child=lambda: keep_forever(engine._egraph for engine in _ENGINES))
