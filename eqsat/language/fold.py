@@ -18,8 +18,9 @@ from eqsat.language.dims import Sym
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
+from eqsat.language.portable import is_portable
 from eqsat.language.spec import OPS, spec
-from eqsat.language.symbolic import as_integers, evaluate_dims, is_shape_like, shape_elements
+from eqsat.language.symbolic import as_integers, evaluate_dims, fits, is_shape_like, shape_elements
 from eqsat.language.types import UNKNOWN, DType, OpaqueType, TensorType, ValueType
 
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
@@ -147,11 +148,14 @@ class Folder:
         if outputs and all(_is_empty(t) for _, t in outputs):
             self._become(node, outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])
             return True
-        if len(outputs) == 1 and self._fold_dims(node, outputs[0]):
+        # Dims are numbers without bounds; arithmetic on integers that are known wraps around.
+        if len(outputs) == 1 and not self._is_arithmetic(node) and self._fold_dims(node, outputs[0]):
             return True
         if not self._is_foldable(node, operands, results):
             return False
         arrays = [None if v is None else self.constants[v].array for v in node.inputs]
+        if not is_portable(node.op, node.attrs, arrays):
+            return False
         try:
             made = run_node(_FLOATS, node, arrays, list(operands), list(results))
         except (IndexError, ValueError, TypeError, ArithmeticError):
@@ -162,11 +166,17 @@ class Folder:
         self._become(node, outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
         return True
 
+    def _is_arithmetic(self, node: Node) -> bool:
+        """True for an operator on constants alone, besides those that read a type."""
+        if node.op in _SHAPES or not node.inputs or holds_symbols(node.attrs.values()):
+            return False
+        return all(v is None or v in self.constants for v in node.inputs)
+
     def _fold_dims(self, node: Node, output: tuple[str, TensorType]) -> bool:
         """Shape arithmetic: a constant where all dims are integers, else dims that are remembered for later nodes."""
         value, type = output
         known = self._known_dims(node, type)
-        if known is None or not is_shape_like(type) or known.shape != type.static:
+        if known is None or not is_shape_like(type) or known.shape != type.static or not fits(known, type.dtype):
             return False
         integers = as_integers(known, type.dtype)
         if integers is None:
@@ -197,6 +207,8 @@ class Folder:
         if holds_symbols(node.attrs.values()) or any(abs(p) > _WIDEST_PAD for p in node.attrs.get("pads", ())):
             return False
         made = _bytes(results)
+        if all(is_shape_like(t) for t in results):
+            return True
         if made + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
             return False
         given = sum(self.constants[v].nbytes for v in self._given_in(node))

@@ -97,11 +97,19 @@ def _divide(a: Dim, b: Dim) -> Dim:
 
 
 def _mod(a: Dim, b: Dim) -> Dim:
+    """With the sign of the divisor, as ONNX has it of integers."""
     if b == 0:
         raise Undecided
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     return 0 if exact_quotient(a, b) is not None else Sym.function("mod", a, b)
+
+
+def _fmod(a: Dim, b: Dim) -> Dim:
+    """With the sign of the dividend: the same where neither is negative."""
+    if not (_decide(at_least(a, 0)) and _decide(at_least(b, 1))):
+        raise Undecided
+    return _mod(a, b)
 
 
 def _maximum(a: Dim, b: Dim) -> Dim:
@@ -239,7 +247,8 @@ def evaluate_dims(op: str, attrs: Attrs, operands: Sequence[Array | None]) -> Ar
         return None
     try:
         if op in _POINTWISE:
-            return _object(np.frompyfunc(_POINTWISE[op], len(operands), 1)(*operands))
+            rule = _fmod if op == "mod" and attrs["fmod"] else _POINTWISE[op]
+            return _object(np.frompyfunc(rule, len(operands), 1)(*operands))
         if op in _MOVEMENT:
             return _object(_MOVEMENT[op](attrs, *operands))
     except (Undecided, IndexError, ValueError):
@@ -257,11 +266,18 @@ def shape_elements(type: TensorType, start: int, end: int | None) -> Array | Non
     return result
 
 
+def fits(known: Array, dtype: DType) -> bool:
+    """False where a number among dims, or one that a named dim is multiplied by, is beyond an element type's range.
+
+    Such arithmetic wraps around when the program runs, which that on dims does not.
+    """
+    if dtype is DType.BOOL:
+        return True
+    limits = np.iinfo(dtype.numpy)
+    numbers = (n for d in known.ravel() for n in ([c for _, c in d.terms] if isinstance(d, Sym) else [d]))
+    return all(limits.min <= n <= limits.max for n in numbers)
+
+
 def as_integers(known: Array, dtype: DType) -> Array | None:
-    """The elements as an ordinary array, or None where one is symbolic or out of range."""
-    if any(isinstance(d, Sym) for d in known.ravel()):
-        return None
-    try:
-        return known.astype(dtype.numpy)
-    except OverflowError:
-        return None
+    """The elements as an ordinary array, or None where one is symbolic; they lie within the range of the type."""
+    return None if any(isinstance(d, Sym) for d in known.ravel()) else known.astype(dtype.numpy)

@@ -12,6 +12,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.tensors import number_of, tensor_of
+from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, Shape
 
 _TO_THE_END = np.iinfo(np.int64).max
@@ -150,10 +151,20 @@ def _slice(target: Target) -> None:
 def _end(end: Dim, dim: Dim | None, step: int) -> Dim:
     """An end as ONNX wants it, which clips what lies beyond the dim."""
     if step < 0:
-        return _TO_THE_BEGIN if isinstance(end, int) and end < 0 else end
+        return _before(end, dim)
     if dim is not None and end == dim and isinstance(end, Sym):
         return _TO_THE_END
     return _uncapped(end, dim)
+
+
+def _before(end: Dim, dim: Dim | None) -> Dim:
+    """An end of a negative step, where -1 lies before the first element; for ONNX it is the last one.
+
+    Where it may be -1 it is counted from the right, which is never taken for a place counted from the left.
+    """
+    if isinstance(end, int):
+        return _TO_THE_BEGIN if end < 0 else end
+    return end if dim is None or at_least(end, 0) else end - dim
 
 
 def _uncapped(end: Dim, dim: Dim | None) -> Dim:

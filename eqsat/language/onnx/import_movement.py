@@ -18,7 +18,9 @@ from eqsat.language.spec import normal_axis
 from eqsat.language.symbolic import at_least, minimum
 from eqsat.language.types import DType, Shape, broadcast_shapes
 
-_FAR = 1 << 31
+#: From here on a bound means the end of a dim that is known by name only: what ONNX recommends for it, as int32 has it.
+_FAR = (1 << 31) - 1
+_GREATEST = (_FAR, (1 << 63) - 1)
 
 
 def _reshape(call: Call) -> None:
@@ -149,18 +151,22 @@ def _slice(call: Call) -> None:
 
 
 def _cut(start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim, int]:
-    """Bounds counted from the left and clipped to the dim; an end of -1 with a negative step is before the first."""
+    """Bounds counted from the left and clipped to the dim; an end of -1 with a negative step is before the first.
+
+    So is a start of -1, which a negative step has in a dim of 0.
+    """
     if step > 0:
         return _clipped(start, dim, 0, dim), _clipped(end, dim, 0, dim), step
-    return _clipped(start, dim, 0, dim - 1), _clipped(end, dim, -1, dim - 1), step
+    if end in _GREATEST:
+        raise Unsupported(f"ONNX Runtime takes an end of {end} with a negative step for the begin, and ONNX for the end")
+    first = dim - 1 if start == -1 else minimum(_clipped(start, dim, 0, dim - 1), dim - 1)
+    return first, _clipped(end, dim, -1, dim - 1), step
 
 
 def _clipped(bound: Dim, dim: Dim, low: int, high: Dim) -> Dim:
     if isinstance(bound, int):
-        if bound >= _FAR:
-            return high
-        if bound < -_FAR:
-            return low
+        if isinstance(dim, Sym) and abs(bound) >= _FAR:
+            return high if bound > 0 else low
         if bound < 0:
             counted = dim + bound
             natural = at_least(counted, low)
@@ -178,6 +184,7 @@ def _pad(call: Call) -> None:
     rank = len(call.shape(0))
     if call.opset >= 11:
         pads: tuple[int, ...] = call.integers(1)
+        # An integer stays one: float64 has no room for all of them.
         value = call.scalar(2) if call.has(2) else 0.0
         axes = call.integers(3) if call.has(3) else tuple(range(rank))
     else:
@@ -188,7 +195,7 @@ def _pad(call: Call) -> None:
     for i, axis in enumerate(axes):
         at = normal_axis(axis, rank)
         full[at], full[rank + at] = pads[i], pads[len(axes) + i]
-    call.emit("pad", call.value(0), pads=tuple(full), mode=call.attrs.get("mode", "constant"), value=float(value))
+    call.emit("pad", call.value(0), pads=tuple(full), mode=call.attrs.get("mode", "constant"), value=value)
 
 
 def _gather(op: str) -> Importer:
