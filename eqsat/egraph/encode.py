@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
+from eqsat.egraph.signs import signing_zeros
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.spec import spec
@@ -37,7 +38,7 @@ def encode(graph: Graph, *, finite_math: bool | None = None) -> Encoding:
     result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph)), graph)
     for name in graph.inputs:
         _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
-    hidden = rounding_constants(graph)
+    hidden = rounding_constants(graph) | (frozenset() if finite_math else signing_zeros(graph))
     # Equal constants are one leaf, and whether it is hidden is said when it is made.
     for name, constant in sorted(graph.constants.items(), key=lambda item: item[0] not in hidden):
         _name(result, name, result.egraph.constant(constant, hidden=name in hidden))

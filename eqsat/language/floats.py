@@ -77,9 +77,11 @@ class FloatNamespace:
         """Power; of integers to negative exponents, truncated toward zero."""
         a, b = np.asarray(a), np.asarray(b)
         with np.errstate(all="ignore"):
-            if a.dtype.kind in "iu" and b.dtype.kind == "i" and (b < 0).any():
-                return np.power(a.astype(np.float64), b).astype(a.dtype)
-            return np.power(a, b)
+            below = b < 0 if a.dtype.kind in "iu" and b.dtype.kind == "i" else None
+            if below is None or not below.any():
+                return np.power(a, b)
+            cut = np.power(a.astype(np.float64), np.where(below, b, 0)).astype(a.dtype)
+            return np.where(below, cut, np.power(a, np.where(below, 0, b)))
 
     def apply(self, name: str, x: Any) -> Any:
         """A function of one variable, element by element."""

@@ -37,7 +37,7 @@ def _is_integral(array: Array | None) -> bool:
 
 
 def _quotient(attrs: Attrs, operands: Operands) -> bool:
-    """Division of integers by zero, and of the least integer by -1, ends the process or not, as the processor has it."""
+    """Division of integers by zero, and of the least one by -1, ends the process or not, as the processor has it."""
     a, b = operands
     if a is None or b is None or not _is_integral(a) or not _is_integral(b):
         return True

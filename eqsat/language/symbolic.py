@@ -248,7 +248,8 @@ def evaluate_dims(op: str, attrs: Attrs, operands: Sequence[Array | None]) -> Ar
     try:
         if op in _POINTWISE:
             rule = _fmod if op == "mod" and attrs["fmod"] else _POINTWISE[op]
-            return _object(np.frompyfunc(rule, len(operands), 1)(*operands))
+            pointwise: Any = np.frompyfunc(rule, len(operands), 1)
+            return _object(pointwise(*operands))
         if op in _MOVEMENT:
             return _object(_MOVEMENT[op](attrs, *operands))
     except (Undecided, IndexError, ValueError):

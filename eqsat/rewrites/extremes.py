@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,9 @@ from eqsat.rewrites.term import left_terms, output_types, right_terms, values
 
 #: What is put in place of one element, and how messages call it.
 _SPECIAL = ((math.inf, "an infinity"), (-math.inf, "a negative infinity"), (math.nan, "NaN"))
+#: What stands in place of floats: small numbers, and those of which sums and negatives wrap around.
+_SMALL = (1, 2, 3, 4, -1, -2, -3, -4)
+_LIMITS = (-(1 << 63), -(1 << 63) + 1, -2, -1, 1, 2, (1 << 63) - 1)
 Found = tuple[str, Bindings]
 
 
@@ -67,14 +70,19 @@ def _both_signs(operand: Drawn) -> Drawn:
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
-    made = integer_instance(rule, bindings)
-    sides = _sides(rule, made) if made is not None else None
-    if sides is None or all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*sides, strict=True)):
-        return None
-    return ("with integers, elements differ", made) if made is not None else None
+    for numbers, name in ((_SMALL, "integers"), (_LIMITS, "integers at their limits")):
+        made = integer_instance(rule, bindings, numbers)
+        sides = _sides(rule, made) if made is not None else None
+        if made is not None and sides is not None and not all(_same(a, b) for a, b in zip(*sides, strict=True)):
+            return f"with {name}, elements differ", made
+    return None
 
 
-def integer_instance(rule: Rule, bindings: Bindings) -> Bindings | None:
+def _same(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+
+
+def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _SMALL) -> Bindings | None:
     """The instance with integers in place of floats; None where what conditions look at has no integer for it.
 
     None as well where an operator of the rule takes no integers, by its ONNX schema where it has one.
@@ -87,8 +95,8 @@ def integer_instance(rule: Rule, bindings: Bindings) -> Bindings | None:
             continue
         array = operand.array
         if not operand.read:
-            drawn = np.random.default_rng(_chance(operand.name, array.shape)).integers(1, 9, array.shape)
-            array = np.where(drawn > 4, 4 - drawn, drawn)
+            drawn = np.random.default_rng(_chance(operand.name, array.shape)).integers(0, len(numbers), array.shape)
+            array = np.array(numbers)[drawn]
         elif (array != np.rint(array)).any():
             return None
         kind = dataclasses.replace(operand.type, dtype=DType.INT64)

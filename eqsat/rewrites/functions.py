@@ -145,14 +145,15 @@ def is_uniform(x: Operand) -> bool | Fail:
     found = x.value
     if found is None or not np.asarray(found).size or np.asarray(found).dtype.kind not in "fiu":
         return Fail("not a small constant of numbers")
-    flat = np.asarray(found).ravel().astype(np.float64)
+    flat = np.asarray(found).ravel()
     return bool(np.isfinite(flat[0]) and (flat == flat[0]).all()) or Fail("the elements differ")
 
 
 @function
 def number(x: Operand) -> float:
-    """The one number all elements of a uniform constant equal."""
-    return float(np.asarray(value(x)).ravel()[0])
+    """The one number all elements of a uniform constant equal; an integer stays one, as float64 has not all of them."""
+    first = np.asarray(value(x)).ravel()[0]
+    return int(first) if np.asarray(first).dtype.kind in "iu" else float(first)
 
 
 @function

@@ -80,6 +80,12 @@ def test_integers_are_tried_where_conditions_allow_them():
     assert "x: int64[] = " in str(error)
 
 
+def test_integers_are_tried_at_their_limits():
+    """The least integer is its own absolute value."""
+    error = refutation("relu(abs(x)) => abs(x)")
+    assert "-9223372036854775808" in str(error)
+
+
 def test_types_that_differ_refute():
     error = refutation("relu(x + y) => relu(x) if rank(y) == 1, rank(x) == 0")
     assert "rule 'rule' is false: types differ: float64[1] and float64[]" in str(error)

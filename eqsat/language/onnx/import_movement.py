@@ -158,7 +158,7 @@ def _cut(start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim, int]:
     if step > 0:
         return _clipped(start, dim, 0, dim), _clipped(end, dim, 0, dim), step
     if end in _GREATEST:
-        raise Unsupported(f"ONNX Runtime takes an end of {end} with a negative step for the begin, and ONNX for the end")
+        raise Unsupported(f"an end of {end} with a negative step is the end in ONNX, and the begin in ONNX Runtime")
     first = dim - 1 if start == -1 else minimum(_clipped(start, dim, 0, dim - 1), dim - 1)
     return first, _clipped(end, dim, -1, dim - 1), step
 

@@ -144,7 +144,9 @@ def elu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
 def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
     zero, scale = xp.number(0.0, x), xp.number(alpha, x)
-    curve = xp.multiply(scale, _exp_minus_one(xp, xp.divide(x, scale)))
+    # Of x > 0 the second part is 0 whatever the sign of alpha is; held at 0 there, exp cannot overflow.
+    part = xp.divide(xp.minimum(x, zero), scale)
+    curve = xp.multiply(scale, xp.subtract(xp.apply("exp", part), xp.number(1.0, x)))
     return xp.add(xp.maximum(x, zero), xp.minimum(zero, curve))
 
 
