@@ -329,12 +329,17 @@ def _work(graph: Graph) -> int:
     for node in graph.nodes:
         declared = spec(node.op)
         types = [graph.type(v) if v is not None else None for v in node.inputs]
-        results = [t for t in map(graph.type, node.outputs) if isinstance(t, TensorType)]
-        if declared.flops is not None and all(t is None or isinstance(t, TensorType) for t in types):
+        outputs = [v for v in node.outputs if v]
+        results = [t for t in map(graph.type, outputs) if isinstance(t, TensorType)]
+        if declared.flops is not None and all(v is None or _is_ranked(graph.type(v)) for v in (*node.inputs, *outputs)):
             total = total + declared.flops(
                 [t if isinstance(t, TensorType) else None for t in types], results, node.attrs
             )
     return total if isinstance(total, int) else 0
+
+
+def _is_ranked(type: object) -> bool:
+    return isinstance(type, TensorType) and type.shape is not None
 
 
 def _form(check: _Check, old: Cone, new: Cone, targets: Mapping[str, str]) -> Any:

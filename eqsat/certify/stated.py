@@ -52,6 +52,8 @@ class _Boxes:
         for node in graph.nodes:
             if node.op == OPAQUE:
                 self.made[node.outputs] = [_drawn(graph.type(v), sizes, rng) if v else None for v in node.outputs]
+        drawn = (pair for outputs, arrays in self.made.items() for pair in zip(outputs, arrays, strict=True))
+        self.unknown = {value for value, array in drawn if array is None}
 
     def run(self, graph: Graph, feeds: Mapping[str, Any], arithmetic: Floats) -> list[tuple[str, Any]]:
         """The outputs of a graph by name, then what its opaque nodes read."""
@@ -61,6 +63,10 @@ class _Boxes:
             read[node.outputs] = operands
             return self.made[node.outputs]
 
+        for node in graph.nodes:
+            if node.op != OPAQUE and (missing := self.unknown.intersection(v for v in node.inputs if v)):
+                what = f"no data can be drawn for {min(missing)!r}, whose shape is unknown"
+                raise UncheckedError(what, where=graph.name)
         try:
             outputs = run(graph, feeds, arithmetic, opaque=opaque)
         except (IndexError, ValueError) as error:  # of NumPy, for an index or a size that no caller would pass

@@ -237,13 +237,10 @@ class CostModel:
         inside = 0
         for member in members:
             for type, link in zip(member.operands, member.links, strict=True):
-                if link is not None and type is not None:
-                    held = members[link].implementation.result.typed(type).at(self.sizes)
-                    inside += held.elements({}) * held.dtype.itemsize
+                if link is not None:
+                    inside += self._held_bytes(type, members[link].implementation)
         for made in members[:-1]:
-            if made.results[0] is not None:
-                held = made.implementation.result.typed(made.results[0]).at(self.sizes)
-                inside += held.elements({}) * held.dtype.itemsize
+            inside += self._held_bytes(made.results[0], made.implementation)
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
         error = sum(_error(m.op, m.implementation) for m in members)
@@ -254,6 +251,13 @@ class CostModel:
             return None
         seconds = self._corrected(self.device.fused(works, moved, weights))
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
+
+    def _held_bytes(self, type: TensorType | None, way: Implementation) -> int:
+        """The bytes of what an operator makes; 0 where its rank is unknown, as those that it reads and writes are."""
+        if type is None or type.shape is None:
+            return 0
+        held = way.result.typed(type).at(self.sizes)
+        return held.elements({}) * held.dtype.itemsize
 
     def key(
         self,

@@ -67,6 +67,8 @@ def _by_padding(target: Target, values: dict[str, Any]) -> bool:
     A window that would begin past the operand does not count, neither here nor in ONNX Runtime, while ONNX's shape
     inference counts it: whatever reads the result by its inferred shape, as Split does, would be refused.
     """
+    if target.type(0).shape is None or target.result(0).shape is None:
+        return False
     attrs, sizes, made = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
     strides, dilations, pads = conv_geometry(attrs, len(sizes))
     begins, ends = pads[: len(sizes)], pads[len(sizes) :]
