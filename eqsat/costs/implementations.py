@@ -12,6 +12,7 @@ from eqsat.language.plan import Implementation
 from eqsat.language.spec import OPS, OpSpec, spec
 from eqsat.language.state import LAYOUTS, PLAIN, State, stored_shape
 from eqsat.language.types import TensorType
+from eqsat.runtime.kernels import may_spread_over_nothing
 
 Types = Sequence[TensorType | None]
 
@@ -161,14 +162,18 @@ def _views(attrs: Mapping[str, Any], operands: Types, others: Sequence[str]) -> 
 
 
 def _products(operands: Types, result: TensorType, const: Sequence[bool], own: Choices) -> Iterator[Variant]:
-    """Matrix products take each operand in either order, and leave their result in either."""
+    """Matrix products take each operand in either order, and leave their result in either.
+
+    A result in columns is the product of the turned operands, right by left.
+    """
     a, b = operands[0], operands[1]
     if a is None or b is None or a.shape is None or b.shape is None or min(a.rank, b.rank) < 2 or result.rank < 2:
         return
     orders = [name for name in ("row", "column") if name in own.layouts]
     weights = [*orders, *(["packed"] if "packed" in own.layouts and const[1] else [])]
     rest = ("row",) * (len(operands) - 2)
-    for left, right, made in itertools.product(orders, weights, orders):
+    results = ("row",) if may_spread_over_nothing(b, a) else orders
+    for left, right, made in itertools.product(orders, weights, results):
         if (left, right, made) != ("row", "row", "row"):
             yield (left, right, *rest), made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.errors import EqsatError, ShapeError
@@ -42,6 +43,8 @@ def evaluated(
 def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType | None], result: TensorType) -> bool:
     """Whether a result overflows or vanishes when it is rounded to its type, or is infinite or NaN of finite operands.
 
+    What falls below the normal numbers of a type vanishes in part: fewer bits are left than its other elements have.
+
     Rules regroup constants as if they were real numbers; where they leave the range, the two sides are not equal.
     """
     if not result.dtype.is_float:
@@ -53,7 +56,8 @@ def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType
         return False
     with np.errstate(all="ignore"):
         narrow = wide.astype(result.dtype.numpy).astype(np.float64)
-    if ((np.isfinite(wide) != np.isfinite(narrow)) | ((wide != 0) & (narrow == 0))).any():
+        lost = np.abs(wide - narrow) > float(ml_dtypes.finfo(result.dtype.numpy).eps) * np.abs(wide)
+    if ((np.isfinite(wide) != np.isfinite(narrow)) | (np.isfinite(wide) & lost)).any():
         return True
     floats = [a for a in widened if a is not None and a.dtype.kind == "f"]
     return bool(all(np.isfinite(a).all() for a in floats) and not np.isfinite(wide).all())

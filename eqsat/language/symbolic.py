@@ -113,14 +113,12 @@ def _fmod(a: Dim, b: Dim) -> Dim:
 
 
 def _maximum(a: Dim, b: Dim) -> Dim:
-    larger = at_least(a, b)
-    return dim_max(a, b) if larger is None else a if larger else b
+    return a if at_least(a, b) else b if at_least(b, a) else dim_max(a, b)
 
 
 def minimum(a: Dim, b: Dim) -> Dim:
     """The smaller of two dims, decided where it can be."""
-    larger = at_least(a, b)
-    return dim_min(a, b) if larger is None else b if larger else a
+    return b if at_least(a, b) else a if at_least(b, a) else dim_min(a, b)
 
 
 def _where(c: Dim, x: Dim, y: Dim) -> Dim:

@@ -8,6 +8,7 @@ from functools import cache
 
 from eqsat.language.onnx.availability import has
 from eqsat.language.spec import OPS
+from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, TensorType
 
 #: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between
@@ -22,9 +23,21 @@ def available_on(device: str, opset: int) -> Callable[[str, Sequence[TensorType 
         name = OPS[op].onnx
         if not has(op, opset) or name is None or device != "onnxruntime-cpu":
             return has(op, opset)
-        return has_kernel(name, opset, operands)
+        return has_kernel(name, opset, operands) and not (op == "matmul" and may_spread_over_nothing(*operands))
 
     return available
+
+
+def may_spread_over_nothing(left: TensorType | None, right: TensorType | None) -> bool:
+    """True for a product whose left operand is spread over a dim of the right one that may be 0.
+
+    ONNX Runtime 1.31 refuses to (matmul_helper.h: "right operand cannot broadcast"), and runs the mirrored product.
+    """
+    if left is None or right is None or left.shape is None or right.shape is None or right.rank < 3:
+        return False
+    batch = right.shape[:-2]
+    beside = ((1,) * right.rank + left.shape[:-2])[-len(batch) :]
+    return any(a == 1 and at_least(b, 1) is not True for a, b in zip(beside, batch, strict=True))
 
 
 def has_kernel(name: str, opset: int, operands: Sequence[TensorType | None]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Constant
+from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.tensors import number_of, tensor_of
@@ -25,8 +25,11 @@ def _reshape(target: Target) -> None:
 
 def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> None:
     """Writes a reshape as the node's result."""
+    if 0 in wanted and target.opset < 14 and _written_dims(source, wanted) is None:
+        # A 0 copies a dim there; what has no elements is made anew.
+        return emit_fill(target, wanted, np.zeros((1,), target.result().dtype.numpy), target.result().dtype)
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
-    target.emit(op_type, *inputs, **attrs)
+    return target.emit(op_type, *inputs, **attrs)
 
 
 def make_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> str:
@@ -273,8 +276,18 @@ def _shape(target: Target) -> None:
 def _fill(target: Target) -> None:
     attrs = target.attrs
     dtype = DType.of(attrs["dtype"])
-    value = np.full((1,), attrs["value"]).astype(dtype.numpy)
-    target.emit("ConstantOfShape", target.shape(attrs["shape"]), value=tensor_of("value", Constant.of(value, dtype)))
+    emit_fill(target, attrs["shape"], np.full((1,), attrs["value"]).astype(dtype.numpy), dtype)
+
+
+def emit_fill(target: Target, shape: Shape, value: Array, dtype: DType) -> None:
+    """Writes a tensor of one value as the node's result: opsets before 9 spread a tensor of one element."""
+    if target.knows("ConstantOfShape"):
+        constant = tensor_of("value", Constant.of(value, dtype))
+        return target.emit("ConstantOfShape", target.shape(shape), value=constant)
+    one = target.model.parameter(value.reshape((1,) * len(shape)), dtype)
+    if target.knows("Expand") or not shape:
+        return target.emit("Expand", one, target.shape(shape)) if shape else target.emit("Identity", one)
+    return target.emit("Tile", one, target.shape(shape))
 
 
 def _iota(target: Target) -> None:

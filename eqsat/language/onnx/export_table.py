@@ -43,6 +43,22 @@ def _ordered(strict: str, op_type: str) -> Exporter:
     return write
 
 
+def _each_alone(target: Target, op_type: str) -> None:
+    """A reduction of each element alone, which older opsets say only of scalars, where it is one of all elements."""
+    x = target.input(0)
+    if target.type(0).shape == ():
+        return target.emit(op_type, x, keepdims=1)
+    match op_type:
+        case "ReduceL1" | "ReduceL2":
+            return target.emit("Abs", x)
+        case "ReduceLogSum":
+            return target.emit("Log", x)
+        case "ReduceSumSquare":
+            return target.emit("Mul", x, x)
+        case _:
+            return target.emit("Identity", x)
+
+
 def reduction(op_type: str, axes_are_inputs_since: int) -> Exporter:
     """A reduction, whose axes are an attribute in older opsets and an operand in newer ones."""
 
@@ -50,14 +66,15 @@ def reduction(op_type: str, axes_are_inputs_since: int) -> Exporter:
         axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
         operands = target.inputs
         attrs: dict[str, Any] = {"keepdims": keep}
+        if not axes and target.opset < axes_are_inputs_since:
+            return _each_alone(target, op_type)
         if not axes:
-            target.needs(axes_are_inputs_since, "no axes")
             attrs["noop_with_empty_axes"] = 1
         elif target.opset >= axes_are_inputs_since:
             operands = [*operands, target.ints(axes)]
         else:
             attrs["axes"] = axes
-        target.emit(op_type, *operands, **attrs)
+        return target.emit(op_type, *operands, **attrs)
 
     return write
 
@@ -156,13 +173,32 @@ def _cumsum(target: Target) -> None:
     target.emit("CumSum", target.input(0), target.number(target.attrs["axis"], DType.INT64), **flags)
 
 
+def _smallest(target: Target) -> None:
+    """The smallest elements where TopK knows the largest alone: those of the negative, which floats have exactly."""
+    attrs = target.attrs
+    if not target.type(0).dtype.is_float:
+        target.needs(11, "largest=0 of integers")
+    operands, extra = [target.make("Neg", target.input(0))], {"k": attrs["k"]}
+    if target.opset >= 10:
+        operands, extra = [*operands, target.ints([attrs["k"]])], {}
+    values, indices = target.outputs[0], target.outputs[1] if len(target.outputs) > 1 else ""
+    negative = target.model.fresh(f"{indices or values}/TopK")
+    unread = indices or target.model.fresh(f"{values}/indices")
+    target.model.add("TopK", operands, [negative, unread], target.node.name, axis=attrs["axis"], **extra)
+    if values:
+        target.model.add("Neg", [negative], [values])
+
+
 def _topk(target: Target) -> None:
     attrs = target.attrs
+    flags = {k: 0 for k in ("largest", "sorted") if not attrs[k]}
+    if target.opset < 11 and not attrs["sorted"]:
+        # Sorted elements are in one of the orders that are allowed then.
+        del flags["sorted"]
+    if flags and target.opset < 11:
+        return _smallest(target)
     if target.opset < 10:
         return target.emit("TopK", target.input(0), k=attrs["k"], axis=attrs["axis"])
-    flags = {k: 0 for k in ("largest", "sorted") if not attrs[k]}
-    if flags:
-        target.needs(11, "largest or sorted")
     return target.emit("TopK", target.input(0), target.ints([attrs["k"]]), axis=attrs["axis"], **flags)
 
 

@@ -184,6 +184,7 @@ class _Export:
         """ExportModelError where the opset chosen does not allow some element type or attribute."""
         trial = ModelProto()
         trial.CopyFrom(model)
+        self._state_shapes(trial)
         for name, constant in tensors.items():
             if constant.nbytes <= _TRIAL_BYTES:
                 trial.graph.initializer.append(tensor_of(name, constant))
@@ -200,6 +201,17 @@ class _Export:
                 remedy="pass a newer opset",
             ) from fault
 
+    def _state_shapes(self, trial: ModelProto) -> None:
+        """States the shapes of outputs, without which the checker refuses a model; one of unknown rank is left out."""
+        outputs = list(trial.graph.output)
+        del trial.graph.output[:]
+        for info in outputs:
+            type = self.graph.type(self.graph.outputs[info.name])
+            if info.type.WhichOneof("value") != "tensor_type" or info.type.tensor_type.HasField("shape"):
+                trial.graph.output.append(info)
+            elif isinstance(type, TensorType) and type.shape is not None:
+                trial.graph.output.append(value_info(info.name, type))
+
     def _set_versions(self, proto: ModelProto) -> None:
         imports = [o for o in proto.opset_import if o.domain not in ("", "ai.onnx")]
         del proto.opset_import[:]
@@ -211,14 +223,18 @@ class _Export:
         proto.ir_version = max(own_version, _FUNCTIONS_IR if proto.functions else _LEAST_IR, least)
 
     def _initializers(self, proto: ModelProto) -> dict[str, Constant]:
-        """The tensors that something reads; sparse ones that nothing changed are put back as they were."""
+        """The tensors that something reads; sparse ones that nothing changed are put back as they were.
+
+        A sparse one that is an output is written in full where it was none: ONNX Runtime would hand it out as sparse.
+        """
         read = {v for n in self.graph.nodes for v in n.inputs if v is not None} | set(self.graph.outputs.values())
         sparse = {id(c): data for c, data in self.origin.sparse.values()}
         tensors = dict(self.origin.defaults)
         for value, constant in self.graph.constants.items():
             if value not in read:
                 continue
-            if id(constant) in sparse:
+            handed_out = self.names[value] in self.graph.outputs and self.names[value] not in self.origin.sparse
+            if id(constant) in sparse and not handed_out:
                 added = proto.graph.sparse_initializer.add()
                 added.ParseFromString(sparse[id(constant)])
                 added.values.name = self.names[value]

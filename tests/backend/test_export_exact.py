@@ -1,0 +1,173 @@
+"""What is written at an older opset, or for any size of a named dim, does what the model did, or says what it lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, helper, numpy_helper, parser
+
+import eqsat
+from eqsat.errors import ExportModelError
+from eqsat.language.onnx.exporter import to_model
+from eqsat.language.onnx.importer import load
+
+
+def model(text: str, opset: int = 17, ir_version: int = 8) -> ModelProto:
+    return parser.parse_model(f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> {text}')
+
+
+def run(source: ModelProto, **feeds: Any) -> list[Any]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(source.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, feeds))
+
+
+def agree(source: ModelProto, made: ModelProto, **feeds: Any) -> bool:
+    pairs = zip(run(source, **feeds), run(made, **feeds), strict=True)
+    return all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+@pytest.mark.parametrize("opset", range(7, 14))
+@pytest.mark.parametrize("sorted_", [0, 1])
+def test_the_smallest_elements_are_the_smallest_at_every_opset(opset: int, sorted_: int) -> None:
+    text = f"""g (float[2, 5] x) => (float[2, 2] v, int64[2, 2] i) <int64[1] k = {{2}}> {{
+        v, i = TopK<largest = 0, sorted = {sorted_}>(x, k) }}"""
+    source = model(text)
+    x = np.float32([[5, 1, 4, 2, 3], [0, -np.inf, 7, 7, -0.5]])
+    values, places = run(to_model(load(source), opset), x=x)
+    order = np.argsort(values, axis=1)
+    assert np.take_along_axis(values, order, 1).tolist() == [[1, 2], [-np.inf, -0.5]]
+    assert np.take_along_axis(places, order, 1).tolist() == [[1, 3], [1, 4]]
+    (only,) = run(to_model(load(model(text.replace("float[2, 2] v, ", ""))), opset), x=x)
+    assert sorted(only[0].tolist()) == [1, 3]
+
+
+def test_the_smallest_of_integers_are_refused_by_name() -> None:
+    source = model("g (int64[5] x) => (int64[2] v) <int64[1] k = {2}> { v, i = TopK<largest = 0>(x, k) }")
+    with pytest.raises(ExportModelError, match=r"with largest=0 of integers is not in opset 9"):
+        to_model(load(source), 9)
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"])
+@pytest.mark.parametrize("dims", ["", "3"])
+def test_a_reduction_of_each_element_alone_is_written_at_every_opset(op: str, dims: str) -> None:
+    text = f"g (float[{dims}] x) => (float[{dims}] y) {{ y = {op}<noop_with_empty_axes = 1>(x) }}"
+    if not dims:
+        text = text.replace("float[]", "float")
+    source = model(text, 18)
+    x = np.float32([0.5, 2, 3]) if dims else np.array(0.5, np.float32)
+    for opset in (8, 13, 18):
+        made = to_model(load(source), opset)
+        assert np.allclose(run(source, x=x)[0], run(made, x=x)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9, 17])
+def test_a_fill_of_a_named_dim_is_written_at_every_opset(opset: int) -> None:
+    source = model(
+        """g (float[m, 4] x) => (float[m, 3] y) {
+            s = Shape(x) \n n = Slice(s, zero, one, zero) \n t = Concat<axis = 0>(n, three)
+            y = ConstantOfShape<value = float[1] {2.5}>(t) }""",
+        9,
+    )
+    parts = {"zero": [0], "one": [1], "three": [3]}
+    source.graph.initializer.extend(numpy_helper.from_array(np.array(v), k) for k, v in parts.items())
+    source.opset_import[0].version = 12
+    made = to_model(load(source), opset)
+    for size in (0, 1, 3):
+        (filled,) = run(made, x=np.zeros((size, 4), np.float32))
+        assert filled.tolist() == [[2.5] * 3] * size
+
+
+@pytest.mark.parametrize("opset", [7, 12, 13, 17])
+def test_what_has_no_elements_is_reshaped_at_every_opset(opset: int) -> None:
+    source = model(
+        """g (float[n, 2, 5] x) => (float y) { a, b, c = Split<axis = -1, split = [0, 5, 0]>(x)
+            y = Softmax<axis = -3>(c) }""",
+        12,
+        7,
+    )
+    source.graph.output[0].type.tensor_type.ClearField("shape")
+    made = to_model(load(source), opset)
+    for size in (0, 1, 3):
+        assert run(made, x=np.zeros((size, 2, 5), np.float32))[0].shape == (size, 2, 0)
+
+
+def test_bounds_of_slices_that_any_dim_keeps_need_no_newer_opset() -> None:
+    source = model(
+        """g (float[n, 1, 2] x) => (float[a, b, c] y) {
+            y = Slice<axes = [2, 1, 0], ends = [100, 3, 2], starts = [-1, -2, 0]>(x) }""",
+        8,
+        4,
+    )
+    made = to_model(load(source))
+    assert [n.op_type for n in made.graph.node] == ["Slice"]
+    for size in (0, 1, 3):
+        assert agree(source, made, x=np.arange(2 * size, dtype=np.float32).reshape(size, 1, 2))
+
+
+def test_a_product_is_not_turned_where_onnx_runtime_refuses_a_batch_of_none() -> None:
+    """A left operand is not spread over a dim of 0; on the right one it is."""
+    source = model(
+        """g (float[n, 1, 1] x) => (float[n, 4, 1] y) <float[1, 4] w = {-0.5, 0.75, 1.5, -1.75}> {
+            a = MatMul(x, w) \n y = Transpose<perm = [0, 2, 1]>(a) }""",
+        11,
+        6,
+    )
+    made = eqsat.optimize(source, measure=False).to_onnx()
+    for size in (0, 1, 3):
+        assert agree(source, made, x=np.arange(size, dtype=np.float32).reshape(size, 1, 1))
+
+
+def sparse(nodes: str, outputs: str) -> ModelProto:
+    source = model(f"g (float[5] x) => ({outputs}) {{ {nodes} }}")
+    values, places = numpy_helper.from_array(np.float32([7, 8]), "s"), numpy_helper.from_array(np.array([1, 3]), "at")
+    source.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [5]))
+    return source
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        ("q = SequenceConstruct(s, s) \n z = SequenceAt(q, one) \n y = Squeeze(s)", "float[k] z, float[5] y"),
+        ("y = Identity(s) \n z = Add(s, x)", "float[5] y, float[5] z"),
+        (
+            "y = Reshape(s, all) \n a, b, c = DynamicQuantizeLinear(s) \n z = DequantizeLinear(a, b, c)",
+            "float[5] y, float[5] z",
+        ),
+    ],
+)
+def test_a_sparse_tensor_that_becomes_an_output_is_written_in_full(nodes: str, outputs: str) -> None:
+    source = sparse(nodes, outputs)
+    source.graph.initializer.extend(
+        [numpy_helper.from_array(np.array(1), "one"), numpy_helper.from_array(np.array([-1]), "all")]
+    )
+    x = np.arange(5, dtype=np.float32)
+    result = eqsat.optimize(source, measure=False)
+    assert not result.report.warnings
+    assert agree(source, result.to_onnx(), x=x)
+    assert agree(source, to_model(load(source)), x=x)
+
+
+def test_a_bias_alone_is_spread_by_what_an_older_opset_has() -> None:
+    source = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("Gemm", ["x", "w", "c"], ["y"], alpha=0.0)],
+            "g",
+            [onnx.helper.make_tensor_value_info("x", 1, ["m", 4])],
+            [onnx.helper.make_tensor_value_info("y", 1, ["m", 1])],
+            [
+                numpy_helper.from_array(np.ones((4, 1), np.float32), "w"),
+                numpy_helper.from_array(np.float32([-0.5]), "c"),
+            ],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", 8)],
+        ir_version=4,
+    )
+    made = eqsat.optimize(source, measure=False).to_onnx()
+    for size in (0, 1, 3):
+        assert agree(source, made, x=np.ones((size, 4), np.float32))
