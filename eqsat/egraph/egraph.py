@@ -134,7 +134,7 @@ class EGraph:
         if types is None:
             given = [self.type(k) for k in children]
             types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
-            check_size(types, op)
+            check_size(given, types, op)
             self._check_range(op, attrs, children, types)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))

@@ -18,8 +18,17 @@ from eqsat.language.types import TensorType, ValueType
 LARGEST = 1 << 40
 
 
-def check_size(types: Sequence[ValueType], op: str) -> None:
-    """Rules that grow what they match could otherwise make tensors that no machine holds."""
+def check_size(given: Sequence[ValueType], types: Sequence[ValueType], op: str) -> None:
+    """Rules that grow what they match could otherwise make tensors that no machine holds.
+
+    Nor may they reshape to a shape that has as many elements at some sizes of named dims alone: a graph whose channels
+    are named by its input and counted by its weights runs at one size, which is not known here.
+    """
+    source = given[0] if op == "reshape" else None
+    if isinstance(source, TensorType) and source.shape is not None:
+        (made,) = (t for t in types if isinstance(t, TensorType))
+        if source.size != made.size:
+            raise ShapeError(f"reshape of {source} to {made}", expected="as many elements for all sizes of named dims")
     for type in types:
         if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
             raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")

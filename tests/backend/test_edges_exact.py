@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import ModelProto, parser
+from onnx import ModelProto, numpy_helper, parser
 
 import eqsat
 
@@ -101,3 +101,44 @@ def test_zeros_go_where_no_sign_of_a_zero_can_be_told(nodes: str, least: int) ->
 def test_with_finite_math_no_zero_is_divided_by() -> None:
     source = model("g (float[2] x) => (float[2] y) <float[1] zero = {0}> { a = Add(x, zero) \n y = Reciprocal(a) }")
     assert len(eqsat.optimize(source, measure=False, finite_math=True).to_onnx().graph.node) == 1
+
+
+@pytest.mark.parametrize("device", ["onnxruntime-cpu", "nvidia-h200"])
+def test_a_dim_that_the_weights_fix_is_no_fault_of_a_rule(device: str) -> None:
+    """The channels are n by the input and one by the weights: what holds of one size alone is left as it is."""
+    source = model(
+        """g (float[n, 2, 2] x, bool[1, 1, 2, 2] c) => (float[a, b, d, e] y)
+            <float[1] s = {-0.4}, float[1] b = {-0.7}, float[1] m = {-0.75}, float[1] v = {1.25}> {
+                w = Where(c, x, x) \n y = BatchNormalization(w, s, b, m, v) }"""
+    )
+    result = eqsat.optimize(source, measure=False, device=device)
+    assert "BatchNormalization" in [n.op_type for n in result.to_onnx().graph.node]
+    assert not result.report.warnings
+    feeds = {"x": np.float32([[[1, 2], [3, 4]]]), "c": np.zeros((1, 1, 2, 2), bool)}
+    made = ModelProto.FromString(result.to_onnx().SerializeToString())
+    assert np.allclose(run(made, **feeds), run(source, **feeds), atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-21, 1e-30, 1e30])
+def test_factors_that_leave_float32_together_stay_apart(factor: float) -> None:
+    """1e-42 is a number of few bits, 1e-60 none at all, and 1e60 an infinity."""
+    source = model(
+        f"""g (float[8] x) => (float[8] y) <float[1] c = {{{factor}}}, float[1] d = {{{factor}}}> {{
+            a = Mul(x, c) \n y = Mul(a, d) }}"""
+    )
+    result = eqsat.optimize(source, measure=False)
+    assert len(result.to_onnx().graph.node) == 2
+    assert not result.report.warnings
+    assert same(source, x=np.float32([1, 2, 1e21, 1e30, 1e-30, -3, 0, 7]))
+
+
+def test_many_factors_that_leave_float32_leave_the_original_with_the_reason() -> None:
+    """Weights of more than 4 096 elements are folded once something is chosen."""
+    source = model("g (float[4, 80] x) => (float[4, 80] y) { a = Mul(x, c) \n y = MatMul(a, w) }")
+    rng = np.random.default_rng(0)
+    weights = {"c": np.full(80, 1e20, np.float32), "w": rng.uniform(1e20, 2e20, (80, 80)).astype(np.float32)}
+    source.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    result = eqsat.optimize(source, measure=False)
+    assert [n.op_type for n in result.to_onnx().graph.node] == ["Mul", "MatMul"]
+    (warning,) = result.report.warnings
+    assert "left out" in warning
