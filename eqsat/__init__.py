@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
+    from eqsat.buckets.result import BucketedResult
     from eqsat.costs.precision import PrecisionPolicy
     from eqsat.explore.explorer import Explorer, explore
     from eqsat.frontier import pareto
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 #: Public names and the module each comes from, with its name there.
 _PUBLIC = {
+    "BucketedResult": ("eqsat.buckets.result", "BucketedResult"),
     "Graph": ("eqsat.language.builder", "Builder"),
     "Tensor": ("eqsat.language.builder", "Tensor"),
     "op": ("eqsat.language.spec", "op"),
@@ -51,6 +53,7 @@ _PUBLIC = {
 _OPERATORS = "eqsat.language.functions"
 
 __all__ = [
+    "BucketedResult",
     "EqsatError",
     "Explorer",
     "Graph",

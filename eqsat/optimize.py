@@ -21,6 +21,8 @@ from eqsat.arguments import (
     layouts_of,
     table_of,
 )
+from eqsat.buckets.choice import Buckets, BucketsArgument
+from eqsat.buckets.run import choose_each
 from eqsat.costs.device import Device
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostFunction, CostModel, Objective
@@ -67,6 +69,7 @@ def optimize(
     outputs: Sequence[str] | None = None,
     sizes: SizesArgument | None = None,
     over_sizes: OverSizes = "sum",
+    buckets: BucketsArgument | None = None,
     seed: int = 0,
     opset: int | None = None,
     measure: bool = True,
@@ -86,6 +89,8 @@ def optimize(
       several, such as {"batch": [1, 8, 32]}, or several with their weights; what the model does not accept gives way to
       the nearest size that it does. `over_sizes` is "sum" for the least weighted sum of costs over several sizes, or
       "worst" for the least share of the original's cost at the size where that is largest.
+    * `buckets`, such as {"batch": [1, 4, 8]}, makes a choice for each size from one e-graph, and returns a
+      `BucketedResult`, which picks the smallest bucket that holds its inputs.
     * `objective` weighs terms of the cost: time (seconds), flops, bytes, launches, weight_memory and peak_memory
       (bytes), error (relative). `cost` is a function of one operator in its place. `limits` bound terms, such as
       {"peak_memory": "8 GB", "launches": 40}.
@@ -110,6 +115,12 @@ def optimize(
     differs from the original, and whatever else failed.
     """
     check_flags(measure=measure, strict=strict)
+    bounds = None if buckets is None else Buckets.of(buckets)
+    both = sorted(bounds.ends.keys() & dict(sizes or {}).keys()) if bounds is not None else []
+    if both:
+        raise UsageError(
+            f"buckets and sizes of {both[0]!r}", expected="one of the two: buckets are costed at their own"
+        )
     prepared = prepare(
         model,
         device=device,
@@ -136,7 +147,9 @@ def optimize(
         should_stop=should_stop,
         strict=strict,
     )
-    return prepared.pipeline.run(prepared.given, prepared.rules, prepared.costs, measure)
+    if bounds is None:
+        return prepared.pipeline.run(prepared.given, prepared.rules, prepared.costs, measure)
+    return choose_each(prepared.pipeline, prepared.given, prepared.rules, prepared.costs, bounds, measure)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,6 @@ from eqsat.costs.environment import kind_of
 from eqsat.errors import UsageError
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking
-from eqsat.report import duration
 from eqsat.result import Result
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -116,11 +116,16 @@ class BucketedResult(Result):
     def __repr__(self) -> str:
         lines = [f"{len(self.results)} buckets, {len(self.choices)} of them different choices"]
         for buckets, result in self.choices.items():
-            report = result.report
-            gain = f"{report.cost_before / report.cost_after:.2f}x" if report.cost_after else ""
-            times = f"{duration(report.cost_before)} -> {duration(report.cost_after)}"
-            lines.append(f"{', '.join(map(_named, buckets))}: {report.kept}, {times} {gain}".rstrip())
+            reports = [self.results[bucket].report for bucket in buckets]
+            ratios = [f"{r.cost_before / r.cost_after:.2f}x" for r in reports if r.cost_after]
+            told = f", cost {', '.join(ratios)}" if ratios else ""
+            lines.append(f"{'; '.join(map(_named, buckets))}: {result.report.kept}{told}")
         return "\n".join([*lines, "", f"the largest, {_named(list(self.results)[-1])}:", str(self.report)])
+
+    def json(self) -> str:
+        """The reports of all buckets as JSON text: a list with the sizes and the report of each."""
+        rows = [{"bucket": dict(bucket), "report": r.report.to_json()} for bucket, r in self.results.items()]
+        return json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def _is_one(self) -> bool:

@@ -175,9 +175,23 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+def bucket(text: str) -> tuple[str, list[int]]:
+    """A named dim and the sizes at which its buckets end.
+
+    >>> bucket("batch=1,4,8")
+    ('batch', [1, 4, 8])
+    """
+    name, mark, ends = text.partition("=")
+    parts = ends.split(",")
+    if not (name.strip() and mark) or not all(part.strip().isdecimal() for part in parts):
+        raise UsageError(f"bucket {text!r}", expected="a name and sizes, as batch=1,4,8")
+    return name.strip(), [int(part) for part in parts]
+
+
 DURATION = Parsed(duration, "duration")
 SIZE = Parsed(size, "name=number")
 SIZES = Parsed(sizes, "name=number,…")
+BUCKET = Parsed(bucket, "name=number,…")
 WEIGHT = Parsed(weight, "term[=weight]")
 LIMIT = Parsed(limit, "term=amount")
 NAMES = Parsed(names, "name,…")

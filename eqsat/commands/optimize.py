@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.commands.arguments import Settings, debug_option, import_option
+from eqsat.commands.arguments import BUCKET, Settings, debug_option, import_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
@@ -33,6 +33,13 @@ FAILED = 3
 @click.argument("model", metavar="IN.onnx", type=FILE)
 @click.option("-o", "--output", "target", metavar="OUT.onnx", type=FILE, required=True, help="Where to write.")
 @run_options
+@click.option(
+    "--bucket",
+    "buckets",
+    type=BUCKET,
+    multiple=True,
+    help="Sizes of a named dim to choose for, each on its own; may be repeated for other dims.",
+)
 @click.option("--no-measure", is_flag=True, help="Do not time the result against the original.")
 @click.option("--json", "report_file", metavar="REPORT.json", type=FILE, help="Write the report there too.")
 @click.option("--html", "page_file", metavar="PAGE.html", type=FILE, help="Write a page of this run to look into.")
@@ -41,6 +48,7 @@ FAILED = 3
 def optimize(
     model: Path,
     target: Path,
+    buckets: tuple[tuple[str, list[int]], ...],
     no_measure: bool,
     report_file: Path | None,
     page_file: Path | None,
@@ -52,9 +60,15 @@ def optimize(
     or h, such as 30s. The result is checked against the original before it is written, and it is the original where
     nothing is measured to be faster, or where the run failed: the report says how, and the exit code is 3.
     """
+    from eqsat.buckets.result import BucketedResult
+
     with interruptible() as should_stop, progress_bar(standard_error()) as follow:
+        if buckets and page_file is not None:
+            raise UsageError("--bucket and --html", expected="one of the two: a page shows one choice")
         _check_files(model, target, report_file, page_file, options["rules"])
         given = {**run_arguments(options), "progress": follow, "should_stop": should_stop}
+        if buckets:
+            given |= {"buckets": _by_name(buckets)}
         result, page = _optimised(model, given, not no_measure, page_file is not None)
         follow(Progress("write", detail=str(target)))
         start = time.perf_counter()
@@ -64,15 +78,27 @@ def optimize(
         if page_file is not None and page is not None:
             page(page_file)
     if report_file is not None:
-        write_text(report_file, report.json())
+        write_text(report_file, result.json() if isinstance(result, BucketedResult) else report.json())
     out = console()
-    out.print(report if out.is_terminal else str(report), soft_wrap=not out.is_terminal)
+    if isinstance(result, BucketedResult):
+        out.print(repr(result), soft_wrap=True, markup=False)
+    else:
+        out.print(report if out.is_terminal else str(report), soft_wrap=not out.is_terminal)
     written = " and ".join(str(path) for path in (target, page_file if page else None) if path is not None)
     out.print(f"wrote {written}", soft_wrap=True)
     if click.get_current_context().ensure_object(Settings).debug:
         for failure in result.failures:
             click.echo("".join(traceback.format_exception(failure)), err=True, nl=False)
     return FAILED if report.failure else 0
+
+
+def _by_name(buckets: tuple[tuple[str, list[int]], ...]) -> dict[str, list[int]]:
+    """The buckets of each named dim; UsageError for a dim that is named twice."""
+    ends = dict(buckets)
+    if len(ends) < len(buckets):
+        twice = next(name for i, (name, _) in enumerate(buckets) if name in dict(buckets[:i]))
+        raise UsageError(f"--bucket {twice} twice", expected="all sizes of a dim in one, as batch=1,4,8")
+    return ends
 
 
 def _optimised(

@@ -123,9 +123,9 @@ class CostModel:
             self.sizes = Sizes(max(points, key=lambda p: math.prod(p.sizes.values())).sizes)
         if len(points) > 1:
             total = math.fsum(p.weight for p in points)
-            self._parts = tuple((p.weight / total, self._at(p.sizes)) for p in points)
+            self._parts = tuple((p.weight / total, self.at(p.sizes)) for p in points)
 
-    def _at(self, sizes: Mapping[str, int]) -> CostModel:
+    def at(self, sizes: Mapping[str, int]) -> CostModel:
         """The same model at one assignment of sizes."""
         model = copy.copy(self)
         model.sizes, model._costs, model._fused, model._parts = Sizes(sizes), {}, {}, ()
