@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.certify import relative_difference
+from eqsat.costs.applications import applications, is_free
 from eqsat.costs.device import Device
-from eqsat.costs.model import applications, is_free
 from eqsat.costs.precision import PRODUCTS
 from eqsat.costs.work import work_of
 from eqsat.errors import UsageError

@@ -20,7 +20,7 @@ def keys_of_model(
 
     Another `dtype` stands for float32 throughout.
     """
-    from eqsat.costs.model import keys_of
+    from eqsat.costs.applications import keys_of
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot

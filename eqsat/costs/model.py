@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, TypeAlias
 
+from eqsat.costs.applications import Sizes, applications, is_free, tensor_type
 from eqsat.costs.cost import TERMS, Cost, GraphCost, average, check_objective
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
@@ -22,9 +23,8 @@ from eqsat.costs.table import CostTable
 from eqsat.costs.wholes import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.graph import Graph, Node
 from eqsat.language.plan import Implementation
-from eqsat.language.sizing import DEFAULT_SIZE
 from eqsat.language.spec import OPS
 from eqsat.language.state import PLAIN, State
 from eqsat.language.types import TensorType
@@ -53,13 +53,6 @@ class Application:
 Objective: TypeAlias = Mapping[str, float]
 #: A user's own cost of one operator, in place of what the objective makes of its measured or estimated cost.
 CostFunction: TypeAlias = Callable[[Application], float]
-
-
-class Sizes(dict[str, int]):
-    """Sizes of named dims; DEFAULT_SIZE for a name that is not given."""
-
-    def __missing__(self, name: str) -> int:
-        return DEFAULT_SIZE
 
 
 class CostModel:
@@ -296,7 +289,7 @@ class CostModel:
             else:
                 read |= {v for v in node.inputs if v is not None}
         for value in sorted(known & read):
-            held = self.constant(_tensor(graph, value))
+            held = self.constant(tensor_type(graph, value))
             total += held
             price += self.weigh(held) if self.cost is None else 0.0
         return GraphCost(total, price, tuple(nodes))
@@ -404,48 +397,3 @@ def asked(function: CostFunction, applied: Application) -> float:
 def is_cost(found: object) -> bool:
     """Whether what a user's function gives is a cost: a finite number of 0 or more."""
     return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0
-
-
-def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:
-    """True for a term without data: a constant, or what constants alone decide, computed before the program runs."""
-    declared = OPS.get(op)
-    if op == OPAQUE or (declared is not None and declared.random):
-        return False
-    settled = all(const or t is None for t, const in zip(operands, const_operands, strict=True))
-    return settled and (any(const_operands) or not operands)
-
-
-Applied: TypeAlias = "tuple[Node, tuple[TensorType | None, ...], tuple[TensorType | None, ...], tuple[bool, ...]]"
-
-
-def applications(graph: Graph) -> list[Applied]:
-    """Every node with the types of its operands and results, and which operands constants alone decide."""
-    const = set(graph.constants)
-    found: list[Applied] = []
-    for node in graph.nodes:
-        operands = tuple(_tensor(graph, v) for v in node.inputs)
-        flags = tuple(v in const for v in node.inputs)
-        results = tuple(_tensor(graph, v) for v in node.outputs if v)
-        found.append((node, operands, results, flags))
-        if is_free(node.op, operands, flags):
-            const |= {o for o in node.outputs if o}
-    return found
-
-
-def keys_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> tuple[OpKey, ...]:
-    """The distinct keys of a graph's operators that can be measured, in the order of first use."""
-    chosen = Sizes(sizes or {})
-    keys: dict[OpKey, None] = {}
-    for node, operands, _, const in applications(graph):
-        if node.op == OPAQUE or is_free(node.op, operands, const) or OPS[node.op].view:
-            continue
-        unknown = any(v is not None and t is None for v, t in zip(node.inputs, operands, strict=True))
-        key = OpKey.of(node.op, node.attrs, operands, const, chosen)
-        if not unknown and key.is_measurable:
-            keys.setdefault(key)
-    return tuple(keys)
-
-
-def _tensor(graph: Graph, value: str | None) -> TensorType | None:
-    found = None if value is None else graph.type(value)
-    return found if isinstance(found, TensorType) else None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eqsat.costs.applications import is_free
 from eqsat.costs.cost import Cost
 from eqsat.costs.device import Device
 from eqsat.costs.fusion import FusedKey, Key, Member
 from eqsat.costs.implementations import Choices, is_view
 from eqsat.costs.key import OpKey
-from eqsat.costs.model import CostModel, is_free
+from eqsat.costs.model import CostModel
 from eqsat.costs.precision import PRODUCTS
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.fused import member

@@ -19,6 +19,7 @@ FLOORS = {
     "files": 1,
     "interrupts": 1,
     "language": 1,
+    "terminal": 1,
     "egraph": 2,
     "runtime": 2,
     "rewrites": 3,

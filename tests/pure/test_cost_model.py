@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqsat.costs.applications import keys_of
 from eqsat.costs.cost import Cost
 from eqsat.costs.device import DEVICES
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fusion import FusedKey
 from eqsat.costs.key import OpKey
-from eqsat.costs.model import CostModel, keys_of
+from eqsat.costs.model import CostModel
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
