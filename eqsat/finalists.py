@@ -17,6 +17,7 @@ from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Plan
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
+from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
 from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, combined, interleaved
 
@@ -188,8 +189,7 @@ def _compared(
             program = compiled.program(name, graph)
             limit = drift.get(name, DRIFT)
             if name == "original":
-                points = [tried(program, original, point, seed) for point in points]
-                draws = [point.inputs(original, seed + i) for point in points for i in range(DRAWS)]
+                points, draws = _drawn(original, compiled, program, points, seed)
             elif math.isfinite(limit):
                 if judge is None:
                     judge = Judge(original, samples(original, draws, seed), programs["original"].run)
@@ -206,6 +206,24 @@ def _compared(
             continue
         programs[name] = program
     return Compared(programs, refused, losses, frozenset(differing), points, draws[::DRAWS])
+
+
+def _drawn(
+    original: Graph, compiled: _Compiling, program: Program, points: Sequence[SizePoint], seed: int
+) -> tuple[list[SizePoint], list[dict[str, Any]]]:
+    """The points that the original runs at, and inputs on which it does; BackendError where there are none.
+
+    Where its inputs may be such that ONNX Runtime ends the process, they are tried in another one first.
+    """
+    if compiled.backend != "onnxruntime" or not may_end_the_process(original):
+        found = [tried(program, original, point, seed) for point in points]
+        return found, [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+    with child_of(original, compiled.source) as child:
+        found = [tried(child, original, point, seed) for point in points]
+        draws = [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+        for feeds in draws:
+            child.run(feeds)
+    return found, draws
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from eqsat.errors import BackendError, EqsatError, UsageError
 from eqsat.given import Given, dims_of
 from eqsat.language.graph import Graph
 from eqsat.runtime.backend import BACKENDS, Program
+from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import OverSizes, SizePoint, tried
 
 #: What `sizes` takes: a size a name, several, or several with their weights.
@@ -92,6 +93,13 @@ def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True
     graph = given.graph
     sizing = graph.sizing
     program = _program(given, threads) if run and sizing.unread is not None else None
+    if program is not None and may_end_the_process(graph):
+        with child_of(graph, given.source) as program:
+            return _points(graph, sizes, program)
+    return _points(graph, sizes, program)
+
+
+def _points(graph: Graph, sizes: Sizes, program: Program | None) -> tuple[list[SizePoint], list[str]]:
     points: dict[tuple[tuple[str, int], ...], SizePoint] = {}
     warnings: list[str] = []
     for combination in itertools.product(*(s.items() for s in sizes.values())):

@@ -14,6 +14,7 @@ from eqsat.errors import BackendError
 from eqsat.language.constraints import handed_on
 from eqsat.language.dims import evaluate
 from eqsat.language.graph import Graph
+from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.types import TensorType
 from eqsat.runtime.backend import Program
 
@@ -49,14 +50,19 @@ class SizePoint:
 def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: int | None = None) -> dict[str, Any]:
     """Random inputs of the declared types: normal floats, and integers of 0 and 1, or all `integers`.
 
-    Integers that select from an axis are drawn from all places it has. Names without a size get one that the graph
+    An input for which the model brings a default gets that. Integers that select from an axis are drawn from all places
+    it has. Names without a size get one that the graph
     accepts beside the others. BackendError for an input that is no tensor of known rank.
     """
     rng = np.random.default_rng(seed)
     chosen = graph.sizing.completed(sizes)
     bounds = _bounds(graph, chosen)
     feeds: dict[str, Any] = {}
+    defaults = graph.origin.defaults if isinstance(graph.origin, OnnxOrigin) else {}
     for name in graph.inputs:
+        if name in defaults:
+            feeds[name] = defaults[name].array  # the model brings what suits it
+            continue
         type = graph.type(name)
         if not isinstance(type, TensorType) or type.shape is None:
             raise BackendError(f"input {name!r} is {type}, for which no example can be made")
