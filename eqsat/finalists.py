@@ -148,16 +148,17 @@ def compare_finalists(
     seed: int,
     threads: int,
     drift: Mapping[str, float] | None = None,
+    runs_elsewhere: bool = False,
     follow: Callable[[str], None] | None = None,
 ) -> Compared:
     """Compares the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
 
-    BackendError where the original runs on neither.
+    Graphs that are to run elsewhere, on a GPU say, may be such as ONNX Runtime has no kernels for: those are run on
+    NumPy. BackendError where the original runs on neither.
     """
+    here = _Compiling("onnxruntime", source, threads, {}, (), else_on_numpy=runs_elsewhere)
     try:
-        return _compared(
-            graphs, _Compiling("onnxruntime", source, threads, {}, ()), points, seed, drift or {}, None, follow
-        )
+        return _compared(graphs, here, points, seed, drift or {}, None, follow)
     except BackendError:
         if any(n.op == OPAQUE for n in graphs["original"].nodes):
             raise
@@ -228,13 +229,14 @@ def _drawn(
 
 @dataclass(frozen=True)
 class _Compiling:
-    """How finalists are made ready on a backend."""
+    """How finalists are made ready on a backend; on NumPy where it refuses them, if they are to run elsewhere."""
 
     backend: str
     source: Any
     threads: int
     plans: Mapping[str, Plan]
     tuned: Sequence[str]
+    else_on_numpy: bool = False
 
     def program(self, name: str, graph: Graph) -> Program:
         """The program of a finalist; EqsatError where the backend refuses it."""
@@ -244,7 +246,12 @@ class _Compiling:
             from eqsat.runtime.session import SessionProgram, session
 
             return SessionProgram(graph, session(self.source, threads=self.threads, where=graph.name))
-        return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
+        try:
+            return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
+        except BackendError:
+            if not self.else_on_numpy or any(n.op == OPAQUE for n in graph.nodes):
+                raise
+        return select("numpy").compile(graph)
 
 
 def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:

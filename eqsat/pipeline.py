@@ -182,7 +182,7 @@ class Pipeline:
             measured = trials.measure(candidates, given.source, costs) if measure else None
             finalists = candidates
             if measured is None:
-                candidates = trials.agreeing(candidates, given.source)
+                candidates = trials.agreeing(candidates, given.source, costs)
             # What is asked for besides time is not what was timed.
             timed = self.adjust is None and (costs.cost is not None or set(costs.objective) == {"time"})
             judged = measured if timed else None
@@ -207,7 +207,7 @@ class Pipeline:
                     self.warnings.append("chosen anew in the precision of the model")
                     framed = self.frame(original, frozen, costs)
                     solution, baselines, candidates = self._candidates(given, framed, costs)
-                    judged, candidates = None, trials.agreeing(candidates, given.source)
+                    judged, candidates = None, trials.agreeing(candidates, given.source, costs)
                 best, because = kept(candidates, judged)
             if self.failures:
                 best, because = candidates[0], "a region of what was found is wrong"

@@ -77,7 +77,7 @@ class Trials:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
 
-    def agreeing(self, candidates: list[Candidate], source: Any) -> list[Candidate]:
+    def agreeing(self, candidates: list[Candidate], source: Any, costs: CostModel) -> list[Candidate]:
         """The finalists whose outputs agree with the original's where both can be run, the original first."""
         settings = self.settings
         if len(candidates) == 1 or any(not state.is_plain for state in settings.boundary.values()):
@@ -90,6 +90,7 @@ class Trials:
                 seed=settings.seed,
                 threads=settings.threads,
                 drift=self._drift(candidates),
+                runs_elsewhere=bool(costs.device.gpu),
             )
         except BackendError as error:
             self.warnings.append(f"rounding was not compared: {error.what}")
