@@ -83,7 +83,7 @@ def test_a_pipe_is_no_model_and_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_a_path_with_nul_cannot_be_read() -> None:
-    assert message("a\0b").splitlines()[0] == "a\0b: the file cannot be read: embedded null byte"
+    assert message("a\0b").splitlines()[0] == r"a\x00b: the file cannot be read: embedded null byte"
 
 
 @pytest.mark.parametrize(("location", "why"), [("l" * 300, "File name too long"), ("loop", "ymlink|too many levels")])

@@ -167,7 +167,9 @@ def test_certificates_of_named_dims_use_two_sizes_one_among_them() -> None:
 def test_a_custom_operator_that_nothing_can_run_does_not_stop_the_rest() -> None:
     source = model("g (float[2, 2] x) => (float[2, 2] y) { a = Identity(x) \n b = custom.mystery(a) \n y = Relu(b) }")
     unmeasured = eqsat.optimize(source, **FAST).report
-    assert (unmeasured.kept, unmeasured.warnings) == ("ilp", [])
+    assert unmeasured.kept == "ilp"
+    (warning,) = unmeasured.warnings
+    assert warning.startswith("rounding was not compared: ONNX Runtime refuses the graph: ")
     report = eqsat.optimize(source).report
     assert report.measured_before is None
     assert report.warnings[0].startswith("not measured: ONNX Runtime refuses the graph: ")

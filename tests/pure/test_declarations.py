@@ -191,11 +191,14 @@ def test_false_laws_and_claims_are_refuted():
 def test_what_is_monotone_passes_maxima_and_what_is_not_is_found_out():
     @op(pointwise=True, monotone=True)
     def steps(xp, x):
-        return xp.maximum(x, xp.add(x, xp.minimum(x, xp.number(0.0, x))))
+        return xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), x))
 
     laws = {law.name: law for law in derived_laws([steps])}
     assert "steps(reduce_max(x, **a)) if positive_dims(x, a.axes)" in laws["reduce_max-of-steps"].text
     assert check_rewrite(laws["minimum-of-stepss"], max_examples=10).proved
+    op("wraps", pointwise=True, monotone=True)(lambda xp, x: xp.maximum(x, xp.add(x, xp.minimum(x, xp.number(0.0, x)))))
+    (law,) = (law for law in derived_laws([OPS["wraps"]]) if law.name == "minimum-of-wrapss")
+    assert check(law, AS_LOADED).verdict == "refuted", "doubled, the least integer is 0"
     op("square", pointwise=True, monotone=True)(lambda xp, x: xp.multiply(x, x))
     (law,) = (law for law in derived_laws([OPS["square"]]) if law.name == "reduce_max-of-square")
     assert check(law, AS_LOADED).verdict == "refuted"
