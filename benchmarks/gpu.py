@@ -101,7 +101,7 @@ def rebatched(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
 
 def _run(arguments: Sequence[str], target: Path | None = None) -> None:
     """A command of eqsat's in a process of its own; what it prints is shown, and kept in the log or in a file."""
-    command = [sys.executable, "-m", "eqsat.cli", *arguments]
+    command = [sys.executable, "-m", "eqsat", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HERE.parent), os.environ.get("PYTHONPATH", "")))}
     click.echo(f"$ eqsat {shlex.join(arguments)}", err=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)

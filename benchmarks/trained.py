@@ -64,7 +64,7 @@ def optimised(path: Path, time_bound: float) -> dict[str, Any]:
     """The figures of one model: how the run ended, what the report says, and its seconds."""
     with tempfile.TemporaryDirectory(prefix="eqsat-trained-") as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "eqsat.cli", "optimize", str(path), "-o", str(Path(folder) / "out.onnx")]
+        command = [sys.executable, "-m", "eqsat", "optimize", str(path), "-o", str(Path(folder) / "out.onnx")]
         environment = {**os.environ, "EQSAT_COST_TABLE": os.environ.get("EQSAT_COST_TABLE", ":memory:")}
         start = time.monotonic()
         try:

@@ -7,7 +7,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
 
 import click
 
@@ -45,18 +44,12 @@ for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rule
     commands.add_command(_command)
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits.
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
 
     0 for success, 2 for bad input or usage, 3 for a run that failed and kept the original, 1 for any other fault of
-    eqsat itself, 130 when Ctrl-C aborted it. Errors are one
-    message on stderr; --debug adds the traceback.
+    eqsat itself, 130 when Ctrl-C aborted it. Errors are one message on stderr; --debug adds the traceback.
     """
-    sys.exit(run(arguments))
-
-
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code."""
     settings = Settings()
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_where, **_more: _say(f"warning: {message}")
@@ -95,7 +88,3 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"\n  see {context.command_path} --help" if context is not None else ""
     return error.format_message() + hint
-
-
-if __name__ == "__main__":
-    main()

@@ -27,8 +27,8 @@ def backwards():
     return real() - step * calls[0]
 time.time = backwards
 time.time_ns = lambda: int(backwards() * 1e9)
-from eqsat.cli import main
-main(sys.argv[1:])
+from eqsat.cli import run
+sys.exit(run(sys.argv[1:]))
 """
 
 

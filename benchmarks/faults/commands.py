@@ -15,7 +15,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 #: The command line of this checkout.
-EQSAT = (sys.executable, "-m", "eqsat.cli")
+EQSAT = (sys.executable, "-m", "eqsat")
 _SECONDS = 120.0
 
 

@@ -34,8 +34,8 @@ import pwd, sys
 def unknown(who):
     raise KeyError(who)
 pwd.getpwuid = pwd.getpwnam = unknown
-from eqsat.cli import main
-main(sys.argv[1:])
+from eqsat.cli import run
+sys.exit(run(sys.argv[1:]))
 """
 
 Case = Callable[[random.Random, Path], Found]

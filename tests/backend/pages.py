@@ -93,7 +93,7 @@ def _here(step: str, language: str) -> str:
 
 
 def _fresh(step: str, language: str) -> str:
-    words = ["-c", step] if language == "python" else ["-m", "eqsat.cli", *shlex.split(step)[1:]]
+    words = ["-c", step] if language == "python" else ["-m", "eqsat", *shlex.split(step)[1:]]
     assert language == "python" or step.startswith("eqsat "), step
     made = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     assert made.returncode == 0, f"{step}\n{made.stderr}"

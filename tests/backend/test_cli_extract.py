@@ -61,7 +61,7 @@ def test_extract_ends_with_the_best_so_far_on_ctrl_c(tmp_path):
         }
     nodes["top"] = {"op": "t", "eclass": "top", "cost": 0, "children": [f"e{i}.0" for i in range(960)]}
     (tmp_path / "hard.json").write_text(json.dumps({"nodes": nodes, "root_eclasses": ["top"]}))
-    command = [sys.executable, "-m", "eqsat.cli", "extract", tmp_path / "hard.json", "--time-limit", "120"]
+    command = [sys.executable, "-m", "eqsat", "extract", tmp_path / "hard.json", "--time-limit", "120"]
     command += ["--json", tmp_path / "out.json"]
     master, slave = os.openpty()
     # A shell may have taken Ctrl-C away from what runs in the background, which processes inherit.

@@ -274,13 +274,44 @@ def test_a_second_ctrl_c_aborts_and_leaves_no_file(run, monkeypatch, phase):
     assert files() == {"model.onnx"}
 
 
+#: Sends Ctrl-C where a module is imported, or at exit, and runs the command line.
+CTRL_C = """
+import atexit, os, signal, sys
+def send(*_): os.kill(os.getpid(), signal.SIGINT)
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}: send()
+sys.meta_path.insert(0, Sender())
+if {name!r} == "exit": atexit.register(send)
+sys.argv = ["eqsat", "inspect", "model.onnx"]
+from eqsat.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["numpy", "click", "rich.console", "onnx", "exit"])
+def test_ctrl_c_is_heard_from_the_first_import_to_the_last_step(folder, name):
+    root = str(Path(cli.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", CTRL_C.format(name=name)],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr
+    if name == "exit":
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert (done.returncode, done.stderr) == (130, "\nerror: interrupted; files are as they were\n")
+
+
 def test_a_full_disk_leaves_the_old_target_whole(folder):
     Path("out.onnx").write_text("what was here before")
 
     def small_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
-    command = [sys.executable, "-m", "eqsat.cli", "optimize", "model.onnx", "-o", "out.onnx", "--no-measure"]
+    command = [sys.executable, "-m", "eqsat", "optimize", "model.onnx", "-o", "out.onnx", "--no-measure"]
     root = str(Path(cli.__file__).parents[1])
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, preexec_fn=small_files

@@ -48,7 +48,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
     """What a command sends to a terminal, on both of its outputs."""
     reader, writer = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "eqsat.cli", *arguments],
+        [sys.executable, "-m", "eqsat", *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=writer,

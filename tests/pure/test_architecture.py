@@ -50,6 +50,7 @@ FLOORS = {
     "onnx_backend": 15,
     "commands": 16,
     "cli": 17,
+    "__main__": 18,
 }
 #: Packages that one room alone may import.
 FENCED = {"egglog": {"egraph"}, "highspy": {"extract"}, "click": {"cli", "commands"}}
