@@ -17,8 +17,8 @@ from eqsat.language.formulas import reader, text_of
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
-from eqsat.language.onnx.export_table import EXPORTS
 from eqsat.language.onnx.exporting import Model, Target
+from eqsat.language.onnx.operators.export_table import EXPORTS
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import captured, names_bound, plain_name, rename_captured, subgraphs, value_info
 from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset

@@ -16,8 +16,8 @@ from eqsat.language.formulas import reader
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.onnx import functions, opaque, structure
 from eqsat.language.onnx.branches import taken_branch
-from eqsat.language.onnx.import_table import IMPORTS
 from eqsat.language.onnx.importing import Call, Unsupported
+from eqsat.language.onnx.operators.import_table import IMPORTS
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx import import_movement, import_nn
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.operators import import_movement, import_nn
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.types import DType
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx import export_movement, export_nn, import_table
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.operators import export_movement, export_nn, import_table
 from eqsat.language.onnx.tensors import number_of
 from eqsat.language.types import DType
 

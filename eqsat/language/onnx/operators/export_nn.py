@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.export_movement import make_reshape
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.operators.export_movement import make_reshape
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.types import DType
 
