@@ -104,6 +104,10 @@ class Folder:
             self._dims[value] = constant.array.astype(np.int64).astype(object)
         return self._dims[value]
 
+    def know(self, value: str, dims: Array) -> None:
+        """Says what the elements of a small integer tensor are, as dims, where it is computed elsewhere."""
+        self._dims[self.resolve(value)] = dims
+
     def add(self, node: Node) -> None:
         """Adds a node whose operands are defined; ShapeError where they do not fit the operator."""
         node = replace(node, inputs=tuple(None if v is None else self.resolve(v) for v in node.inputs))

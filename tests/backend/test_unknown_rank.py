@@ -12,7 +12,7 @@ import eqsat
 
 SOURCES = {
     "a loop": """r = Loop(m, cond, x)<body = b (int64 i, bool c, float[?] v) => (bool d, float[?] u) {
-        d = Identity(c) \n u = Add(v, v) }>""",
+        d = Identity(c) \n e = Add(v, v) \n u = Unsqueeze(e, zero) }>""",
     "a branch": """r = If(cond)<then_branch = t() => (float[a, b] o) { o = Neg(x) },
         else_branch = e() => (float[f] p) { p = ReduceSum<keepdims = 0>(x) }>""",
 }
@@ -30,7 +30,7 @@ def model(source: str, chain: str) -> ModelProto:
     return parser.parse_model(
         f"""<ir_version: 8, opset_import: ["" : 17]> g
         (float[2, 4] x, bool cond, int64 m, float[4, 5] w, float[4, 5, 4] p, float[4, 5, 4] q)
-        => (float[?] y, float[4, 5, 5] z) <float[1] c = {{2}}> {{
+        => (float[?] y, float[4, 5, 5] z) <float[1] c = {{2}}, int64[1] zero = {{0}}> {{
             {SOURCES[source]} \n {CHAINS[chain]} \n t = Transpose<perm = [0, 2, 1]>(q) \n z = MatMul(p, t) }}"""
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
@@ -15,14 +15,16 @@ from eqsat.language.fold import Folder, fresh_beside
 from eqsat.language.formulas import reader
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.onnx import functions, opaque, structure
-from eqsat.language.onnx.branches import taken_branch
+from eqsat.language.onnx.control.inference import control
+from eqsat.language.onnx.control.inlining import Inlined, taken_branch
+from eqsat.language.onnx.control.scope import Budget, Scope, as_model
 from eqsat.language.onnx.importing import Call, Unsupported
 from eqsat.language.onnx.operators.import_table import IMPORTS
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
 from eqsat.language.onnx.tensors import constant_of, dense_of, load_external
-from eqsat.language.types import UNKNOWN, DType, TensorType
+from eqsat.language.types import UNKNOWN, DType, TensorType, ValueType
 
 #: Operators that have a counterpart for strings.
 _FOR_STRINGS = ("Identity", "Shape", "Size", "Constant")
@@ -39,17 +41,28 @@ def load(source: str | Path | ModelProto) -> Graph:
     return _Import(read(source)).graph()
 
 
+def load_body(body: GraphProto, scope: Scope, around: ModelProto, where: str) -> Graph:
+    """The graph of a body of If, Loop or Scan, in the scope of the graph around it; ImportModelError as in `load`.
+
+    Its inputs are the body's own, then the values that it captures but those that are constants.
+    """
+    return _Import(Source(as_model(body, around), where), scope).graph()
+
+
 class _Import:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, scope: Scope | None = None) -> None:
         self.source = source
         self.model = functions.inlined(source.model, source.where)
         self.where = source.where
         self.opset = opsets_of(source.model).get("", 0)
-        self.folder = Folder(fresh_beside(()))
+        self.scope = scope
+        self.folder = Folder(fresh_beside(()) if scope is None else scope.fresh)
+        self.budget = Budget.of(self.model.graph) if scope is None else scope.budget
         self.warnings: list[str] = []
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
-        self._dim = reader([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
+        shown = ([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
+        self._dim = reader(shown) if scope is None else scope.reader()
 
     def graph(self) -> Graph:
         """The whole translation."""
@@ -97,6 +110,8 @@ class _Import:
             constant = dense_of(sparse, f"{self.where}: sparse initializer {name!r}", self.source.external)
             found[name] = constant
             self.sparse[name] = (constant, sparse.SerializeToString(deterministic=True))
+        if self.scope is not None:
+            found |= self.scope.constants
         return found
 
     def _inputs(self, constants: dict[str, Constant]) -> list[str]:
@@ -104,14 +119,19 @@ class _Import:
         overridable = self.model.ir_version >= _OVERRIDABLE_IR
         inputs = []
         for value in self.model.graph.input:
-            if value.name in constants and not overridable:
+            if value.name in constants and (not overridable or self.scope is not None):
                 continue
             inputs.append(value.name)
+            if self.scope is not None:
+                self.folder.add_input(value.name, self.scope.types[value.name])
+                continue
             self._check_typed(value, constants)
             self.folder.add_input(value.name, value_type(value.type, self.folder.fresh, self._dim))
         for name, constant in constants.items():
             if not self.folder.is_defined(name):
                 self.folder.add_constant(name, constant, merge=name not in self.sparse)
+        for name, dims in self.scope.dims.items() if self.scope is not None else ():
+            self.folder.know(name, dims)
         return inputs
 
     def _check_typed(self, value: ValueInfoProto, constants: Mapping[str, Constant]) -> None:
@@ -128,9 +148,11 @@ class _Import:
     def _node(self, index: int, node: NodeProto) -> None:
         place = f"{self.where}: {structure.describe(index, node)}"
         self._check_domain(node, place)
-        branch = self._taken_branch(node)
+        branch = self._taken_branch(node, place)
         if branch is not None:
-            for inner in branch:
+            for name, constant in branch.constants.items():
+                self.folder.add_constant(name, constant)
+            for inner in branch.nodes:
                 self._node(index, inner)
             return
         try:
@@ -152,13 +174,13 @@ class _Import:
         if reason is not None:
             self._keep_opaque(node, reason)
 
-    def _taken_branch(self, node: NodeProto) -> list[NodeProto] | None:
+    def _taken_branch(self, node: NodeProto, place: str) -> Inlined | None:
         if node.op_type != "If" or node.domain not in ("", "ai.onnx") or not node.input:
             return None
         condition = self.folder.dims(node.input[0])
         if condition is None or condition.size != 1 or isinstance(condition.ravel()[0], Sym):
             return None
-        return taken_branch(node, bool(condition.ravel()[0]), self._fresh_name)
+        return taken_branch(node, bool(condition.ravel()[0]), self._fresh_name, place)
 
     def _reason(self, node: NodeProto) -> str | None:
         """Why a node cannot be translated, as far as can be said before trying."""
@@ -188,11 +210,22 @@ class _Import:
             captures=len(outer),
         )
         inputs = tuple(v or None for v in (*node.input, *outer))
-        types = opaque.result_types(node, self.model, self.opset, self.folder)
+        types = opaque.result_types(node, self.model, self.opset, self.folder) or self._body_types(node)
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
-        for name, type in (types or opaque.branch_types(node, self.folder.fresh)).items():
+        for name, type in types.items():
             if name in node.output and name and type is not UNKNOWN:
                 self.folder.declare(name, type)
+
+    def _body_types(self, node: NodeProto) -> Mapping[str, ValueType]:
+        """The types of what a node makes that holds bodies."""
+
+        def read(body: GraphProto, scope: Scope) -> Graph:
+            return load_body(body, scope, self.model, f"{self.where}: {node.name or node.op_type}")
+
+        found = control(node, self.opset, self.folder, self.budget, read)
+        if found is None:
+            return opaque.branch_types(node, self.folder.fresh)
+        return dict(zip(node.output, found.results, strict=False))
 
     def _check_domain(self, node: NodeProto, place: str) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -208,6 +241,8 @@ class _Import:
         """Joins what was inferred with what the model states of a value; an element type must agree."""
         stated = value_type(proto, self.folder.fresh, self._dim)
         known = self.folder.type(name)
+        if self.scope is not None and self.scope.repeated and isinstance(stated, TensorType):
+            stated = stated.with_shape(None)
         if isinstance(stated, TensorType) and isinstance(known, TensorType) and stated.dtype is not known.dtype:
             raise ImportModelError(
                 f"{name!r} is declared {stated.dtype.value} and is {known.dtype.value}",

@@ -8,6 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, checker, defs, s
 
 from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder
+from eqsat.language.onnx.control.joins import join
 from eqsat.language.onnx.protos import type_proto, value_type
 from eqsat.language.onnx.tensors import tensor_of
 from eqsat.language.symbolic import is_shape_like
@@ -82,23 +83,17 @@ def _is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
 
 
 def branch_types(node: NodeProto, fresh: Callable[[], Sym]) -> Mapping[str, ValueType]:
-    """The types of what `If` and `Loop` make, as their inner graphs state them; of `Loop` the element types alone."""
+    """The types of what `If`, `Loop` and `Scan` make, as their bodies state them; of loops the element types alone.
+
+    A name of a dim means what it says inside one body alone.
+    """
     graphs = {a.name: a.g for a in node.attribute if a.HasField("g")}
     if node.op_type == "If" and {"then_branch", "else_branch"} <= set(graphs):
         pairs = zip(graphs["then_branch"].output, graphs["else_branch"].output, strict=False)
-        stated = [_common(value_type(a.type, fresh), value_type(b.type, fresh), fresh) for a, b in pairs]
-    elif node.op_type == "Loop" and "body" in graphs:
-        inner = [value_type(v.type, fresh) for v in graphs["body"].output[1:]]
+        stated = [join(value_type(a.type, fresh), value_type(b.type, fresh), fresh) for a, b in pairs]
+    elif node.op_type in ("Loop", "Scan") and "body" in graphs:
+        inner = [value_type(v.type, fresh) for v in graphs["body"].output[node.op_type == "Loop" :]]
         stated = [t.with_shape(None) if isinstance(t, TensorType) else UNKNOWN for t in inner]
     else:
         return {}
     return dict(zip(node.output, stated, strict=False))
-
-
-def _common(a: ValueType, b: ValueType, fresh: Callable[[], Sym]) -> ValueType:
-    """The type of a value that has either of two types."""
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype is not b.dtype:
-        return UNKNOWN
-    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
-        return a.with_shape(None)
-    return a.with_shape(tuple(x if x == y else fresh() for x, y in zip(a.shape, b.shape, strict=True)))

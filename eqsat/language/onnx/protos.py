@@ -124,12 +124,13 @@ def captured(node: NodeProto) -> list[str]:
     """The outer values that the subgraphs of a node read, each once, in order of their first use."""
     found: dict[str, None] = {}
     for graph in subgraphs(node):
-        for name in _free(graph):
+        for name in free(graph):
             found.setdefault(name)
     return list(found)
 
 
-def _free(graph: GraphProto) -> Iterator[str]:
+def free(graph: GraphProto) -> Iterator[str]:
+    """The outer values that a graph reads, as often as it does."""
     bound = {v.name for v in graph.input} | {t.name for t in graph.initializer}
     bound |= {s.values.name for s in graph.sparse_initializer}
     for node in graph.node:
