@@ -22,7 +22,7 @@ class Sizes(dict[str, int]):
 def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:
     """True for a term without data: a constant, or what constants alone decide, computed before the program runs."""
     declared = OPS.get(op)
-    if op == OPAQUE or (declared is not None and declared.random):
+    if op == OPAQUE or (declared is not None and not declared.is_foldable):
         return False
     settled = all(const or t is None for t, const in zip(operands, const_operands, strict=True))
     return settled and (any(const_operands) or not operands)

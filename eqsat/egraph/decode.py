@@ -17,6 +17,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Graph, Node
+from eqsat.language.spec import spec
 from eqsat.language.types import TensorType, ValueType
 
 
@@ -193,7 +194,8 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
     kept: list[Node] = []
     for node in graph.nodes:
         result = graph.type(node.outputs[0])
-        foldable = node.op != OPAQUE_NODE and len(node.outputs) == 1 and all(v is None or v in env for v in node.inputs)
+        foldable = node.op != OPAQUE_NODE and spec(node.op).is_foldable and len(node.outputs) == 1
+        foldable = foldable and all(v is None or v in env for v in node.inputs)
         if not foldable or not isinstance(result, TensorType) or not result.is_static:
             kept.append(node)
             continue

@@ -275,7 +275,7 @@ class EGraph:
         hidden = node.op == CONST and node.attrs["index"] in self._hidden
         constant = not hidden and (
             node.op == CONST
-            or (declared is not None and not declared.random and all(c.constant or c.type is _NOTHING for c in below))
+            or (declared is not None and declared.is_foldable and all(c.constant or c.type is _NOTHING for c in below))
             or (node.op == PROJECTION and below[0].constant)
         )
         types = [c.type if isinstance(c.type, TensorType) else None for c in below]
@@ -364,7 +364,7 @@ class EGraph:
             node = self.nodes[number]
             if node.op == CONST:
                 return self.constants[node.attrs["index"]].array
-            if node.op not in OPS or spec(node.op).random or len(node.types) != 1:
+            if node.op not in OPS or not spec(node.op).is_foldable or len(node.types) != 1:
                 continue
             operands = [None if self.type(k) is _NOTHING else self.value(k) for k in node.operands]
             if any(o is None and self.type(k) is not _NOTHING for o, k in zip(operands, node.operands, strict=True)):

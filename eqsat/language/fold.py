@@ -204,7 +204,7 @@ class Folder:
         return evaluate_dims(node.op, node.attrs, [None if v is None else self.dims(v) for v in node.inputs])
 
     def _is_foldable(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
-        if OPS[node.op].random or any(v is not None and v not in self.constants for v in node.inputs):
+        if not OPS[node.op].is_foldable or any(v is not None and v not in self.constants for v in node.inputs):
             return False
         if not all(t.is_static and t.dtype is not DType.STRING for t in (*results, *(t for t in operands if t))):
             return False

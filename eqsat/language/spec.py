@@ -51,9 +51,10 @@ class OpSpec:
     operands in which the operator is linear one at a time. A `monotone` function of one variable leaves numbers in
     their order; an `average` of equal numbers is that number, and grows by what all its elements grow by. `movement`
     operators copy elements and compute nothing; `view` ones need not even copy. `random` operators are never folded nor
-    merged. `partial` ones may make an infinity or NaN of finite operands, all of them or those whose types and
-    attributes a rule says yes to. `dtypes` names the element type of operands that are not floats, by position, for
-    those who draw operands.
+    merged. `deferred` ones run with the program even on constants, by the kernels and in the rounding of the runtime,
+    which may run them as one with what reads them. `partial` ones may make an infinity or NaN of finite operands, all
+    of them or those whose types and attributes a rule says yes to. `dtypes` names the element type of operands that are
+    not floats, by position, for those who draw operands.
 
     `index` is the index form, an einsum-like signature from which laws derive; `laws` states those that do not, in the
     syntax of rules. `instances` are the attribute settings that the generator of rules tries, the defaults alone where
@@ -78,6 +79,7 @@ class OpSpec:
     movement: bool = False
     view: bool = False
     random: bool = False
+    deferred: bool = False
     partial: bool | PartialRule = False
     dtypes: Mapping[int, str] = field(default_factory=dict)
     onnx: str | None = None
@@ -146,6 +148,11 @@ class OpSpec:
         return self.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
+    def is_foldable(self) -> bool:
+        """Whether results over constants are constants, computed before the program runs."""
+        return not (self.random or self.deferred)
+
+    @property
     def first_parameter(self) -> str:
         """What the reference takes before its operands: xp, the arithmetic."""
         return next(iter(inspect.signature(self.reference).parameters), "")
@@ -195,6 +202,7 @@ def op(
     movement: bool = False,
     view: bool = False,
     random: bool = False,
+    deferred: bool = False,
     partial: bool | PartialRule = False,
     dtypes: Mapping[int, str] | None = None,
     onnx: str | None = None,
@@ -237,6 +245,7 @@ def op(
             movement=movement or view,
             view=view,
             random=random,
+            deferred=deferred,
             partial=partial,
             dtypes=MappingProxyType(dict(dtypes or {})),
             onnx=onnx,

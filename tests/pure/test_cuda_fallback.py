@@ -20,8 +20,16 @@ from eqsat.runtime.cuda.view import View
 
 NAMES = sorted(name for name, declared in OPS.items() if declared.sample is not None and not declared.random)
 
-#: Operators that are always run by their references, on CuPy's functions or on the host: none by now.
-WITHOUT_KERNEL: set[str] = set()
+#: Operators that are always run by their references, on CuPy's functions or on the host: the quantised ones.
+WITHOUT_KERNEL = {
+    "conv_integer",
+    "dequantize_linear",
+    "dynamic_quantize_linear",
+    "matmul_integer",
+    "qlinear_conv",
+    "qlinear_matmul",
+    "quantize_linear",
+}
 
 
 def elements(rng, type):

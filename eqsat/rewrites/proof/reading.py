@@ -115,7 +115,7 @@ class Reading:
         attrs = declared.complete({k: self.value(s) for k, s in term.symbols})
         types = [b.type for b in below]
         type = declared.result_types(types, attrs)[0]
-        constant = not declared.random and all(b.constant for b in below)
+        constant = declared.is_foldable and all(b.constant for b in below)
         finite = not declared.is_partial(types, attrs) and all(b.finite for b in below)
         return Known(type, constant, finite, self, number)
 

@@ -14,7 +14,7 @@ from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.types import DType
 
 
-def _window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
+def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
     """Strides, pads and dilations where they are not the default, and the kernel's size."""
     attrs = target.attrs
     values: dict[str, Any] = {}
@@ -27,7 +27,7 @@ def _window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _conv(target: Target) -> None:
-    values = _window_attrs(target, (target.type(1).shape or ())[2:])
+    values = window_attrs(target, (target.type(1).shape or ())[2:])
     if target.attrs["group"] != 1:
         values["group"] = target.attrs["group"]
     if target.attrs["activation"] == "relu":
@@ -36,7 +36,7 @@ def _conv(target: Target) -> None:
 
 
 def _conv_transpose(target: Target) -> None:
-    values = _window_attrs(target, (target.type(1).shape or ())[2:])
+    values = window_attrs(target, (target.type(1).shape or ())[2:])
     if target.attrs["group"] != 1:
         values["group"] = target.attrs["group"]
     if any(target.attrs["output_padding"]):
@@ -48,7 +48,7 @@ def _pool(op_type: str) -> Exporter:
     dilated = 10 if op_type == "MaxPool" else 19
 
     def write(target: Target) -> None:
-        values = _window_attrs(target, target.attrs["kernel"])
+        values = window_attrs(target, target.attrs["kernel"])
         if "dilations" in values:
             target.needs(dilated, "dilations")
         if target.attrs["ceil_mode"] and not _by_padding(target, values):

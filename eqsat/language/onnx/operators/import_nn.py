@@ -13,7 +13,7 @@ from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.spec import normal_axis
 
 
-def _padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
+def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
     """Explicit pads, all begins, then all ends; `auto_pad` is worked out where the sizes are known."""
     spatial = len(kernel)
     auto = call.attrs.get("auto_pad", "NOTSET")
@@ -23,8 +23,8 @@ def _padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
         return (0,) * (2 * spatial)
     begins, ends = [], []
     for i in range(spatial):
-        stride = _each(call, "strides", spatial)[i]
-        dilation = _each(call, "dilations", spatial)[i]
+        stride = each(call, "strides", spatial)[i]
+        dilation = each(call, "dilations", spatial)[i]
         window = kernel[i]
         if isinstance(window, Sym):
             raise Unsupported("auto_pad of a kernel whose size is known by name only")
@@ -40,7 +40,8 @@ def _padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
     return (*begins, *ends)
 
 
-def _each(call: Call, name: str, spatial: int) -> tuple[int, ...]:
+def each(call: Call, name: str, spatial: int) -> tuple[int, ...]:
+    """One number for each spatial axis, 1 where the attribute is left out."""
     return tuple(call.attrs.get(name, ())) or (1,) * spatial
 
 
@@ -51,9 +52,9 @@ def _conv(call: Call) -> None:
         call.value(0),
         call.value(1),
         call.optional(2),
-        strides=_each(call, "strides", spatial),
-        dilations=_each(call, "dilations", spatial),
-        pads=_padding(call, call.shape(1)[2:]),
+        strides=each(call, "strides", spatial),
+        dilations=each(call, "dilations", spatial),
+        pads=padding(call, call.shape(1)[2:]),
         group=call.attrs.get("group", 1),
     )
 
@@ -61,7 +62,7 @@ def _conv(call: Call) -> None:
 def _conv_transpose(call: Call) -> None:
     shape, filters = call.shape(0), call.shape(1)
     spatial = len(shape) - 2
-    strides, dilations = _each(call, "strides", spatial), _each(call, "dilations", spatial)
+    strides, dilations = each(call, "strides", spatial), each(call, "dilations", spatial)
     extra = tuple(call.attrs.get("output_padding", ())) or (0,) * spatial
     pads = tuple(call.attrs.get("pads", ())) or (0,) * (2 * spatial)
     wanted = call.attrs.get("output_shape")
@@ -116,9 +117,9 @@ def _pool(op: str) -> Importer:
         spatial = len(kernel)
         attrs: dict[str, Any] = {
             "kernel": kernel,
-            "strides": _each(call, "strides", spatial),
-            "dilations": _each(call, "dilations", spatial),
-            "pads": _padding(call, kernel),
+            "strides": each(call, "strides", spatial),
+            "dilations": each(call, "dilations", spatial),
+            "pads": padding(call, kernel),
             "ceil_mode": bool(call.attrs.get("ceil_mode", 0)),
         }
         if op == "avg_pool":

@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.operators import import_movement, import_nn
+from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.types import DType
 
@@ -239,4 +240,5 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     }
     | dict(import_movement.IMPORTS)
     | dict(import_nn.IMPORTS)
+    | dict(quantised.IMPORTS)
 )

@@ -1,0 +1,1 @@
+"""Quantised operators of ONNX, to and from ours."""

@@ -1,0 +1,72 @@
+"""Export of quantisation and of quantised products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.operators.export_nn import window_attrs
+from eqsat.language.onnx.tensors import number_of
+from eqsat.language.types import DType
+
+#: Opsets that know an axis, blocks, and results of another type than uint8 that no zero point states.
+_AXIS, _BLOCKS = 13, 21
+
+
+def _placed(target: Target) -> dict[str, Any]:
+    attrs, values = target.attrs, {}
+    if target.type(1).shape not in ((), (1,)) and attrs["axis"] != 1:
+        values["axis"] = attrs["axis"]
+    if attrs["block"]:
+        target.needs(_BLOCKS, "blocks")
+        values |= {"axis": attrs["axis"], "block_size": attrs["block"]}
+    if values:
+        target.needs(_AXIS, "an axis")
+    return values
+
+
+def _quantize(target: Target) -> None:
+    values, to = _placed(target), DType.of(target.attrs["to"])
+    operands = target.inputs[:3]
+    if len(operands) < 3 and to is not DType.UINT8:
+        if target.opset >= _BLOCKS:
+            values["output_dtype"] = number_of(to)
+        else:
+            operands = [*operands, target.number(0, to)]
+    target.emit("QuantizeLinear", *operands, **values)
+
+
+def _dequantize(target: Target) -> None:
+    target.emit("DequantizeLinear", *target.inputs, **_placed(target))
+
+
+def _plain(op_type: str) -> Exporter:
+    def write(target: Target) -> None:
+        target.emit(op_type, *target.inputs)
+
+    return write
+
+
+def _conv(op_type: str, filters: int) -> Exporter:
+    def write(target: Target) -> None:
+        values = window_attrs(target, (target.type(filters).shape or ())[2:])
+        if target.attrs["group"] != 1:
+            values["group"] = target.attrs["group"]
+        target.emit(op_type, *target.inputs, **values)
+
+    return write
+
+
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "conv_integer": _conv("ConvInteger", 1),
+        "dequantize_linear": _dequantize,
+        "dynamic_quantize_linear": _plain("DynamicQuantizeLinear"),
+        "matmul_integer": _plain("MatMulInteger"),
+        "qlinear_conv": _conv("QLinearConv", 3),
+        "qlinear_matmul": _plain("QLinearMatMul"),
+        "quantize_linear": _quantize,
+    }
+)

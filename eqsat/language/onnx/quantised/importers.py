@@ -1,0 +1,117 @@
+"""Import of quantisation and of quantised products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.operators.import_nn import each, padding
+from eqsat.language.onnx.tensors import dtype_of
+from eqsat.language.spec import normal_axis
+from eqsat.language.types import DType
+
+#: Floats that are quantised, and what their integers are computed in.
+_FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64, DType.BFLOAT16)
+
+
+def _integers(dtype: DType, what: str) -> DType:
+    if not dtype.is_integer:
+        raise Unsupported(f"{what} {dtype.value}, whose rounding is that of a float of its own")
+    return dtype
+
+
+def _placed(call: Call) -> dict[str, Any]:
+    """Axis and block size, as far as the shape of the scale gives them a meaning."""
+    scale, block = call.shape(1), int(call.attrs.get("block_size", 0))
+    if scale in ((), (1,)):
+        if block:
+            raise Unsupported("blocks of a scale with one element")
+        return {"axis": 0, "block": 0}
+    rank = len(call.shape(0))
+    if len(scale) > 1 and not block:
+        raise Unsupported("a scale of several axes without blocks")
+    return {"axis": normal_axis(call.attrs.get("axis", 1), rank), "block": block}
+
+
+def _quantize(call: Call) -> None:
+    x, scale = call.type(0).dtype, call.type(1).dtype
+    if x not in _FLOATS or x is not scale:
+        raise Unsupported(f"quantisation of {x.value} by a scale of {scale.value}")
+    stated = dtype_of(call.attrs.get("output_dtype", 0))
+    to = call.type(2).dtype if call.has(2) else stated or DType.UINT8
+    precision = dtype_of(call.attrs.get("precision", 0))
+    if precision not in (None, x) and not (precision is DType.FLOAT32 and x is DType.FLOAT16):
+        raise Unsupported("quantisation in another precision than that of its scale")
+    _integers(to, "quantisation to")
+    call.emit("quantize_linear", call.value(0), call.value(1), call.optional(2), to=to.value, **_placed(call))
+
+
+def _dequantize(call: Call) -> None:
+    _integers(call.type(0).dtype, "dequantisation of")
+    scale = call.type(1).dtype
+    stated = dtype_of(call.attrs.get("output_dtype", 0))
+    if scale not in _FLOATS or stated not in (None, scale):
+        raise Unsupported(f"dequantisation by a scale of {scale.value} to another element type")
+    call.emit("dequantize_linear", call.value(0), call.value(1), call.optional(2), **_placed(call))
+
+
+def _dynamic(call: Call) -> None:
+    outputs = [o if call.uses(i) else call.unused(i) for i, o in enumerate([*call.node.output, "", ""][:3])]
+    call.emit("dynamic_quantize_linear", call.value(0), outputs=outputs)
+
+
+def _geometry(call: Call, filters: int) -> dict[str, Any]:
+    """The attributes of a convolution whose filters are the operand at an index."""
+    if call.attrs.get("channels_last", 0):
+        raise Unsupported("channels as the last axis")
+    spatial = len(call.shape(0)) - 2
+    return {
+        "strides": each(call, "strides", spatial),
+        "dilations": each(call, "dilations", spatial),
+        "pads": padding(call, call.shape(filters)[2:]),
+        "group": call.attrs.get("group", 1),
+    }
+
+
+def _conv_integer(call: Call) -> None:
+    call.emit("conv_integer", *(call.optional(i) for i in range(4)), **_geometry(call, 1))
+
+
+def _matmul_integer(call: Call) -> None:
+    _check_rows(call, 2)
+    call.emit("matmul_integer", *(call.optional(i) for i in range(4)))
+
+
+def _qlinear_conv(call: Call) -> None:
+    for i in (0, 3, 7):
+        _integers(call.type(i).dtype, "convolution of")
+    call.emit("qlinear_conv", *(call.optional(i) for i in range(9)), **_geometry(call, 3))
+
+
+def _qlinear_matmul(call: Call) -> None:
+    for i in (0, 3, 7):
+        _integers(call.type(i).dtype, "product of")
+    for i in (1, 2):
+        _check_rows(call, i)
+    call.emit("qlinear_matmul", *(call.value(i) for i in range(8)))
+
+
+def _check_rows(call: Call, index: int) -> None:
+    """Refuses a scale or zero point of whole stacks of matrices, whose axes runtimes read in different ways."""
+    if call.has(index) and len(call.shape(index)) > 1:
+        raise Unsupported(f"{call.value(index)!r} has more than one axis")
+
+
+IMPORTS: Mapping[str, Importer] = MappingProxyType(
+    {
+        "ConvInteger": _conv_integer,
+        "DequantizeLinear": _dequantize,
+        "DynamicQuantizeLinear": _dynamic,
+        "MatMulInteger": _matmul_integer,
+        "QLinearConv": _qlinear_conv,
+        "QLinearMatMul": _qlinear_matmul,
+        "QuantizeLinear": _quantize,
+    }
+)

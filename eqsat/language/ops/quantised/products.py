@@ -1,0 +1,264 @@
+"""Products and convolutions of quantised numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.graph import Attrs
+from eqsat.language.ops.linear import conv, matmul
+from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
+from eqsat.language.ops.sampling import Sample
+from eqsat.language.spec import Operands, op, present, same_dtype
+from eqsat.language.types import DType, Shape, TensorType
+
+_CONV = ("strides", "pads", "dilations", "group")
+
+
+def _conv_shape(x: TensorType, w: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
+    (made,) = conv.infer([TensorType(DType.INT32, x.shape), TensorType(DType.INT32, w.shape)], attrs)
+    return (TensorType(dtype, made.shape),)
+
+
+def _check_quantised(*pairs: tuple[TensorType, TensorType | None]) -> None:
+    for x, zero in pairs:
+        if not x.dtype.is_integer:
+            raise ShapeError(f"{x} is not quantised", expected="integers")
+        check_zero(zero, x.dtype)
+
+
+def _conv_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, w, x_zero, w_zero = (operands[i] if i < len(operands) else None for i in range(4))
+    x, w = present((x,), 0), present((w,), 0)
+    _check_quantised((x, x_zero), (w, w_zero))
+    return _conv_shape(x, w, attrs, DType.INT32)
+
+
+def _filters(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    """Shapes of an input and of filters, and the attributes of a convolution of them."""
+    drawn = conv.sample(rng, known, attrs) if conv.sample is not None else None
+    return None if drawn is None else (drawn[0], {k: drawn[1][k] for k in _CONV})
+
+
+def _conv_integer_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    drawn = _filters(rng, known[:2], attrs)
+    if drawn is None:
+        return None
+    return [*drawn[0], *(s if s is not None else () for s in known[2:])], drawn[1]
+
+
+def _by_channel(parameter: Any, rank: int) -> Any:
+    """A number, or a vector along the first of the axes that follow the batch, or along the first axis of filters."""
+    return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, *(1,) * rank)
+
+
+def _convolved(xp: Any, x: Any, w: Any, zeros: tuple[Any, Any], attrs: Mapping[str, Any]) -> Any:
+    """The convolution of quantised numbers less their zero points, exact."""
+    x_zero, w_zero = zeros
+    x = centred(xp, x, None if x_zero is None else x_zero.reshape(()))
+    w = centred(xp, w, None if w_zero is None else _by_channel(w_zero, w.ndim - 1))
+    if xp.exact:
+        return conv.reference(xp, x, w, **attrs)
+    # Products of bytes are exact in float64, as are sums of fewer than 2^37 of them.
+    return conv.reference(xp, x.astype(np.float64), w.astype(np.float64), **attrs).astype(np.int64)
+
+
+@op(
+    "conv_integer",
+    infer=_conv_integer_type,
+    sample=_conv_integer_sample,
+    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
+    onnx="ConvInteger",
+)
+def conv_integer(
+    xp: Any,
+    x: Any,
+    w: Any,
+    x_zero: Any = None,
+    w_zero: Any = None,
+    *,
+    strides: tuple[int, ...] = (),
+    pads: tuple[int, ...] = (),
+    dilations: tuple[int, ...] = (),
+    group: int = 1,
+) -> Any:
+    """Convolution of quantised numbers less their zero points, of int32; what is padded is 0 after that."""
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
+    return _convolved(xp, x, w, (x_zero, w_zero), attrs).astype(np.int32)
+
+
+def _matmul_shape(a: TensorType, b: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
+    (made,) = matmul.infer([TensorType(DType.INT32, a.shape), TensorType(DType.INT32, b.shape)], attrs)
+    return (TensorType(dtype, made.shape),)
+
+
+def _matmul_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    a, b, a_zero, b_zero = (operands[i] if i < len(operands) else None for i in range(4))
+    a, b = present((a,), 0), present((b,), 0)
+    _check_quantised((a, a_zero), (b, b_zero))
+    return _matmul_shape(a, b, attrs, DType.INT32)
+
+
+def _matmul_integer_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    drawn = matmul.sample(rng, known[:2], attrs) if matmul.sample is not None else None
+    if drawn is None:
+        return None
+    return [*drawn[0], *(s if s is not None else () for s in known[2:])], drawn[1]
+
+
+def _by_row(parameter: Any) -> Any:
+    """A scale or zero point of the rows of a left operand, as it broadcasts with that."""
+    if parameter.ndim < 2:
+        return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, 1)
+    return parameter
+
+
+def _by_column(parameter: Any) -> Any:
+    """A scale or zero point of the columns of a right operand, as it broadcasts with that and with the product."""
+    return parameter.reshape(()) if parameter.size == 1 else parameter
+
+
+def _multiplied(xp: Any, a: Any, b: Any, zeros: tuple[Any, Any]) -> Any:
+    """The product of quantised matrices less their zero points, exact."""
+    a_zero, b_zero = zeros
+    a = centred(xp, a, None if a_zero is None else _by_row(a_zero))
+    b = centred(xp, b, None if b_zero is None else _by_column(b_zero))
+    if xp.exact:
+        return xp.matmul(a, b)
+    return np.asarray(xp.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64)
+
+
+@op(
+    "matmul_integer",
+    infer=_matmul_integer_type,
+    sample=_matmul_integer_sample,
+    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
+    onnx="MatMulInteger",
+)
+def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    """Matrix product of quantised numbers less their zero points, of int32.
+
+    The zero point of the left operand is a number or has one for each row, that of the right one for each column.
+    """
+    return _multiplied(xp, a, b, (a_zero, b_zero)).astype(np.int32)
+
+
+def _rescaled(xp: Any, sums: Any, scales: tuple[Any, Any, Any], zero: Any, dtype: DType) -> Any:
+    """Sums of products in units of two scales as numbers quantised by a third."""
+    left, right, made = (single(s) for s in scales)
+    factor = xp.divide(xp.multiply(left, right), made)
+    if not xp.exact:
+        sums = sums.astype(factor.dtype)
+    return rounded(xp, xp.multiply(sums, factor), zero, dtype)
+
+
+_QLINEAR_CONV = {0: "uint8", 2: "uint8", 3: "uint8", 5: "uint8", 7: "uint8", 8: "int32"}
+
+
+def _check_scales(operands: Operands) -> None:
+    scales = [present(operands, i) for i in (1, 4, 6)]
+    same_dtype(scales)
+    if not scales[0].dtype.is_float:
+        raise ShapeError(f"scale {scales[0]}", expected="floats")
+
+
+def _qlinear_conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    x, w, made = present(operands, 0), present(operands, 3), present(operands, 7)
+    _check_scales(operands)
+    _check_quantised((x, operands[2]), (w, operands[5]), (made, None))
+    return _conv_shape(x, w, attrs, made.dtype)
+
+
+def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    drawn = _filters(rng, [known[0], known[3]], attrs)
+    if drawn is None:
+        return None
+    x, w = drawn[0]
+    plain: list[Shape] = [x, (), (), w, (), (), (), (), (w[0],)]
+    return [s if s is not None else p for s, p in zip(known, plain, strict=False)], drawn[1]
+
+
+@op(
+    "qlinear_conv",
+    infer=_qlinear_conv_type,
+    sample=_qlinear_conv_sample,
+    dtypes=_QLINEAR_CONV,
+    deferred=True,
+    onnx="QLinearConv",
+)
+def qlinear_conv(
+    xp: Any,
+    x: Any,
+    x_scale: Any,
+    x_zero: Any,
+    w: Any,
+    w_scale: Any,
+    w_zero: Any,
+    y_scale: Any,
+    y_zero: Any,
+    b: Any = None,
+    *,
+    strides: tuple[int, ...] = (),
+    pads: tuple[int, ...] = (),
+    dilations: tuple[int, ...] = (),
+    group: int = 1,
+) -> Any:
+    """Convolution of quantised numbers, with a bias of int32 in units of both scales, quantised again.
+
+    Scale and zero point of the filters are numbers, or have one for each output channel.
+    """
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
+    sums = _convolved(xp, x, w, (x_zero, w_zero), attrs)
+    rank = x.ndim - 2
+    if b is not None:
+        sums = xp.add(sums, whole(b).reshape(-1, *(1,) * rank))
+    scales = x_scale.reshape(()), _by_channel(w_scale, rank), y_scale.reshape(())
+    return _rescaled(xp, sums, scales, y_zero.reshape(()), _dtype_of(y_zero))
+
+
+_QLINEAR_MATMUL = {0: "uint8", 2: "uint8", 3: "uint8", 5: "uint8", 7: "uint8"}
+
+
+def _qlinear_matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    a, b, made = present(operands, 0), present(operands, 3), present(operands, 7)
+    _check_scales(operands)
+    _check_quantised((a, operands[2]), (b, operands[5]), (made, None))
+    return _matmul_shape(a, b, attrs, made.dtype)
+
+
+def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    drawn = matmul.sample(rng, [known[0], known[3]], attrs) if matmul.sample is not None else None
+    if drawn is None:
+        return None
+    a, b = drawn[0]
+    plain: list[Shape] = [a, (), (), b, (), (), (), ()]
+    return [s if s is not None else p for s, p in zip(known, plain, strict=True)], drawn[1]
+
+
+@op(
+    "qlinear_matmul",
+    infer=_qlinear_matmul_type,
+    sample=_qlinear_matmul_sample,
+    dtypes=_QLINEAR_MATMUL,
+    deferred=True,
+    onnx="QLinearMatMul",
+)
+def qlinear_matmul(
+    xp: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any
+) -> Any:
+    """Matrix product of quantised numbers, quantised again.
+
+    Scale and zero point of the left operand are numbers or have one for each row, those of the right one for each
+    column.
+    """
+    sums = _multiplied(xp, a, b, (a_zero, b_zero))
+    scales = _by_row(a_scale), _by_column(b_scale), y_scale.reshape(())
+    return _rescaled(xp, sums, scales, y_zero.reshape(()), _dtype_of(y_zero))
+
+
+def _dtype_of(x: Any) -> DType:
+    return DType.INT64 if x.dtype == object else DType.of(x.dtype)
