@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from rich.table import Table
 
 from eqsat.commands.arguments import SIZE, debug_option
 from eqsat.commands.display import console
-from eqsat.errors import printable
+from eqsat.commands.opaque import Listing, joined, listing, print_listing
+from eqsat.errors import EqsatError, printable
 from eqsat.report import count, integer, quantity
 
 if TYPE_CHECKING:
@@ -21,26 +22,60 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", metavar="IN.onnx", type=click.Path(path_type=Path))
+@click.argument("models", metavar="IN.onnx...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim counts as; may be repeated.")
 @click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types it makes.")
+@click.option("--opaque", "only_opaque", is_flag=True, help="List what stays opaque and why, of several models too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every node.")
 @debug_option
-def inspect(model: Path, sizes: tuple[tuple[str, int], ...], show_nodes: bool, as_json: bool) -> None:
+def inspect(
+    models: tuple[Path, ...], sizes: tuple[tuple[str, int], ...], show_nodes: bool, only_opaque: bool, as_json: bool
+) -> int:
     """Show operators, shapes, FLOPs, bytes, named dims, and what is opaque and why.
 
-    Operators are counted after shapes were inferred and constants folded.
+    Operators are counted after shapes were inferred and constants folded. --opaque lists of one model or several which
+    operators have no counterpart here, how many nodes that is, and the reason of each; a model that cannot be read is
+    named, the others are listed, and the exit code is 2.
     """
     from eqsat.language.onnx.importer import load
 
-    found = inspection(load(model), dict(sizes))
+    if only_opaque:
+        if sizes or show_nodes:
+            raise click.UsageError("--opaque lists operators by their number, with which --size and --nodes do not go.")
+        return _opaque(models, as_json)
+    if len(models) > 1:
+        raise click.UsageError(f"{len(models)} models, and one is shown at a time; several go with --opaque.")
+    found = inspection(load(models[0]), dict(sizes))
     if as_json:
         click.echo(printable(json.dumps(found, indent=2, ensure_ascii=False)))
-        return
+        return 0
     out = console()
     _print_summary(out, found)
     if show_nodes:
         _print_nodes(out, found)
+    return 0
+
+
+def _opaque(models: Sequence[Path], as_json: bool) -> int:
+    """Lists what stays opaque in models, and says of those that cannot be read why."""
+    from eqsat.language.onnx.importer import load
+
+    listings: dict[str, Listing] = {}
+    refused: dict[str, str] = {}
+    for model in dict.fromkeys(map(str, models)):
+        try:
+            listings[model] = listing(load(model))
+        except EqsatError as error:
+            refused[model] = str(error)
+    if as_json:
+        documents = [{"model": model, **found.document()} for model, found in listings.items()]
+        whole = {"models": documents, "all": joined(list(listings.values())).document(), "refused": refused}
+        click.echo(printable(json.dumps(whole, indent=2, ensure_ascii=False)))
+    else:
+        print_listing(console(), listings)
+    for fault in refused.values():
+        click.echo(printable(f"error: {fault}"), err=True)
+    return 2 if refused else 0
 
 
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -70,11 +70,81 @@ def test_inspect_as_json(run, model):
     assert [n["name"] for n in found["nodes"]] == ["product", "frob", "relu"]
 
 
+@pytest.fixture
+def odd(folder):
+    """A model of nodes that cannot be read for one reason on values of different names, and one that holds graphs."""
+    then = helper.make_graph([helper.make_node("Relu", ["a"], ["t"])], "then", [], [_info("t")])
+    twice = [helper.make_node("Relu", ["a"], ["r"]), helper.make_node("Relu", ["r"], ["e"])]
+    other = helper.make_graph(twice, "other", [], [_info("e")])
+    nodes = [
+        helper.make_node("Frob", ["x"], ["a"], domain="com.example"),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("Relu", ["a"], ["c"], name="another"),
+        helper.make_node("Sqrt", ["x"], ["s"]),
+        helper.make_node("Choose", ["p"], ["i"], domain="com.example", first=then, second=other),
+    ]
+    inputs = [_info("x"), helper.make_tensor_value_info("p", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "odd", inputs, [_info(name) for name in "bcsi"])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    path = folder / "odd.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def _info(name):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4])
+
+
+def test_what_stays_opaque_is_counted_by_operator_with_the_reason(run, odd):
+    code, out, err = run("inspect", "--opaque", odd)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert lines[0].endswith("odd.onnx: 7 of 8 nodes opaque, 88 %")
+    assert "Relu 2 – 25 % the type of input 0 is unknown" in lines
+    assert "com.example.Frob 1 – 12 % operator of domain 'com.example'" in lines
+    assert "com.example.Choose 1 3 50 % operator of domain 'com.example'" in lines
+
+
+def test_what_stays_opaque_in_several_models_is_added_up_as_json(run, odd, model):
+    code, out, _ = run("inspect", "--opaque", "--json", odd, model, odd)
+    found = json.loads(out)
+    assert code == 0
+    assert [(Path(m["model"]).name, m["nodes"], m["opaque"]) for m in found["models"]] == [
+        ("odd.onnx", 8, 7),
+        ("small.onnx", 3, 2),
+    ]
+    relu = next(o for o in found["all"]["operators"] if o["operator"] == "Relu")
+    assert relu == {
+        "domain": "ai.onnx",
+        "operator": "Relu",
+        "count": 3,
+        "nodes_within": 0,
+        "share": 3 / 11,
+        "reasons": {"the type of input 0 is unknown": 3},
+    }
+    assert found["all"]["share"] == 9 / 11
+
+
+def test_a_model_that_cannot_be_read_is_named_and_the_others_are_listed(run, model):
+    code, out, err = run("inspect", "--opaque", "missing.onnx", model)
+    assert code == 2
+    assert err.startswith("error: missing.onnx: the file cannot be read")
+    assert "2 of 3 nodes opaque" in out
+
+
+def test_a_model_without_opaque_nodes_says_so(run, folder):
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "plain", [_info("x")], [_info("y")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "plain.onnx")
+    assert run("inspect", "--opaque", "plain.onnx") == (0, "plain.onnx: 1 node, none opaque\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["inspect", "missing.onnx"], "missing.onnx: the file cannot be read"),
-        (["inspect"], "Missing argument 'IN.onnx'"),
+        (["inspect"], "Missing argument 'IN.onnx...'"),
+        (["inspect", "a.onnx", "b.onnx"], "2 models, and one is shown at a time"),
+        (["inspect", "--opaque", "--nodes", "a.onnx"], "--opaque lists operators by their number"),
         (["rules", "verify", "missing.rules"], "Invalid value for '[FILE]...'"),
         (["rules", "verify", "bad.rules"], "bad.rules:1"),
     ],
