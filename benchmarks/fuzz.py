@@ -44,11 +44,15 @@ class Settings:
     nodes: int = 1500
     seconds: float = 20.0
 
+    @property
+    def cost(self) -> Callable[[Application], float] | None:
+        """The random costs."""
+        return None if self.costs is None else _random_cost(self.costs)
+
     def result(self, graph: Graph) -> Result:
         """The optimised graph, with its report."""
-        cost = None if self.costs is None else _random_cost(self.costs)
         return eqsat.optimize(
-            graph, measure=False, cost=cost, node_limit=self.nodes, time_limit=self.seconds, threads=1
+            graph, measure=False, cost=self.cost, node_limit=self.nodes, time_limit=self.seconds, threads=1
         )
 
 

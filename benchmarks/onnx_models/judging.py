@@ -1,0 +1,122 @@
+"""Whether a result is right: exactly where it is exact, and within what rounding of the original explains elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto
+from onnx.reference import ReferenceEvaluator
+
+from benchmarks.onnx_models.noise import beyond_promise, noisy_runs, types_of
+from benchmarks.onnx_models.sessions import Feed
+
+#: A difference of so many units of rounding, relative to the element, is taken without asking where it came from.
+_FREE = 32.0
+#: How much further than noise of up to 8 units a result may be: a dozen runs do not find the worst.
+_FACTOR = 8.0
+
+
+def difference(model: ModelProto, feed: Feed, old: Sequence[Any], new: Sequence[Any], *, finite: bool) -> str | None:
+    """How results differ beyond rounding and what is promised, in words; None where they do not.
+
+    `model` is the original; `finite` says that results were taken for finite.
+    """
+    apart = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if not _close(a, b)]
+    if not apart:
+        return None
+    try:
+        if beyond_promise(model, feed, finite=finite) is not None:
+            return None
+    except Exception:  # noqa: BLE001 - inner values cannot be shown: then all is taken for promised
+        pass
+    runs = _with_noise(model, feed)
+    if _narrow(model) or any(np.shape(old[i]) != np.shape(new[i]) for i in apart):
+        # What ONNX itself says: kernels of empty tensors differ from it, and those of halves keep more digits between.
+        stated = _stated(model, feed)
+        apart = [i for i in apart if stated is None or not _close(stated[i], new[i])]
+    for i in apart:
+        words = _unexplained(old[i], new[i], [run[i] for run in runs])
+        if words is not None:
+            return f"output {model.graph.output[i].name!r}: {words}"
+    return None
+
+
+def _with_noise(model: ModelProto, feed: Feed) -> list[list[Any]]:
+    """The outputs with noise; those there are where a result of another shape ends it."""
+    found: list[list[Any]] = []
+    try:
+        for run in noisy_runs(model, feed):
+            found.append(run)
+    except Exception:  # noqa: BLE001
+        pass
+    return found
+
+
+def _narrow(model: ModelProto) -> bool:
+    """True where a model computes in floats of 16 bits."""
+    return bool(set(types_of(model).values()) & {TensorProto.FLOAT16, TensorProto.BFLOAT16})
+
+
+def _stated(model: ModelProto, feed: Feed) -> list[Any] | None:
+    """The outputs by ONNX's reference evaluator, which knows no kernels; None where it lacks an operator."""
+    try:
+        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, dict(feed))]
+    except Exception:  # noqa: BLE001 - whatever it lacks
+        return None
+
+
+def _close(old: Any, new: Any) -> bool:
+    """Equal in type and shape, and in value but for a few roundings."""
+    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
+        return bool(_same(old, new))
+    if old.dtype != new.dtype or old.shape != new.shape:
+        return False
+    return not _apart(old, new).any()
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(_close(np.asarray(a), np.asarray(b)) for a, b in zip(old, new, strict=True))
+    return type(old) is type(new) and bool(np.all(old == new))
+
+
+def _apart(old: Any, new: Any) -> Any:
+    if old.dtype.kind != "f":
+        return old != new
+    info = np.finfo(old.dtype)
+    with np.errstate(all="ignore"):
+        a, b = old.astype(np.float64), new.astype(np.float64)
+        near = np.abs(a - b) <= _FREE * float(info.eps) * np.abs(a) + 4 * float(info.smallest_subnormal)
+    return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (near & np.isfinite(a) & np.isfinite(b)))
+
+
+def _unexplained(old: Any, new: Any, runs: Sequence[Any]) -> str | None:
+    """What noise does not explain, in words."""
+    if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
+        return f"{str(old)[:80]} became {str(new)[:80]}"
+    if old.dtype != new.dtype:
+        return f"{old.dtype} became {new.dtype}"
+    if old.shape != new.shape:
+        explained = any(run.shape == new.shape for run in runs)
+        return None if explained else f"shape {old.shape} became {new.shape}"
+    like = [run for run in runs if run.shape == old.shape]
+    if len(like) < len(runs):
+        return None  # the shape itself depends on rounding
+    wrong = _apart(old, new)
+    for_all = np.zeros(old.shape, bool)
+    if old.dtype.kind != "f":
+        for run in like:
+            for_all |= run != old
+    elif like:
+        with np.errstate(all="ignore"):
+            a, b = old.astype(np.float64), new.astype(np.float64)
+            spread = np.max([np.abs(run.astype(np.float64) - a) for run in like], axis=0)
+            unstable = np.any([np.isfinite(run) != np.isfinite(old) for run in like], axis=0)
+            for_all = (np.abs(a - b) <= _FACTOR * spread) | unstable | np.isinf(spread)
+    wrong &= ~for_all
+    if not wrong.any():
+        return None
+    at = tuple(int(i[0]) for i in np.nonzero(wrong))
+    return f"{old[at]} became {new[at]} at {at} of {old.shape}, {int(wrong.sum())} elements"

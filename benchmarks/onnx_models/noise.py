@@ -1,0 +1,157 @@
+"""How far rounding alone moves the results of a model: Monte Carlo arithmetic (Parker, 1997) on the model itself.
+
+Every float that a node makes, every float input and weight, is multiplied by a random number next to 1, element by
+element, and the model run so several times. The spread of a result is what its own rounding may move it by; a rewrite
+that is right in the reals and rounds elsewhere stays within it. Nothing of this knows how the optimiser works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import shape_inference as inference
+
+from benchmarks.onnx_models.sessions import Feed, Session, arrays
+
+#: Units of rounding that the noise has, and runs at each level.
+LEVELS, RUNS = (2.0, 8.0), 6
+#: Half the distance from 1 to the next number.
+_UNIT: Mapping[Any, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53, np.float16: 2.0**-11}
+#: Operands that say what is done, and are no data.
+_EXACT = {"Pow": (1,), "Resize": (1, 2, 3), "Upsample": (1,), "Range": (0, 1, 2), "OneHot": (1, 2)}
+#: Operators with poles, or edges beyond which they have no value: what they make is not taken for finite.
+_POLES = frozenset(
+    """
+    Acos Acosh Asin Atanh BatchNormalization Cast CastLike Constant ConstantOfShape Div GroupNormalization If
+    InstanceNormalization LayerNormalization Log LogSoftmax Loop LpNormalization MaxPool MeanVarianceNormalization Mod
+    Pad Pow RMSNormalization Reciprocal ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin Scan Softmax Sqrt
+    Tan
+    """.split()  # noqa: SIM905 - a page of quotation marks says less
+)
+
+
+def types_of(model: ModelProto) -> dict[str, int]:
+    """The element type of every tensor of the main graph that is known."""
+    try:
+        graph = inference.infer_shapes(model).graph
+    except Exception:  # noqa: BLE001 - then the model says what it says
+        graph = model.graph
+    found = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
+    found |= {t.name: t.data_type for t in graph.initializer}
+    return {name: kind for name, kind in found.items() if kind}
+
+
+def shown(model: ModelProto) -> tuple[ModelProto, list[str]]:
+    """The model with every tensor that is known as an output, and their names."""
+    kinds = types_of(model)
+    wanted = [o for n in model.graph.node for o in n.output if o in kinds and kinds[o] != TensorProto.BFLOAT16]
+    every = ModelProto()
+    every.CopyFrom(model)
+    del every.graph.output[:]
+    every.graph.output.extend(helper.make_tensor_value_info(name, kinds[name], None) for name in wanted)
+    return every, wanted
+
+
+def inner_values(model: ModelProto, feed: Feed) -> dict[str, Any]:
+    """Every tensor of the main graph, by name."""
+    every, wanted = shown(model)
+    return dict(zip(wanted, Session(every).run(feed), strict=True)) if wanted else {}
+
+
+def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None:
+    """Why nothing is promised of a model on some inputs, or None.
+
+    A cast of what the integer type does not hold has no value in ONNX. Where results are taken for finite, one that
+    overflows is not promised either: an operator without poles made an infinity or NaN of finite operands.
+    """
+    known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    known |= inner_values(model, feed)
+    for node in model.graph.node:
+        operands = [known[v] for v in node.input if v in known and _is_float(known[v])]
+        made = [known[v] for v in node.output if v in known]
+        if node.op_type in ("Cast", "CastLike") and operands and made and made[0].dtype.kind in "iu":
+            limits = np.iinfo(made[0].dtype)
+            low, high = float(limits.min), float(limits.max)
+            x = np.trunc(operands[0].astype(np.float64))
+            if not ((x >= low) & (x <= high) & ((x < high) | (high < 2.0**53))).all():
+                return f"{node.op_type} of a number that {made[0].dtype} does not hold"
+        if finite and node.op_type not in _POLES and node.domain in ("", "com.microsoft"):
+            results = [v for v in made if _is_float(v)]
+            if all(np.isfinite(v).all() for v in operands) and not all(np.isfinite(v).all() for v in results):
+                return f"{node.op_type} overflows"
+    return None
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def noisy_runs(model: ModelProto, feed: Feed) -> Iterator[list[Any]]:
+    """The outputs of the model with noise, run by run."""
+    known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} | inner_values(model, feed)
+    floats = {name: value for name, value in known.items() if _is_float(value) and value.dtype.type in _UNIT}
+    session = Session(noisy(model, floats))
+    rng = np.random.default_rng(len(floats))
+    for level in LEVELS:
+        for _ in range(RUNS):
+            found = arrays(session.run(dict(feed) | {_noise(n): _factors(rng, v, level) for n, v in floats.items()}))
+            if found is not None:
+                yield found
+
+
+def _noise(name: str) -> str:
+    return f"{name}/noise"
+
+
+def _factors(rng: np.random.Generator, value: Any, level: float) -> Any:
+    """Random numbers next to 1."""
+    width = level * _UNIT[value.dtype.type]
+    return rng.uniform(1.0 - width, 1.0 + width, value.shape).astype(value.dtype)
+
+
+def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:
+    """The model with each of some values multiplied by a further input, NAME/noise, where it arises."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    renamed: dict[str, str] = {}
+    nodes: list[NodeProto] = []
+    for name in dict.fromkeys([v.name for v in graph.input] + [t.name for t in graph.initializer]):
+        if name in floats:
+            renamed[name] = f"{name}/noisy"
+            nodes.append(helper.make_node("Mul", [name, _noise(name)], [renamed[name]]))
+    for node in model.graph.node:
+        kept = NodeProto()
+        kept.CopyFrom(node)
+        exact = _EXACT.get(node.op_type, ())
+        kept.input[:] = [v if i in exact else renamed.get(v, v) for i, v in enumerate(node.input)]
+        _rename_captured(kept, renamed)
+        nodes.append(kept)
+        for i, name in enumerate(node.output):
+            if name in floats:
+                kept.output[i] = f"{name}/exact"
+                nodes.append(helper.make_node("Mul", [kept.output[i], _noise(name)], [name]))
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for output in graph.output:
+        output.name = renamed.get(output.name, output.name)
+    graph.input.extend(
+        helper.make_tensor_value_info(_noise(n), helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for n, v in floats.items()
+    )
+    del graph.value_info[:]
+    return made
+
+
+def _rename_captured(node: NodeProto, renamed: Mapping[str, str]) -> None:
+    for attribute in node.attribute:
+        graphs: Sequence[GraphProto] = [attribute.g] if attribute.HasField("g") else attribute.graphs
+        for graph in graphs:
+            for inner in graph.node:
+                inner.input[:] = [renamed.get(v, v) for v in inner.input]
+                _rename_captured(inner, renamed)
+            for output in graph.output:
+                output.name = renamed.get(output.name, output.name)

@@ -1,0 +1,127 @@
+"""Random ONNX models, written as messages, and the judge that compares them with what they became."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from benchmarks.onnx_models.drawing import OLDEST_OPSET, newest_opset, random_model
+from benchmarks.onnx_models.judging import difference
+from benchmarks.onnx_models.sessions import Session
+from benchmarks.onnx_models.shrinking import Failing, shrunk
+from benchmarks.onnx_models.trying import Way, attempt, examined
+
+PLAIN = Way(costs=None, opset=None, command=False, finite_math=None)
+#: Another seed tries other models: EQSAT_FAULT_SEED=12345 pytest tests/backend/test_random_models.py
+SEED = int(os.environ.get("EQSAT_FAULT_SEED", "0"))
+
+
+def model_of(nodes: list[Any], inputs: dict[str, Any], tensors: dict[str, Any], *, opset: int = 21) -> ModelProto:
+    """A model with one output, the last node's."""
+    given = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()
+    ]
+    made = [helper.make_empty_tensor_value_info(nodes[-1].output[0])]
+    constants = [numpy_helper.from_array(a, n) for n, a in tensors.items()]
+    graph = helper.make_graph(nodes, "graph", given, made, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def test_a_seed_draws_the_same_model_every_time() -> None:
+    first, again = (random_model(17).model.SerializeToString(deterministic=True) for _ in range(2))
+    assert first == again
+
+
+def test_models_have_all_opsets_many_operators_and_run_at_several_sizes() -> None:
+    opsets, operators, runs, edges = set(), set(), 0, set()
+    for seed in range(220):
+        if seed == 190:
+            continue  # ends the process in ONNX Runtime at size 0
+        drawn = random_model(seed)
+        opsets.add(drawn.model.opset_import[0].version)
+        operators |= {(n.domain, n.op_type) for n in drawn.model.graph.node}
+        edges.add(drawn.edges)
+        session = Session(drawn.model)
+        for _, feed in drawn.feeds():
+            try:
+                session.run(feed)
+            except Exception:  # noqa: BLE001 - not every model runs at every size
+                continue
+            runs += 1
+    assert opsets == set(range(OLDEST_OPSET, newest_opset() + 1))
+    assert len(operators) > 100 and runs > 600 and edges == {"none", "finite", "all"}
+    assert {("", "If"), ("", "Loop"), ("", "Scan")} <= operators
+    assert {domain for domain, _ in operators} >= {"", "com.microsoft", "local"}
+
+
+def test_the_judge_takes_rounding_and_sees_what_is_more() -> None:
+    """(a + b) + c is not a + (b + c) in floats; either is right where the terms cancel, and 10 % off is not."""
+    nodes = [helper.make_node("Add", ["a", "b"], ["d"]), helper.make_node("Add", ["d", "c"], ["y"])]
+    a, b, c = (np.array([v], np.float32) for v in (2049.3, 0.01234, -2047.9))
+    model = model_of(nodes, {"a": a, "b": b, "c": c}, {})
+    feed = {"a": a, "b": b, "c": c}
+    old = Session(model).run(feed)
+    new = [a + (b + c)]
+    assert abs(new[0] - old[0]) > 1e-6 * abs(old[0])
+    assert difference(model, feed, old, new, finite=True) is None
+    wrong = difference(model, feed, old, [old[0] * np.float32(1.1)], finite=True)
+    assert wrong is not None and "'y'" in wrong and "became" in wrong
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (np.array([1, 2], np.int64), "shape"),
+        (np.array([1, 2, 4], np.int64), "3 became 4"),
+        (np.array([1, 2, 3], np.int32), "int64 became int32"),
+    ],
+)
+def test_the_judge_takes_nothing_but_the_same_integers(new: Any, says: str) -> None:
+    x = np.array([1, 2, 3])
+    model = model_of([helper.make_node("Identity", ["x"], ["y"])], {"x": x}, {})
+    words = difference(model, {"x": x}, Session(model).run({"x": x}), [new], finite=True)
+    assert words is not None and says in words
+
+
+def test_the_judge_asks_for_infinities_and_nan_unless_results_were_taken_for_finite() -> None:
+    model = model_of([helper.make_node("Mul", ["x", "x"], ["d"]), helper.make_node("Sub", ["d", "d"], ["y"])],
+                     {"x": np.zeros(1, np.float32)}, {})  # fmt: skip
+    large = {"x": np.array([3e38], np.float32)}
+    old = Session(model).run(large)
+    assert np.isnan(old[0])
+    assert difference(model, large, old, [np.zeros(1, np.float32)], finite=True) is None
+    assert difference(model, large, old, [np.zeros(1, np.float32)], finite=False) is not None
+    poles = model_of([helper.make_node("Reciprocal", ["x"], ["y"])], {"x": np.zeros(1, np.float32)}, {})
+    zero = {"x": np.zeros(1, np.float32)}
+    assert difference(poles, zero, Session(poles).run(zero), [np.zeros(1, np.float32)], finite=True) is not None
+
+
+def test_a_failing_model_is_made_small() -> None:
+    """Of a chain of ten the one node stays that a verdict asks for."""
+    nodes = [helper.make_node("Relu" if i != 4 else "Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(10)]
+    x = np.ones((2, 3), np.float32)
+    model = model_of(nodes, {"v0": x}, {})
+
+    def verdict(failing: Failing) -> str | None:
+        return "wrong" if any(n.op_type == "Neg" for n in failing.model.graph.node) else None
+
+    small = shrunk(Failing(model, [({}, {"v0": x})], PLAIN), verdict, seconds=20.0)
+    assert [n.op_type for n in small.model.graph.node] == ["Neg"]
+    Session(small.model).run(small.feeds[0][1])
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_random_model_stays_right(number: int, tmp_path: Path) -> None:
+    came_to, fault = attempt(number, SEED, tmp_path)
+    assert fault is None, f"{came_to}: {fault}"
+
+
+def test_what_onnx_runtime_refuses_is_no_model(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": np.zeros(2, np.float32)}, {})
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    assert examined(model, [({}, {"x": np.zeros(2, np.float32)})], PLAIN, tmp_path) == ("refused by ONNX Runtime", None)
