@@ -98,7 +98,7 @@ def kept_original(
     opset: int | None,
 ) -> Result:
     """The original as the result of a run that failed in a phase; nothing in it was computed."""
-    graph, error = given.graph, failures[-1]
+    graph, error = given.original, failures[-1]
     try:
         price = costs.graph(graph).price
     except Exception as fault:  # noqa: BLE001 - costs may be what failed; the report says so

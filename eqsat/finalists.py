@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.certify import Certificate
@@ -12,6 +12,7 @@ from eqsat.certify.outputs import DRIFT, Judge, samples
 from eqsat.costs.cost import GraphCost
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled
+from eqsat.given import Inside
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Plan
@@ -259,6 +260,11 @@ def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:
     backend: Any = select("cupy")
     program: Program = backend.compile(given, plans=tuned)
     return program
+
+
+def with_bodies(cost: GraphCost, inside: Sequence[Inside]) -> GraphCost:
+    """The cost of a graph with its bodies as they were, given that of the graph with bodies that were optimised."""
+    return replace(cost, price=cost.price + math.fsum(body.saved for body in inside))
 
 
 def written_size(graph: Graph, opset: int | None) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,16 +23,50 @@ ModelArgument: TypeAlias = "str | Path | ModelProto | Graph | Builder"
 
 
 @dataclass(frozen=True)
+class Inside:
+    """A body of a node of `graph` that was optimised by itself, with what was seen of it.
+
+    `place` says where it stands. Costs are those of one run of it, in units of the objective, `runs` how often it is
+    taken to run. `failure` says why it was left as it was, where something failed.
+    """
+
+    place: str
+    nodes: tuple[int, int]
+    costs: tuple[float, float] = (0.0, 0.0)
+    runs: float = 1.0
+    rules: tuple[str, ...] = ()
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def saved(self) -> float:
+        """What all runs together save."""
+        return (self.costs[0] - self.costs[1]) * self.runs
+
+
+@dataclass(frozen=True)
 class Given:
     """A model as it was given and the graph read from it, typed and folded.
 
     `source` is the path or the ModelProto, None for what was built in Python and where only some outputs are wanted;
-    `nodes` counts the model's nodes before folding, those that only hold a constant left out.
+    `nodes` counts the model's nodes before folding, those that only hold a constant left out. Where bodies of nodes
+    were optimised already, `before` is the graph as it was before that, and `inside` says what was done. A graph that
+    is a body itself is `heard`: the graph around it may tell the sign of its zeros; `doubted` inputs are not taken for
+    finite.
     """
 
     source: Any
     graph: Graph
     nodes: int
+    before: Graph | None = None
+    inside: tuple[Inside, ...] = ()
+    doubted: frozenset[str] = frozenset()
+    heard: bool = False
+
+    @property
+    def original(self) -> Graph:
+        """The graph as it was read."""
+        return self.graph if self.before is None else self.before
 
     @property
     def title(self) -> str:

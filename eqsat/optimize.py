@@ -21,6 +21,7 @@ from eqsat.arguments import (
     layouts_of,
     table_of,
 )
+from eqsat.bodies import optimised_inside
 from eqsat.buckets.choice import Buckets, BucketsArgument
 from eqsat.buckets.run import choose_each
 from eqsat.costs.device import Device
@@ -147,6 +148,7 @@ def optimize(
         should_stop=should_stop,
         strict=strict,
     )
+    prepared = prepared.with_bodies()
     if bounds is None:
         return prepared.pipeline.run(prepared.given, prepared.rules, prepared.costs, measure)
     return choose_each(prepared.pipeline, prepared.given, prepared.rules, prepared.costs, bounds, measure)
@@ -160,6 +162,10 @@ class Prepared:
     given: Given
     rules: tuple[Rule, ...]
     costs: CostModel
+
+    def with_bodies(self) -> Prepared:
+        """The same with the bodies of If, Loop and Scan optimised."""
+        return replace(self, given=optimised_inside(self.pipeline, self.given, self.rules, self.costs))
 
 
 def prepare(

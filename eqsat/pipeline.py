@@ -30,6 +30,7 @@ from eqsat.failures import is_for_the_caller, kept_original, told
 from eqsat.finalists import (
     Candidate,
     kept,
+    with_bodies,
     written_size,
 )
 from eqsat.given import Given
@@ -218,6 +219,8 @@ class Pipeline:
         report.limits, report.refuted = dict(settings.bounds), self.refuted
         if self.failures:
             report.failure = f"certify: {told(self.failures[-1])}"
+        elif failed := [i for i in given.inside if i.failure]:
+            report.failure = f"{failed[-1].place}: {failed[-1].failure}"
         source = given.source if best.assembled is None else None
         plan = None if best.assembled is None else best.assembled.plan
         tuned = costs.library_plans if costs.device.gpu else ()
@@ -234,7 +237,8 @@ class Pipeline:
 
     def begin(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturator]:
         """The e-graph of a model as it was given, and what grows it."""
-        encoding = encode(given.graph, finite_math=self.settings.finite_math)
+        finite = self.settings.finite_math
+        encoding = encode(given.graph, finite_math=finite, doubted=given.doubted, heard=given.heard)
         self.warnings += [*given.warnings, *_nan_warnings(encoding)]
 
         def follow(phase: str, nodes: int) -> None:
@@ -295,7 +299,7 @@ class Pipeline:
         candidates = [self._as_given(given, framed, costs)]
         known: dict[Any, Any] = {}
         # Where reading folded nothing away, a choice of the very same nodes is the original itself.
-        seen = [original.nodes] if given.nodes == len(original.nodes) else []
+        seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
         for name, solution in solutions.items():
             assembled = assemble(framed, solution, original, known)
             graph = lower(assembled.plan)
@@ -321,8 +325,9 @@ class Pipeline:
             found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
             found.amounts = solution.amounts
         else:
-            cost = costs.graph(original)
-            found = Candidate("original", original, cost, given.nodes)
+            cost = with_bodies(costs.graph(given.original), given.inside)
+            size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
+            found = Candidate("original", given.original, cost, size)
             found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
             if problem.memory is not None:
                 found.amounts[PEAK] = solution.amounts[PEAK]

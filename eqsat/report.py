@@ -16,10 +16,10 @@ from rich.text import Text
 
 from eqsat.terminal import plain, shown
 
-Phase: TypeAlias = Literal["read", "saturate", "extract", "measure", "certify", "write"]
+Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
 
 #: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "saturate", "extract", "measure", "certify", "write")
+PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
 
 #: Rows of what runs that a report shows; all of it is in its JSON.
 MOST_RUNS = 12
@@ -166,6 +166,9 @@ def _phases(report: Report) -> Table:
         "certify": str(report.certificate.get("text") or report.certificate.get("kind") or "not checked"),
         "measure": _measurement(report),
     }
+    if "bodies" in report.seconds:
+        changed = sum(1 for body in report.certificate.get("bodies", ()))
+        lines["bodies"] = f"{count(changed, 'body', 'bodies')} of If, Loop and Scan changed"
     for phase in PHASES:
         seconds = report.seconds.get(phase)
         if phase not in lines and seconds is None:
@@ -283,7 +286,8 @@ def _notes(report: Report) -> list[Text]:
     if report.kept != "original":
         notes.append(Text(f"result: {report.kept}, {report.kept_because}"))
     if report.failure:
-        notes.append(Text(f"failed: {report.failure}; the original was kept", style="red"))
+        left = "the original was kept" if report.kept == "original" else "that was kept as it was"
+        notes.append(Text(f"failed: {report.failure}; {left}", style="red"))
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from eqsat.certify import Certificate
 from eqsat.costs.cost import Cost
 from eqsat.costs.model import CostModel
 from eqsat.egraph.encode import Encoding
@@ -13,10 +14,10 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.explanation import Explanation
 from eqsat.extract import Solution
 from eqsat.finalists import Candidate, Measured
-from eqsat.given import Given
+from eqsat.given import Given, Inside
 from eqsat.language.graph import OPAQUE, Graph, operator_name
 from eqsat.language.plan import Conversion
-from eqsat.report import Report, percent
+from eqsat.report import Report, count, percent
 from eqsat.runtime.examples import SizePoint
 
 
@@ -57,15 +58,17 @@ def report_of(
 ) -> Report:
     """The report of an outcome."""
     given, kept, grown = outcome.given, outcome.kept, outcome.grown
-    original = given.graph
+    original = given.original
     solution, measured = outcome.solution, outcome.measured
     enodes, eclasses = outcome.encoding.egraph.size()
     before = outcome.candidates[0].cost
     bound = min(solution.lower_bound, kept.cost.price)
     refused: dict[str, dict[str, int]] = {}
-    for (rule, reason), count in sorted(grown.refused.items()):
-        refused.setdefault(rule, {})[reason] = count
+    for (rule, reason), times in sorted(grown.refused.items()):
+        refused.setdefault(rule, {})[reason] = times
     certificate = kept.certificate
+    # With the original its bodies are kept as well.
+    bodies = [] if kept is outcome.candidates[0] else [body for body in given.inside if not body.failure]
     return Report(
         name=original.name,
         device=device,
@@ -94,7 +97,8 @@ def report_of(
             "folded": certificate.folded,
             "draws": certificate.draws,
             "sizes": [dict(s) for s in certificate.sizes],
-            "text": str(certificate),
+            "text": _certified(certificate, bodies),
+            "bodies": [{"place": body.place, **body.certificate} for body in bodies],
         },
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
@@ -110,7 +114,7 @@ def report_of(
         ],
         operators_before=operators_of(original),
         operators_after=operators_of(kept.graph),
-        changes=[c.as_dict() for c in outcome.explained.changes],
+        changes=[*(_change_inside(body) for body in bodies), *(c.as_dict() for c in outcome.explained.changes)],
         amounts=dict(kept.amounts),
         steps=list(steps_of(kept)),
         baselines=[asdict(b) for b in outcome.baselines],
@@ -118,6 +122,22 @@ def report_of(
         measured_at=described(original, measured.points) if measured else "",
         warnings=list(warnings),
     )
+
+
+def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
+    """How a result was checked, and how many of its bodies were by themselves."""
+    return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
+
+
+def _change_inside(body: Inside) -> dict[str, Any]:
+    """A body that was optimised as a row of what changed."""
+    before, after = body.nodes
+    return {
+        "what": f"{body.place}: {before} -> {count(after, 'node')}",
+        "nodes": after - before,
+        "rules": list(body.rules),
+        "predicted": body.saved,
+    }
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:

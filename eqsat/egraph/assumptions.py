@@ -11,6 +11,8 @@ from eqsat.language.spec import spec
 
 #: Operators by which a model asks whether elements are numbers.
 _QUESTIONS = ("isnan", "isinf")
+#: The same in the bodies of If, Loop and Scan.
+_ASKED = (b"IsNaN", b"IsInf")
 _SUMS = ("add", "sub")
 
 
@@ -23,6 +25,9 @@ def doubted_inputs(graph: Graph) -> frozenset[str]:
     doubted: set[str] = set()
     for node in reversed(graph.nodes):
         if node.op == OPAQUE:
+            # A body may ask of what it captures.
+            if any(name in node.attrs["proto"] for name in _ASKED):
+                doubted |= {v for v in node.inputs if v is not None}
             continue
         declared = spec(node.op)
         followed = declared.pointwise or declared.movement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
@@ -30,15 +30,18 @@ class Encoding:
         return {name: self.values[value] for name, value in self.graph.outputs.items()}
 
 
-def encode(graph: Graph, *, finite_math: bool | None = None) -> Encoding:
+def encode(
+    graph: Graph, *, finite_math: bool | None = None, doubted: Collection[str] = (), heard: bool = False
+) -> Encoding:
     """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
-    A split becomes the slices it makes, a node with several outputs one class that its outputs project from.
+    A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
+    that are `doubted` do not count as finite; where outputs are `heard`, what reads them may tell a zero's sign.
     """
-    result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph)), graph)
+    result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph) | set(doubted)), graph)
     for name in graph.inputs:
         _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
-    hidden = rounding_constants(graph) | (frozenset() if finite_math else signing_zeros(graph))
+    hidden = rounding_constants(graph) | (frozenset() if finite_math else signing_zeros(graph, heard=heard))
     # Equal constants are one leaf, and whether it is hidden is said when it is made.
     for name, constant in sorted(graph.constants.items(), key=lambda item: item[0] not in hidden):
         _name(result, name, result.egraph.constant(constant, hidden=name in hidden))

@@ -21,13 +21,13 @@ _DEAF = frozenset(
 _OPAQUE_DIVISORS = ("Div", "If", "Loop", "Pow", "Reciprocal", "Scan", "SequenceMap")
 
 
-def signing_zeros(graph: Graph) -> frozenset[str]:
-    """The constants of zeros that change the sign of a zero which the graph divides by.
+def signing_zeros(graph: Graph, *, heard: bool = False) -> frozenset[str]:
+    """The constants of zeros that change the sign of a zero which the graph divides by, or, `heard`, what reads it.
 
     Adding 0.0 makes 0.0 of -0.0, as taking -0.0 away does; -0.0 is neutral. The sign shows where an infinity is made of
     it. What merely rounds otherwise, as a sum in another order, may turn a zero round as it may make it another number.
     """
-    told: set[str] = set()
+    told: set[str] = set(graph.outputs.values()) if heard else set()
     zeros: set[str] = set()
     for node in reversed(graph.nodes):
         told.update(_divisors(graph, node))

@@ -16,6 +16,7 @@ from eqsat.language.dims import Sym
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.importer import load
 from eqsat.language.types import TensorType
+from eqsat.rewrites.parser import parse_rules
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 
@@ -145,3 +146,230 @@ def test_branches_known_after_folding_are_inlined(name: str) -> None:
     for seed in range(3):
         feeds = draw(proto, seed)
         same(run(written, feeds), run(proto, feeds))
+
+
+#: Bodies in which there is something to do.
+INSIDE = {
+    "products that share an operand": """(int64 m, bool c, float[4, 8] x) => (float[r, k] y)
+        <float[8, 8] w = {W}, float[8, 8] v = {V}> {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] u) {
+            on = Identity(go) \n a = MatMul(s, w) \n b2 = MatMul(s, v) \n e = Add(a, b2)
+            f = Relu(e) \n g2 = Relu(f) \n u = Tanh(g2) }> }""",
+    "both branches": """(bool c, float[4, 8] x) => (float[r, k] y) <float[8, 8] w = {W}, float one = {1}> {
+        h = Neg(x)
+        y = If(c)<then_branch = t() => (float[4, 8] p) {
+                a = Transpose<perm = [1, 0]>(h) \n d = Transpose<perm = [1, 0]>(a) \n p = MatMul(d, w) },
+            else_branch = e() => (float[4, 8] q) { a = Mul(x, one) \n d = Abs(a) \n q = Abs(d) }> }""",
+    "weights inside a branch": """(bool c, float[4, 8] x) => (float[r, k] y) {
+        y = If(c)<then_branch = t() => (float[4, 8] p) {
+                w = Constant<value = float[8, 8] {W}>() \n v = Constant<value = float[8, 8] {V}>()
+                a = MatMul(x, w) \n p = MatMul(a, v) },
+            else_branch = e() => (float[4, 8] q) {
+                w = Constant<value = float[8, 8] {W}>() \n a = Relu(x) \n d = Relu(a) \n q = MatMul(d, w) }> }""",
+    "an if in a loop in an if": """(int64 m, bool c, float[4, 8] x) => (float[r, k] y) <int64 two = {2}> {
+        y = If(c)<then_branch = t() => (float[4, 8] p) {
+                p = Loop(m, c, x)<body = b (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] u) {
+                    on = Identity(go) \n odd = Mod(i, two) \n take = Cast<to = 9>(odd)
+                    z = Relu(s) \n z2 = Relu(z)
+                    u = If(take)<then_branch = t2() => (float[4, 8] o) { f = Neg(z2) \n g3 = Neg(f) \n o = Add(g3, x) },
+                                 else_branch = e2() => (float[4, 8] o2) { f = Abs(s) \n o2 = Abs(f) }> }> },
+            else_branch = e() => (float[4, 8] q) { a = Relu(x) \n q = Relu(a) }> }""",
+    "a scan": """(float[8] s, float[5, 8] x) => (float[k] y, float[r, k] z) <float[8, 8] w = {W}> {
+        y, z = Scan<num_scan_inputs = 1, body = b (float[8] v, float[8] r) => (float[8] u, float[8] t) {
+            a = MatMul(v, w) \n e = MatMul(r, w) \n u = Add(a, e) \n f = Neg(u) \n t = Neg(f) }>(s, x) }""",
+    "outputs that are inputs, constants and values from outside": """(int64 m, bool c, float[4, 8] x)
+        => (float[r, k] y, float[r, k] z, float[j, r, k] a, float[j, l] d) {
+        y, z, a, d = Loop(m, c, x, x)<body = b (int64 i, bool go, float[4, 8] s, float[4, 8] q)
+            => (bool on, float[4, 8] u, float[4, 8] v, float[4, 8] f, float[2] e) {
+            on = Identity(go) \n u = Identity(q) \n h = Relu(q) \n v = Relu(h) \n f = Identity(x)
+            e = Constant<value_floats = [1.0, 2.0]>() }> }""",
+    "a function with attributes": """(bool c, float[4, 8] x) => (float[r, k] y) {
+        a = local.twice<alpha = 0.5>(x)
+        y = If(c)<then_branch = t() => (float[4, 8] p) { p = local.twice<alpha = 0.25>(a) },
+                  else_branch = e() => (float[4, 8] q) { d = Neg(a) \n q = Neg(d) }> }
+        <domain: "local", opset_import: ["" : 17]> twice <alpha> (v) => (u) {
+            a = LeakyRelu<alpha: float = @alpha>(v) \n d = Neg(a) \n u = Neg(d) }""",
+}
+
+
+def matrix(seed: int) -> str:
+    return ", ".join(f"{v:.4f}" for v in np.random.default_rng(seed).standard_normal(64) / 3)
+
+
+def inside(name: str) -> ModelProto:
+    return model(INSIDE[name].replace("{W}", "{" + matrix(1) + "}").replace("{V}", "{" + matrix(2) + "}"))
+
+
+def bodies(proto: ModelProto) -> list[list[str]]:
+    """The operators of every body of a model, outer ones first."""
+    found: list[list[str]] = []
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    found.append([n.op_type for n in attribute.g.node])
+                    visit(attribute.g.node)
+
+    visit(proto.graph.node)
+    return found
+
+
+def check_names(graph: Any, outside: frozenset[str] = frozenset()) -> None:
+    """No body hides a name from outside."""
+    own = [v.name for v in graph.input] + [t.name for t in graph.initializer]
+    own += [o for n in graph.node for o in n.output if o]
+    assert len(set(own)) == len(own)
+    assert not outside & set(own)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                check_names(attribute.g, outside | set(own))
+
+
+def optimised(proto: ModelProto, **given: Any) -> eqsat.Result:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return eqsat.optimize(proto, measure=False, strict=True, **given)
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_bodies_are_optimised_inside(name: str) -> None:
+    proto = inside(name)
+    result = optimised(proto)
+    written = result.to_onnx()
+    checker.check_model(written, full_check=True)
+    check_names(written.graph)
+    before, after = sum(map(len, bodies(proto))), sum(map(len, bodies(written)))
+    assert after < before
+    assert result.report.certificate["bodies"]
+    assert all(
+        body["kind"] in ("identical", "exact", "float64", "mixed") for body in result.report.certificate["bodies"]
+    )
+    given = {v.name for v in proto.graph.input}
+    for trips in (0, 1, 4) if "m" in given else (0,):
+        for condition in (True, False) if "c" in given else (True,):
+            feeds = draw(proto, trips, m=trips, c=condition)
+            same(run(written, feeds), run(proto, feeds))
+            same(result.run(**feeds), run(proto, feeds))
+
+
+def test_a_false_rule_is_found_out_in_a_body() -> None:
+    proto = model("""(int64 m, bool c, float[8] x) => (float[k] y) <int64[2] two = {2, 4}, int64[1] flat = {8}> {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[8] s) => (bool on, float[8] u) {
+            on = Identity(go) \n a = Reshape(s, two) \n t = Transpose<perm = [1, 0]>(a) \n r = Reshape(t, flat)
+            n = Neg(r) \n n2 = Neg(n) \n u = Relu(n2) }> }""")
+    shuffle = (
+        "shuffle: reshape(transpose(reshape(x, shape=(2, dim(x, 0) // 2)), perm=(1, 0)), shape=(dim(x, 0),)) => x "
+        "if rank(x) == 1, dim(x, 0) % 2 == 0"
+    )
+    result = eqsat.optimize(proto, rules=parse_rules(f"{shuffle}\nneg-twice: neg(neg(x)) => x"), measure=False)
+    (warning,) = [w for w in result.report.warnings if "begun anew" in w]
+    assert warning.startswith("body of Loop 'y': ") and warning.endswith("rules behind it: shuffle")
+    assert bodies(result.to_onnx()) == [["Reshape", "Transpose", "Reshape", "Relu", "Identity"]]
+    feeds = draw(proto, 0, m=1, c=True)
+    same(result.run(**feeds), run(proto, feeds))
+
+
+def test_a_body_that_fails_stays_and_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = inside("both branches")
+
+    def fail(*_given: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("eqsat.bodies.written", fail)
+    result = eqsat.optimize(proto, measure=False)
+    assert result.report.failure == "else_branch of If 'y': unexpected ZeroDivisionError: planted"
+    assert bodies(result.to_onnx()) == bodies(proto)
+    with pytest.raises(ZeroDivisionError):
+        eqsat.optimize(proto, measure=False, strict=True)
+
+
+def test_values_from_outside_that_may_be_infinite_are_not_taken_for_finite() -> None:
+    """A mask of minus infinity goes into the body; x * 0 is NaN there."""
+    proto = model("""(bool c, bool[4] keep, float[4] x) => (float[k] y)
+        <float[1] low = {-inf}, float[1] zero = {0}> {
+        masked = Where(keep, x, low)
+        y = If(c)<then_branch = t() => (float[4] p) { a = Mul(masked, zero) \n b = Neg(a) \n p = Neg(b) },
+                  else_branch = e() => (float[4] q) { a = Mul(x, zero) \n b = Neg(a) \n q = Neg(b) }> }""")
+    result = optimised(proto)
+    feeds = {"keep": np.array([True, False, True, False]), "x": np.float32([1, -2, 3, 4])}
+    for condition in (True, False):
+        given = {**feeds, "c": np.array(condition)}
+        np.testing.assert_array_equal(np.isnan(result.run(**given)["y"]), np.isnan(run(proto, given)["y"]))
+    assert bodies(result.to_onnx())[1] != bodies(proto)[1]
+
+
+def test_a_state_that_becomes_infinite_is_not_taken_for_finite() -> None:
+    """From its second run on the loop divides by zero."""
+    proto = model("""(int64 m, bool c, float[4] x) => (float[k] y) <float[1] zero = {0}, float one = {1}> {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4] s) => (bool on, float[4] u) {
+            on = Identity(go) \n a = Mul(s, zero) \n d = Neg(a) \n e = Neg(d) \n f = Div(one, e)
+            g2 = Neg(f) \n u = Neg(g2) }> }""")
+    result = optimised(proto)
+    assert sum(map(len, bodies(result.to_onnx()))) < sum(map(len, bodies(proto)))
+    for trips in (0, 1, 2, 3):
+        feeds = {"m": np.array(trips), "c": np.array(True), "x": np.float32([1, -2, 3, 4])}
+        np.testing.assert_array_equal(result.run(**feeds)["y"], run(proto, feeds)["y"])
+
+
+def test_the_graph_around_a_body_may_tell_the_sign_of_its_zeros() -> None:
+    proto = model("""(bool c, float[2] x) => (float[k] y) <float[1] zero = {0}> {
+        h = If(c)<then_branch = t() => (float[2] p) { a = Add(x, zero) \n b = Neg(a) \n p = Neg(b) },
+                  else_branch = e() => (float[2] q) { a = Relu(x) \n q = Relu(a) }>
+        y = Reciprocal(h) }""")
+    result = optimised(proto)
+    feeds = {"c": np.array(True), "x": np.float32([-0.0, 0.0])}
+    np.testing.assert_array_equal(result.run(**feeds)["y"], run(proto, feeds)["y"])
+
+
+def test_a_body_may_ask_whether_an_input_is_a_number() -> None:
+    proto = model("""(bool c, float[2] x) => (float[k] y, bool[k] z) <float[1] zero = {0}> {
+        y = Mul(x, zero)
+        z = If(c)<then_branch = t() => (bool[2] p) { p = IsNaN(y) },
+                  else_branch = e() => (bool[2] q) { a = Neg(x) \n q = IsNaN(a) }> }""")
+    feeds = {"c": np.array(True), "x": np.float32([np.inf, 1.0])}
+    made = optimised(proto).run(**feeds)
+    np.testing.assert_array_equal(made["y"], run(proto, feeds)["y"])
+    np.testing.assert_array_equal(made["z"], run(proto, feeds)["z"])
+
+
+def test_part_of_a_model_is_compared_with_the_bodies_it_had() -> None:
+    proto = inside("outputs that are inputs, constants and values from outside")
+    result = optimised(proto, outputs=["z"])
+    feeds = draw(proto, 3, m=3, c=True)
+    same(result.run(**feeds), {"z": run(proto, feeds)["z"]})
+    assert result.report.certificate["bodies"]
+
+
+def test_named_dims_go_into_bodies() -> None:
+    proto = model("""(int64 m, bool c, float[n, 8] x) => (float[n, 8] y) <int64[2] flat = {-1, 4}, int64 zero = {0},
+        int64[1] eight = {8}, int64[1] at = {0}> {
+        s = Shape(x) \n rows = Gather(s, zero) \n r1 = Unsqueeze(rows, at) \n back = Concat<axis = 0>(r1, eight)
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go) \n a = Reshape(v, flat) \n d = Neg(a) \n e = Neg(d) \n f = Relu(e)
+            u = Reshape(f, back) }> }""")
+    result = optimised(proto)
+    assert bodies(result.to_onnx()) == [["Relu", "Identity"]]
+    for rows in (1, 3):
+        feeds = draw(proto, rows, m=2, c=True, n=rows)
+        same(result.run(**feeds), run(proto, feeds))
+
+
+def test_weights_of_bodies_stand_outside_and_once() -> None:
+    """The same 2 kB in both branches, and beside the If."""
+    cells = ", ".join(f"{v:.3f}" for v in np.random.default_rng(0).standard_normal(512))
+    proto = model(f"""(bool c, float[4, 16] x) => (float[r, k] y, float[r, k] z) <float[16, 32] w = {{{cells}}}> {{
+        z = MatMul(x, w)
+        y = If(c)<then_branch = t() => (float[4, 32] p) {{
+                v = Constant<value = float[16, 32] {{{cells}}}>() \n a = Relu(x) \n b = Relu(a) \n p = MatMul(b, v) }},
+            else_branch = e() => (float[4, 32] q) {{
+                v = Constant<value = float[16, 32] {{{cells}}}>() \n a = Abs(x) \n b = Abs(a)
+                q = MatMul(b, v) }}> }}""")
+    result = optimised(proto)
+    written = result.to_onnx()
+    assert [t.name for t in written.graph.initializer] == ["w"]
+    assert not [t for n in written.graph.node for a in n.attribute for t in a.g.initializer]
+    for condition in (True, False):
+        feeds = draw(proto, 1, c=condition)
+        same(result.run(**feeds), run(proto, feeds))

@@ -269,13 +269,15 @@ class _Import:
             rest.graph.ClearField(field)
         path = self.source.path
         files = tuple(self.source.external.files.values())
+        # What a body states may hold of one run alone; its graph says what was inferred.
+        stated = graph if self.scope is None else GraphProto()
         return OnnxOrigin(
             model=rest.SerializeToString(deterministic=True),
             opset=self.opset,
             ir_version=self.model.ir_version,
-            inputs={v.name: v.SerializeToString(deterministic=True) for v in graph.input},
-            outputs={v.name: v.SerializeToString(deterministic=True) for v in graph.output},
-            values={v.name: v.SerializeToString(deterministic=True) for v in graph.value_info},
+            inputs={v.name: v.SerializeToString(deterministic=True) for v in stated.input},
+            outputs={v.name: v.SerializeToString(deterministic=True) for v in stated.output},
+            values={v.name: v.SerializeToString(deterministic=True) for v in stated.value_info},
             defaults=defaults,
             sparse=self.sparse,
             path=path,

@@ -1,0 +1,206 @@
+"""Bodies of If, Loop and Scan, each optimised as a graph of its own before the graph around it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from onnx import GraphProto
+
+from eqsat.costs.model import CostModel
+from eqsat.egraph.encode import Encoding, encode
+from eqsat.errors import ExportModelError
+from eqsat.failures import is_for_the_caller, told
+from eqsat.finalists import written_size
+from eqsat.given import Given, Inside, dims_of
+from eqsat.language.constant import Constant
+from eqsat.language.dims import evaluate
+from eqsat.language.fold import fresh_beside
+from eqsat.language.graph import Graph
+from eqsat.language.onnx.availability import lacking
+from eqsat.language.onnx.control.inference import Body
+from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, nodes_within, replaced, sites, written
+from eqsat.pipeline import Pipeline
+from eqsat.report import Progress
+from eqsat.result import Result
+from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rule import Rule
+from eqsat.settings import Settings
+from eqsat.sizes import points_for
+
+#: The share of the time limit that all bodies together may take, divided by how many nodes each has.
+_SHARE = 0.5
+
+
+def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], costs: CostModel) -> Given:
+    """The model with the bodies of its nodes optimised, each as a graph of its own, and what was done to them.
+
+    Each has the rules, the checks and a share of the time of a whole model; times are not measured, as those of the
+    whole model are. Where something fails the body stays as it was, and what is returned says so. The time spent is
+    taken off the pipeline's.
+    """
+    plain = all(state.is_plain for state in pipeline.settings.boundary.values())
+    if not plain or not holds_bodies(given.graph):
+        return given
+    start = time.monotonic()
+    with pipeline.phase("bodies"):
+        graph, inside = _Bodies(pipeline, given.graph, rules, costs).improved(given.graph)
+    pipeline.settings = _less(pipeline.settings, time.monotonic() - start)
+    if graph is given.graph:
+        return replace(given, inside=tuple(inside))
+    # What was built in Python, or is a part of a model, is compared with what it was before.
+    return replace(given, graph=graph, before=given.graph, inside=tuple(inside))
+
+
+def _less(settings: Settings, spent: float) -> Settings:
+    """The settings with less time, at least half of what there was."""
+    left = max(1 - spent / max(_seconds(settings), 1e-9), 1 - _SHARE)
+    return _timed(settings, left * _seconds(settings))
+
+
+def _seconds(settings: Settings) -> float:
+    return settings.limits.seconds + settings.extract_seconds
+
+
+def _timed(settings: Settings, seconds: float) -> Settings:
+    """The settings with so many seconds for growing and choosing."""
+    factor = seconds / max(_seconds(settings), 1e-9)
+    limits = replace(settings.limits, seconds=settings.limits.seconds * factor)
+    return replace(settings, limits=limits, extract_seconds=settings.extract_seconds * factor)
+
+
+class _Bodies:
+    def __init__(self, pipeline: Pipeline, graph: Graph, rules: tuple[Rule, ...], costs: CostModel) -> None:
+        self.pipeline = pipeline
+        self.settings = pipeline.settings
+        self.rules = rules
+        self.costs = costs
+        self.names = Names(graph)
+        self.fresh = fresh_beside(graph.types.values())
+        self.nodes = nodes_within(graph)
+
+    def improved(
+        self, graph: Graph, where: str = "", runs: float = 1.0, doubted: frozenset[str] = frozenset()
+    ) -> tuple[Graph, list[Inside]]:
+        """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and what was done."""
+        finite = _Finite(graph, self.settings.finite_math, doubted)
+        nodes, constants, types = list(graph.nodes), dict(graph.constants), dict(graph.types)
+        inside: list[Inside] = []
+        changed = False
+        for site in sites(graph, self.fresh):
+            made: dict[str, GraphProto] = {}
+            for body in site.control.bodies:
+                place = f"{where}{body.name} of {site.place}"
+                often = runs * self._runs(site)
+                records, new = self._body(body, place, often, finite.doubted(site, body), constants)
+                inside += records
+                if new is not None:
+                    made[body.name], added = new
+                    constants |= added
+                    types |= {name: constant.type for name, constant in added.items()}
+            if made:
+                changed = True
+                nodes[nodes.index(site.node)] = replaced(site, made)
+        if changed:
+            graph = replace(graph, nodes=tuple(nodes), constants=constants, types=types)
+        return graph, inside
+
+    def _body(
+        self, body: Body, place: str, runs: float, doubted: frozenset[str], outside: Mapping[str, Constant]
+    ) -> tuple[list[Inside], _Written | None]:
+        """What was done to a body and the bodies within it, and what stands in its place where something was."""
+        size = sum(n.op_type != "Constant" for n in body.proto.node)
+        records: list[Inside] = []
+        stop = self.settings.should_stop
+        if stop is not None and stop():
+            return records, None
+        try:
+            graph, records = self.improved(body.graph, f"{place}: ", runs, doubted)
+            result = self._chosen(body, graph, size, doubted, place)
+            kept = result.report.kept == "original"
+            final = graph if kept else expanded(result.graph, lacking())
+            after = written_size(final, None)
+            if kept and graph is body.graph and after >= size:
+                return records, None
+            new = written(final, body, outside, self.names)
+        except ExportModelError as error:
+            self.pipeline.warnings.append(f"{place} was left as it was: {error.what}")
+            return [], None
+        except Exception as error:
+            if self.settings.strict or is_for_the_caller(error, False):
+                raise
+            self.pipeline.warnings.append(f"{place} was left as it was: {told(error)}")
+            return [Inside(place, (size, size), failure=told(error))], None
+        report = result.report
+        rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.get("rules", ())))
+        costs = (report.cost_before, report.cost_after)
+        mine = Inside(place, (size, after), costs, runs, rules, report.certificate, report.failure)
+        return [*records, mine], new
+
+    def _chosen(self, body: Body, graph: Graph, size: int, doubted: frozenset[str], place: str) -> Result:
+        """The result of optimising a body by itself, chosen by cost."""
+        before = body.graph if graph is not body.graph else None
+        given = Given(None, graph, size, before=before, doubted=doubted, heard=True)
+        settings, names = self.settings, dims_of(graph)
+        share = _SHARE * len(body.proto.node) / max(self.nodes, 1)
+        wanted = {name: {sized: 1.0} for name, sized in settings.sizes.items() if name in names}
+        points, _ = points_for(given, wanted, settings.threads, run=False)
+        settings = replace(
+            _timed(settings, share * _seconds(settings)),
+            progress=None,
+            bounds={},
+            opset=None,
+            points=points,
+            sizes={name: sized for name, sized in settings.sizes.items() if name in names},
+        )
+        costs = self.costs.at({})
+        costs.settle(sum(c.nbytes for c in graph.constants.values()), points)
+        if self.settings.progress is not None:
+            self.settings.progress(Progress("bodies", detail=place))
+        result = Pipeline(settings).run(given, self.rules, costs, measure=False)
+        self.pipeline.warnings += [f"{place}: {warning}" for warning in result.report.warnings]
+        return result
+
+    def _runs(self, site: Site) -> float:
+        """How often a body is taken to run: each branch half the time, a loop once where that is not known."""
+        if len(site.control.bodies) > 1:
+            return 1 / len(site.control.bodies)
+        trips = site.control.trips
+        return 1.0 if trips is None else float(max(evaluate(trips, self.costs.sizes), 0))
+
+
+class _Finite:
+    """Which values of a graph are taken for finite, and which inputs of bodies are not."""
+
+    def __init__(self, graph: Graph, finite_math: bool | None, doubted: frozenset[str]) -> None:
+        self._asked = finite_math is None
+        self._encoding = encode(graph, doubted=doubted) if self._asked and holds_bodies(graph) else None
+
+    def doubted(self, site: Site, body: Body) -> frozenset[str]:
+        """The inputs of a body that may be infinite or NaN: values from outside, and a state that some run makes so."""
+        encoding = self._encoding
+        if encoding is None:
+            return frozenset()
+        own = [v.name for v in body.proto.input]
+        first = 1 if site.proto.op_type == "Loop" else 0
+        outer = {name: name for name in body.graph.inputs if name not in own} | dict(
+            zip(own, site.proto.input, strict=False)
+        )
+        found = {name for name, value in outer.items() if value and not _is_finite(encoding, value)}
+        states = own[2:] if first else own if site.proto.op_type == "Scan" else []
+        made = list(body.graph.outputs.values())[first:]
+        while True:
+            inner = encode(body.graph, doubted=found)
+            more = {s for s, value in zip(states, made, strict=False) if not _is_finite(inner, value)} - found
+            if not more:
+                return frozenset(found)
+            found |= more
+
+
+def _is_finite(encoding: Encoding, value: str) -> bool:
+    return encoding.egraph.eclass(encoding.values[value]).finite
+
+
+_Written: TypeAlias = "tuple[GraphProto, dict[str, Constant]]"
