@@ -16,10 +16,11 @@ from eqsat.failures import is_for_the_caller, told
 from eqsat.finalists import written_size
 from eqsat.given import Given, Inside, dims_of
 from eqsat.language.constant import Constant
-from eqsat.language.dims import evaluate
+from eqsat.language.dims import Dim, evaluate
 from eqsat.language.fold import fresh_beside
 from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking
+from eqsat.language.onnx.control.hoisting import Moved, hoisted
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, nodes_within, replaced, sites, written
 from eqsat.pipeline import Pipeline
@@ -32,6 +33,10 @@ from eqsat.sizes import points_for
 
 #: The share of the time limit that all bodies together may take, divided by how many nodes each has.
 _SHARE = 0.5
+#: How often a loop is taken to run where that is not known; this decides nothing that is measured.
+_TRIPS = 8
+#: What a change is put down to that moved nodes in front of a loop.
+HOISTED = "loop-invariant"
 
 
 def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], costs: CostModel) -> Given:
@@ -44,9 +49,15 @@ def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], 
     plain = all(state.is_plain for state in pipeline.settings.boundary.values())
     if not plain or not holds_bodies(given.graph):
         return given
-    start = time.monotonic()
-    with pipeline.phase("bodies"):
-        graph, inside = _Bodies(pipeline, given.graph, rules, costs).improved(given.graph)
+    start, warned = time.monotonic(), len(pipeline.warnings)
+    try:
+        with pipeline.phase("bodies"):
+            graph, inside = _Bodies(pipeline, given.graph, rules, costs).whole(given.graph)
+    except Exception as error:
+        if pipeline.settings.strict or is_for_the_caller(error, False):
+            raise
+        del pipeline.warnings[warned:]
+        graph, inside = given.graph, [Inside("bodies of If, Loop and Scan", (0, 0), failure=told(error))]
     pipeline.settings = _less(pipeline.settings, time.monotonic() - start)
     if graph is given.graph:
         return replace(given, inside=tuple(inside))
@@ -80,6 +91,26 @@ class _Bodies:
         self.names = Names(graph)
         self.fresh = fresh_beside(graph.types.values())
         self.nodes = nodes_within(graph)
+
+    def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
+        """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done."""
+        graph, before = self.hoisted(graph)
+        graph, inside = self.improved(graph)
+        graph, after = self.hoisted(graph)
+        return graph, [*before, *inside, *after]
+
+    def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
+        """A graph with what its loops compute alike in every run in front of them, and what was moved."""
+        graph, moved = hoisted(graph, self.fresh, self.names)
+        return graph, [self._moved(each) for each in moved]
+
+    def _moved(self, moved: Moved) -> Inside:
+        """What moving nodes out of a loop saves: all runs but one."""
+        costs = self.costs.at({})
+        saved = (costs.graph(moved.before).price, costs.graph(moved.after).price)
+        nodes = len(moved.before.nodes), len(moved.after.nodes)
+        certificate = {"kind": "identical", "error": 0.0, "text": "the same nodes in front of the loop"}
+        return Inside(moved.place, nodes, saved, self._often(moved.trips) - 1, (HOISTED,), certificate)
 
     def improved(
         self, graph: Graph, where: str = "", runs: float = 1.0, doubted: frozenset[str] = frozenset()
@@ -164,11 +195,13 @@ class _Bodies:
         return result
 
     def _runs(self, site: Site) -> float:
-        """How often a body is taken to run: each branch half the time, a loop once where that is not known."""
+        """How often a body is taken to run: each branch half the time."""
         if len(site.control.bodies) > 1:
             return 1 / len(site.control.bodies)
-        trips = site.control.trips
-        return 1.0 if trips is None else float(max(evaluate(trips, self.costs.sizes), 0))
+        return self._often(site.control.trips)
+
+    def _often(self, trips: Dim | None) -> float:
+        return float(_TRIPS if trips is None else max(evaluate(trips, self.costs.sizes), 0))
 
 
 class _Finite:

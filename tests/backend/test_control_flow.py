@@ -373,3 +373,97 @@ def test_weights_of_bodies_stand_outside_and_once() -> None:
     for condition in (True, False):
         feeds = draw(proto, 1, c=condition)
         same(result.run(**feeds), run(proto, feeds))
+
+
+HOISTED = {
+    # what is moved, what stays, and the loop
+    "a product of values from outside": (
+        ["MatMul", "Tanh"],
+        """(int64 m, bool c, float[4, 8] x, float[8, 8] w) => (float[r, k] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] u) {
+            on = Identity(go) \n a = MatMul(x, w) \n e = Tanh(a) \n u = Add(s, e) }> }""",
+    ),
+    "with weights of its own": (
+        ["Mul", "Sigmoid"],
+        """(int64 m, bool c, float[4, 8] x) => (float[r, k] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] u) {
+            on = Identity(go) \n v = Constant<value = float[8] {W}>() \n a = Mul(x, v) \n e = Sigmoid(a)
+            u = Add(s, e) }> }""",
+    ),
+    "out of two loops": (
+        ["Exp", "Tanh"],
+        """(int64 m, bool c, float[4, 8] x) => (float[r, k] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] u) {
+            on = Identity(go)
+            u = Loop(i, go, s)<body = b2 (int64 j, bool go2, float[4, 8] t) => (bool on2, float[4, 8] v) {
+                on2 = Identity(go2) \n a = Tanh(x) \n e = Exp(a) \n f = Add(t, e) \n v = Sub(f, s) }> }> }""",
+    ),
+    "what depends on a state that never changes": (
+        ["Tanh", "Exp"],
+        """(int64 m, bool c, float[4, 8] x, float[4, 8] z) => (float[r, k] y, float[r, k] same) {
+        y, same = Loop(m, c, x, z)<body = b (int64 i, bool go, float[4, 8] s, float[4, 8] q)
+            => (bool on, float[4, 8] u, float[4, 8] p) {
+            on = Identity(go) \n p = Identity(q) \n a = Tanh(q) \n e = Exp(a) \n u = Add(s, e) }> }""",
+    ),
+    "out of a scan, and an output as it is": (
+        ["Tanh"],
+        """(float[8] s, float[5, 8] x, float[8] z) => (float[k] y, float[r, k] o) {
+        y, o = Scan<num_scan_inputs = 1, body = b (float[8] v, float[8] r) => (float[8] u, float[8] t) {
+            t = Tanh(z) \n e = Add(v, r) \n u = Mul(e, t) }>(s, x) }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOISTED)
+def test_what_no_run_changes_is_computed_once(name: str) -> None:
+    moved, text = HOISTED[name]
+    proto = model(text.replace("{W}", "{" + ", ".join(matrix(1).split(", ")[:8]) + "}"))
+    result = optimised(proto)
+    written = result.to_onnx()
+    checker.check_model(written, full_check=True)
+    check_names(written.graph)
+    outer = [n.op_type for n in written.graph.node]
+    assert set(moved) <= set(outer), outer
+    assert not any(set(moved) & set(body) for body in bodies(written))
+    assert "loop-invariant" in [rule for change in result.report.changes for rule in change["rules"]]
+    for trips in (0, 1, 4):
+        feeds = draw(proto, trips, m=trips, c=trips < 4 or trips == 4)
+        same(run(written, feeds), run(proto, feeds))
+
+
+STAYS = {
+    "a place that there is not": """(int64 m, bool c, float[4] x, int64 at) => (float[k] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4] s) => (bool on, float[4] u) {
+            on = Identity(go) \n a = Gather(x, at) \n u = Add(s, a) }> }""",
+    "a division of integers by zero": """(int64 m, bool c, float[4] x, int64 at) => (float[k] y) <int64 one = {1}> {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4] s) => (bool on, float[4] u) {
+            on = Identity(go) \n a = Div(one, at) \n e = Cast<to = 1>(a) \n u = Add(s, e) }> }""",
+    "sizes that may not fit": """(int64 m, bool c, float[n] x, float[k] z, int64 at) => (float[j] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[] s) => (bool on, float[] u) {
+            on = Identity(go) \n a = Add(x, z) \n e = ReduceSum<keepdims = 0>(a) \n u = Add(s, e) }> }""",
+    "a random number": """(int64 m, bool c, float[4] x, int64 at) => (float[k] y) {
+        y = Loop(m, c, x)<body = b (int64 i, bool go, float[4] s) => (bool on, float[4] u) {
+            on = Identity(go) \n a = RandomUniformLike(x) \n f = Floor(a) \n u = Add(s, f) }> }""",
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_may_fail_stays_in_a_loop_that_may_not_run(name: str) -> None:
+    proto = model(STAYS[name])
+    result = optimised(proto)
+    assert [n.op_type for n in result.to_onnx().graph.node] == ["Loop"]
+    # The place is beyond the end, the divisor is zero, the sizes do not fit: nothing of it matters to no run.
+    at = 0 if "zero" in name else 9
+    feeds = draw(proto, 0, m=0, c=True, at=at, n=4, k=3)
+    same(run(result.to_onnx(), feeds), run(proto, feeds))
+
+
+def test_what_may_fail_is_moved_out_of_a_loop_that_surely_runs() -> None:
+    text = STAYS["a place that there is not"].replace(
+        "(int64 m, bool c, float[4] x, int64 at)", "(float[4] x, int64 at)"
+    )
+    proto = model(text.replace("(float[k] y) {", "(float[k] y) <int64 m = {300}, bool c = {1}> {", 1))
+    written = optimised(proto).to_onnx()
+    assert [n.op_type for n in written.graph.node] == ["Gather", "Loop"]
+    feeds = draw(proto, 1, at=3)
+    same(run(written, feeds), run(proto, feeds))

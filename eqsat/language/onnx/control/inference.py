@@ -52,12 +52,13 @@ class Body:
 class Control:
     """A node that holds bodies: these, and the types of its outputs as the graph around it sees them.
 
-    `trips` is how often a loop runs, None where that is not known ahead.
+    `trips` is how often a loop runs, None where that is not known ahead; `runs` says that it surely runs once.
     """
 
     bodies: tuple[Body, ...]
     results: tuple[ValueType, ...]
     trips: Dim | None = None
+    runs: bool = False
 
 
 def control(node: NodeProto, opset: int, folder: Folder, budget: Budget, read: Read) -> Control | None:
@@ -75,7 +76,9 @@ def control(node: NodeProto, opset: int, folder: Folder, budget: Budget, read: R
         return None
     # How often a loop runs is told by dims of the graph around it.
     names = around.names() | (found.trips.names() if isinstance(found.trips, Sym) else frozenset())
-    return Control(found.bodies, tuple(seen_outside(t, names, folder.fresh) for t in found.results), found.trips)
+    return Control(
+        found.bodies, tuple(seen_outside(t, names, folder.fresh) for t in found.results), found.trips, found.runs
+    )
 
 
 @dataclass
@@ -179,7 +182,7 @@ def _loop(around: _Around) -> Control:
         _stacked(type, stated, 0, trips, runs, around.folder.fresh)
         for type, stated in zip(made[count:], proto.output[count + 1 :], strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips)
+    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
 
 
 def _scan(around: _Around) -> Control:
@@ -212,7 +215,7 @@ def _scan(around: _Around) -> Control:
         _stacked(type, stated, axis, trips, runs, around.folder.fresh)
         for type, stated, axis in zip(made[count:], proto.output[count:], places, strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips)
+    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
 
 
 def _axes(given: object, count: int) -> list[int]:
