@@ -13,6 +13,7 @@ from eqsat.language.ops import (
     reduce,
     sequences,
     terms,
+    vision,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "reduce",
     "sequences",
     "terms",
+    "vision",
 ]

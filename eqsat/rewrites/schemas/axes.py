@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from eqsat.rewrites.schemas.operator import Operator, Statement, law, loop
 from eqsat.rewrites.schemas.reductions import reduction_laws
 
+#: Functions of one element that networks apply around a change of size.
+_ACTIVATIONS = ("relu", "sigmoid", "silu", "tanh")
 _ALIKE = "all(without(shape(x), {k}) == without(shape(xs[0]), {k}) for x in xs)"
 
 
@@ -29,6 +31,8 @@ def axis_laws(op: Operator) -> Iterator[Statement]:
             yield from reduction_laws(op)
     elif first.attribute == "axis":
         yield from _mixed(op)
+    elif first.attribute == "axes":
+        yield from _resampled(op)
 
 
 def _reduction(op: Operator) -> Iterator[Statement]:
@@ -131,6 +135,62 @@ def _mixed(op: Operator) -> Iterator[Statement]:
         f"expand({f}(x, axis={below}{rest}), shape=s)",
         [f"dim(x, {below}) == {spread}[k]"],
         phase="associate",
+    )
+
+
+def _resampled(op: Operator) -> Iterator[Statement]:
+    """Several axes are mixed, or given another size; the others are walked in step.
+
+    Runtimes know interpolation along the last axes best, so only what copies elements moves to any others.
+    """
+    f, whole = op.name, op.applied("x")
+    yield from law(
+        f"concat-of-{f}",
+        f"concat(*[{whole} for x in xs], axis=k)",
+        op.applied("concat(*xs, axis=k)"),
+        ["k not in a.axes", _ALIKE.format(k="k")],
+        back="associate",
+        back_name=f"{f}-over-concat",
+    )
+    yield from law(
+        f"{f}-of-slice",
+        op.applied("slice(x, **s)"),
+        f"slice({whole}, **s)",
+        ["not any(k in a.axes for k in s.axes)"],
+        back="expand",
+    )
+    if op.spec.movement:
+        yield from _turned(op)
+        for g in _ACTIVATIONS:
+            yield from law(f"{g}-of-{f}", f"{g}({whole})", op.applied(f"{g}(x)"), back="expand")
+    if op.linear:
+        yield from _channels_apart(op)
+
+
+def _turned(op: Operator) -> Iterator[Statement]:
+    f, rest = op.name, ", **a" if len(op.spec.attrs) > 1 else ""
+    yield from law(
+        f"{f}-of-transpose",
+        f"{f}(transpose(x, perm=p), axes=k{rest})",
+        f"transpose({f}(x, axes=permuted(p, k){rest}), perm=p)",
+    )
+    yield from law(
+        f"transpose-of-{f}",
+        f"transpose({f}(x, axes=k{rest}), perm=p)",
+        f"{f}(transpose(x, perm=p), axes=permuted(inverse(p), k){rest})",
+    )
+
+
+def _channels_apart(op: Operator) -> Iterator[Statement]:
+    """A convolution at single places mixes channels, and what is linear along the other axes mixes places."""
+    points = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=d, group=g, activation='none'"
+    sums = [] if op.spec.movement else ["wide(x)", "finite(x, w)"]
+    yield from law(
+        f"conv-of-{op.name}",
+        f"conv({op.applied('x')}, w, {points})",
+        op.applied(f"conv(x, w, {points})"),
+        ["shape(w)[2:] == (1, 1)", "not any(k < 2 for k in a.axes)", *sums],
+        back="expand",
     )
 
 

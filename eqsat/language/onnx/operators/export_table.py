@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.exporting import Exporter, Target
-from eqsat.language.onnx.operators import export_movement, export_nn, import_table
+from eqsat.language.onnx.operators import export_movement, export_nn, export_vision, import_table
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.tensors import number_of
 from eqsat.language.types import DType
@@ -241,4 +241,5 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     | dict(export_movement.EXPORTS)
     | dict(export_nn.EXPORTS)
     | dict(quantised.EXPORTS)
+    | dict(export_vision.EXPORTS)
 )

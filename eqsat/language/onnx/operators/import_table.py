@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
-from eqsat.language.onnx.operators import import_movement, import_nn
+from eqsat.language.onnx.operators import import_movement, import_nn, import_vision
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.types import DType
@@ -241,4 +241,5 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(import_movement.IMPORTS)
     | dict(import_nn.IMPORTS)
     | dict(quantised.IMPORTS)
+    | dict(import_vision.IMPORTS)
 )
