@@ -19,7 +19,9 @@ from eqsat.language.onnx.control.inference import control
 from eqsat.language.onnx.control.inlining import Inlined, taken_branch
 from eqsat.language.onnx.control.scope import Budget, Scope, as_model
 from eqsat.language.onnx.importing import Call, Unsupported
-from eqsat.language.onnx.operators.import_table import IMPORTS
+from eqsat.language.onnx.microsoft.records import Record, record
+from eqsat.language.onnx.microsoft.types import result_types as own_types
+from eqsat.language.onnx.operators.import_table import FUSED, importers_of, reason_for
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
@@ -59,6 +61,7 @@ class _Import:
         self.folder = Folder(fresh_beside(()) if scope is None else scope.fresh)
         self.budget = Budget.of(self.model.graph) if scope is None else scope.budget
         self.warnings: list[str] = []
+        self.records: list[Record] = []
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
         shown = ([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
@@ -158,7 +161,7 @@ class _Import:
         try:
             reason = self._reason(node)
             if reason is None:
-                IMPORTS[node.op_type](Call(node, self.opset, self.folder, self._fresh_name))
+                self._translate(node)
                 reason = self._unread(node)
         except Unsupported as fault:
             reason = str(fault)
@@ -174,6 +177,19 @@ class _Import:
         if reason is not None:
             self._keep_opaque(node, reason)
 
+    def _translate(self, node: NodeProto) -> None:
+        """Adds the operators that a node is; keeps a record of one that another domain calls something of its own."""
+        table, count = importers_of(node.domain), len(self.folder.nodes)
+        call = Call(node, self.opset, self.folder, self._fresh_name)
+        table[node.op_type](call)
+        made = self.folder.nodes[count:]
+        if not made or self._unread(node) or (importers_of("") is table and node.op_type not in FUSED):
+            return
+        inputs = [self.folder.resolve(v) if v else None for v in node.input]
+        outputs = [self.folder.resolve(o) if o else "" for o in node.output]
+        known = self.folder.types, self.folder.constants
+        self.records.append(record(node, inputs, outputs, made, *known, frozenset(call.looked_at)))
+
     def _taken_branch(self, node: NodeProto, place: str) -> Inlined | None:
         if node.op_type != "If" or node.domain not in ("", "ai.onnx") or not node.input:
             return None
@@ -184,10 +200,8 @@ class _Import:
 
     def _reason(self, node: NodeProto) -> str | None:
         """Why a node cannot be translated, as far as can be said before trying."""
-        if node.domain not in ("", "ai.onnx"):
-            return f"operator of domain {node.domain!r}"
-        if node.op_type not in IMPORTS:
-            return "no counterpart among the operators"
+        if node.op_type not in importers_of(node.domain):
+            return reason_for(node.domain, node.op_type)
         for value in node.input:
             type = self.folder.type(value) if value else None
             if type is not None and not isinstance(type, TensorType):
@@ -210,7 +224,8 @@ class _Import:
             captures=len(outer),
         )
         inputs = tuple(v or None for v in (*node.input, *outer))
-        types = opaque.result_types(node, self.model, self.opset, self.folder) or self._body_types(node)
+        types = opaque.result_types(node, self.model, self.opset, self.folder)
+        types = types or own_types(Call(node, self.opset, self.folder, self._fresh_name)) or self._body_types(node)
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
         for name, type in types.items():
             if name in node.output and name and type is not UNKNOWN:
@@ -284,6 +299,7 @@ class _Import:
             external=bool(files),
             files=(*((path.resolve(),) if path else ()), *files),
             warnings=tuple(self.warnings),
+            records=tuple(self.records),
             nodes=sum(n.op_type != "Constant" for n in self.source.model.graph.node),
         )
 

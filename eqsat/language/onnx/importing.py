@@ -30,6 +30,8 @@ class Call:
         self.attrs = attributes(node)
         self._folder = folder
         self._fresh_name = fresh_name
+        #: Values whose elements the translation rests on.
+        self.looked_at: set[str] = set()
 
     @property
     def arity(self) -> int:
@@ -84,11 +86,14 @@ class Call:
 
     def constant(self, index: int) -> Array | None:
         """The elements of a constant operand, or None where it is computed at run time."""
-        found = self._folder.constants.get(self._folder.resolve(self.value(index)))
+        value = self._folder.resolve(self.value(index))
+        self.looked_at.add(value)
+        found = self._folder.constants.get(value)
         return None if found is None else found.array
 
     def dims(self, index: int) -> Shape:
         """The elements of a vector (or scalar) of integers, as dims; Unsupported where they are not known ahead."""
+        self.looked_at.add(self._folder.resolve(self.value(index)))
         known = self._folder.dims(self.value(index))
         if known is None:
             raise Unsupported(f"{self.value(index)!r} is computed at run time")
@@ -107,6 +112,10 @@ class Call:
         if array is None or array.size != 1:
             raise Unsupported(f"{self.value(index)!r} is not one number known ahead")
         return array.reshape(()).item()
+
+    def fresh_dim(self) -> Sym:
+        """A dim of which nothing is known."""
+        return self._folder.fresh()
 
     def uses(self, index: int) -> bool:
         """True where the output is there; whether anybody reads it does not matter."""

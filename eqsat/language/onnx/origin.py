@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.language.constant import Constant
+from eqsat.language.onnx.microsoft.records import Record
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class OnnxOrigin:
     are the initializers that a caller may override, being inputs too; `sparse` the sparse tensors that constants were
     made of. `external` is true where the model kept its tensors in other files, `files` every file it was read from,
     and `warnings` what a user should hear of. `nodes` counts the nodes the model has, those that only hold a constant
-    left out.
+    left out. `records` are the operators that were read as several of ours.
     """
 
     model: bytes
@@ -34,3 +35,4 @@ class OnnxOrigin:
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     nodes: int = 0
+    records: tuple[Record, ...] = ()

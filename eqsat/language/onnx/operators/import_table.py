@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.microsoft import importers as microsoft
+from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.operators import import_movement, import_nn, import_vision
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
@@ -243,3 +245,28 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(quantised.IMPORTS)
     | dict(import_vision.IMPORTS)
 )
+
+#: Operators of ONNX's own domain that only ONNX Runtime has, and that are written as what they were.
+FUSED = frozenset(microsoft.OWN)
+
+#: The domains whose operators are known, and how their operators are translated.
+DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
+    {
+        "": MappingProxyType({**IMPORTS, **microsoft.OWN}),
+        "com.microsoft": MappingProxyType(
+            {name: IMPORTS[name] for name in microsoft.SAME_AS_ONNX} | dict(microsoft.IMPORTS)
+        ),
+    }
+)
+
+
+def importers_of(domain: str) -> Mapping[str, Importer]:
+    """How the operators of a domain are translated, by their names there."""
+    return DOMAINS.get("" if domain == "ai.onnx" else domain, {})
+
+
+def reason_for(domain: str, op_type: str) -> str:
+    """Why an operator that has no entry in the tables stays opaque."""
+    if domain not in ("ai.onnx", *DOMAINS):
+        return f"operator of domain {domain!r}, whose meaning is not known"
+    return REASONS.get((domain, op_type), "no counterpart among the operators")
