@@ -14,7 +14,7 @@ from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
 from eqsat.language.graph import Node as GraphNode
 from eqsat.language.spec import OPS, spec
-from eqsat.language.types import OpaqueType, TensorType, ValueType
+from eqsat.language.types import DType, OpaqueType, TensorType, ValueType
 
 #: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output
 #: of a node with several.
@@ -287,6 +287,8 @@ class EGraph:
             finite = not hidden and self.constants[node.attrs["index"]].is_finite
         else:
             finite = whole and all(c.finite for c in below) and self._may_count_as_finite(node, type, constant)
+            # Whatever truth values are made of, they are neither infinite nor NaN.
+            finite |= isinstance(type, TensorType) and type.dtype is DType.BOOL
         return EClass(
             members=[number],
             type=type,
