@@ -32,6 +32,19 @@ def agree(source: ModelProto, made: ModelProto, **feeds: Any) -> bool:
     return all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
 
 
+@pytest.mark.parametrize("opset", [None, 13])
+def test_an_output_that_is_listed_twice_stays_so(opset: int | None) -> None:
+    """ONNX Runtime hands it out twice; by name there is one."""
+    source = model("g (float[n] x) => (float[n] y, float[n] z, float[n] y) { y = Neg(x) \n t = Neg(y) \n z = Relu(t) }")
+    x = np.float32([1, -2])
+    result = eqsat.optimize(source, measure=False)
+    made = result.to_onnx(opset=opset)
+    assert [o.name for o in made.graph.output] == ["y", "z", "y"] and len(made.graph.node) == 2
+    assert agree(source, made, x=x)
+    assert list(result.run(x=x)) == ["y", "z"]
+    assert [o.name for o in eqsat.optimize(source, measure=False, outputs=["z"]).to_onnx().graph.output] == ["z"]
+
+
 @pytest.mark.parametrize("opset", range(7, 14))
 @pytest.mark.parametrize("sorted_", [0, 1])
 def test_the_smallest_elements_are_the_smallest_at_every_opset(opset: int, sorted_: int) -> None:

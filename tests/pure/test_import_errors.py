@@ -142,10 +142,6 @@ def test_output_that_nothing_makes() -> None:
     assert text.splitlines()[0] == "g: output 'y' is made by nothing"
 
 
-def test_output_listed_twice() -> None:
-    assert "output 'y' is listed twice" in message(model([helper.make_node("Relu", ["x"], ["y"])], outputs=["y", "y"]))
-
-
 def test_shape_conflict_names_the_node(tmp_path: Path) -> None:
     weight = numpy_helper.from_array(np.ones((8, 64, 3, 3), np.float32), "w")
     conv = helper.make_node("Conv", ["x", "w"], ["y"], name="conv1/Conv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -170,8 +170,9 @@ class _Export:
         tensors = self._initializers(proto)
         for value in self.graph.inputs:
             graph.input.append(self._info(value, self.graph.type(value), self.origin.inputs))
-        for name, value in self.graph.outputs.items():
-            graph.output.append(self._info(name, self.graph.type(value), self.origin.outputs))
+        for name in self._listed():
+            type = self.graph.type(self.graph.outputs[name])
+            graph.output.append(self._info(name, type, self.origin.outputs))
         self._state_values(proto)
         known = set(tensors) | {o for n in graph.node for o in n.output} | set(self.graph.inputs)
         kept = [a for a in graph.quantization_annotation if a.tensor_name in known]
@@ -180,6 +181,11 @@ class _Export:
         if self.opset != self.origin.opset:
             self._check_valid(proto, tensors)
         return proto, tensors
+
+    def _listed(self) -> Sequence[str]:
+        """The outputs by name, those more than once that the model lists so."""
+        listed = [name for name in self.origin.listed if name in self.graph.outputs]
+        return listed if list(dict.fromkeys(listed)) == list(self.graph.outputs) else list(self.graph.outputs)
 
     def _check_valid(self, model: ModelProto, tensors: Mapping[str, Constant]) -> None:
         """ExportModelError where the opset chosen does not allow some element type or attribute."""

@@ -295,6 +295,7 @@ class _Import:
             values={v.name: v.SerializeToString(deterministic=True) for v in stated.value_info},
             defaults=defaults,
             sparse=self.sparse,
+            listed=tuple(v.name for v in graph.output),
             path=path,
             external=bool(files),
             files=(*((path.resolve(),) if path else ()), *files),

@@ -15,11 +15,12 @@ class OnnxOrigin:
     """Where a graph came from: the model around it, its declared values, and its files.
 
     `model` is the serialised ModelProto without nodes, tensors and value types: opsets, metadata, functions, training
-    information, doc strings. `inputs`, `outputs` and `values` hold serialised ValueInfoProtos by name. `defaults`
-    are the initializers that a caller may override, being inputs too; `sparse` the sparse tensors that constants were
-    made of. `external` is true where the model kept its tensors in other files, `files` every file it was read from,
-    and `warnings` what a user should hear of. `nodes` counts the nodes the model has, those that only hold a constant
-    left out. `records` are the operators that were read as several of ours.
+    information, doc strings. `inputs`, `outputs` and `values` hold serialised ValueInfoProtos by name. `defaults` are
+    the initializers that a caller may override, being inputs too; `sparse` the sparse tensors that constants were made
+    of. `listed` are the outputs in their order, one more than once where the model lists it so. `external` is true
+    where the model kept its tensors in other files, `files` every file it was read from, and `warnings` what a user
+    should hear of. `nodes` counts the nodes the model has, those that only hold a constant left out. `records` are the
+    operators that were read as several of ours.
     """
 
     model: bytes
@@ -30,6 +31,7 @@ class OnnxOrigin:
     values: Mapping[str, bytes] = field(default_factory=dict)
     defaults: Mapping[str, Constant] = field(default_factory=dict)
     sparse: Mapping[str, tuple[Constant, bytes]] = field(default_factory=dict)
+    listed: tuple[str, ...] = ()
     path: Path | None = None
     external: bool = False
     files: tuple[Path, ...] = ()

@@ -84,7 +84,6 @@ def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None
                     expected="a graph input, an initializer or the output of a node",
                     remedy="export the model again",
                 )
-    seen: set[str] = set()
     for output in graph.output:
         if output.name not in made:
             raise ImportModelError(
@@ -93,9 +92,6 @@ def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None
                 expected="a graph input, an initializer or the output of a node",
                 remedy="export the model again",
             )
-        if output.name in seen:
-            raise ImportModelError(f"output {output.name!r} is listed twice", where=where, expected="one output a name")
-        seen.add(output.name)
 
 
 def _define(made: dict[str, str], name: str, maker: str, where: str) -> None:
