@@ -173,6 +173,10 @@ class Growing:
         domain = attrs.pop("domain", "")
         if "Conv" in op_type and any(v is not None and 0 in v.shape for v in inputs[:2]):
             raise RefusedError("no channel: ONNX Runtime leaves what was in memory")
+        if op_type in ("LSTM", "GRU", "RNN") and any(
+            0 in v.shape or any(map(v.free, range(v.rank))) for v in inputs if v
+        ):
+            raise RefusedError("no element: ONNX Runtime leaves what was in memory, or ends the process")
         made = [self.fresh() for _ in range(outputs)]
         names = ["" if v is None else v.name for v in inputs]
         while names and not names[-1]:

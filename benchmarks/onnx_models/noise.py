@@ -32,6 +32,11 @@ _POLES = frozenset(
     """.split()  # noqa: SIM905 - a page of quotation marks says less
 )
 
+#: Operators that put numbers in order.
+_ORDER = frozenset(
+    ("ArgMax", "ArgMin", "GlobalMaxPool", "Hardmax", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Unique")
+)
+
 
 def types_of(model: ModelProto) -> dict[str, int]:
     """The element type of every tensor of the main graph that is known."""
@@ -64,7 +69,8 @@ def inner_values(model: ModelProto, feed: Feed) -> dict[str, Any]:
 def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None:
     """Why nothing is promised of a model on some inputs, or None.
 
-    A cast of what the integer type does not hold has no value in ONNX. Where results are taken for finite, one that
+    A cast of what the integer type does not hold has no value in ONNX, nor has the greatest of numbers and NaN, for
+    which ONNX Runtime's kernels take one or the other by their place. Where results are taken for finite, one that
     overflows is not promised either: an operator without poles made an infinity or NaN of finite operands.
     """
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -78,6 +84,8 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
             x = np.trunc(operands[0].astype(np.float64))
             if not ((x >= low) & (x <= high) & ((x < high) | (high < 2.0**53))).all():
                 return f"{node.op_type} of a number that {made[0].dtype} does not hold"
+        if node.op_type in _ORDER and any(np.isnan(v).any() for v in operands):
+            return f"{node.op_type} of NaN"
         if finite and node.op_type not in _POLES and node.domain in ("", "com.microsoft"):
             results = [v for v in made if _is_float(v)]
             if all(np.isfinite(v).all() for v in operands) and not all(np.isfinite(v).all() for v in results):

@@ -184,3 +184,59 @@ def test_a_bias_alone_is_spread_by_what_an_older_opset_has() -> None:
     made = eqsat.optimize(source, measure=False).to_onnx()
     for size in (0, 1, 3):
         assert agree(source, made, x=np.ones((size, 4), np.float32))
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_distribution_over_several_axes_takes_empty_tensors(op: str, axis: int) -> None:
+    """Before opset 13 it covers every axis from one on, and no reshape says so where a named dim is 0."""
+    source = model(f"g (float[n, 5, m] x) => (float[n, 5, m] y) {{ t = Mul(x, x) \n y = {op}<axis = {axis}>(t) }}", 11)
+    made = eqsat.optimize(source, measure=False).to_onnx()
+    assert [n.op_type for n in to_model(load(source)).graph.node] == ["Mul", op]
+    for shape in ((2, 5, 3), (0, 5, 3), (2, 5, 0), (0, 5, 0), (1, 5, 1)):
+        x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+        for one in (made, to_model(load(source)), to_model(load(source), 12)):
+            assert np.allclose(run(source, x=x)[0], run(one, x=x)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min"])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3), (2, 1), (2, 3)])
+def test_the_greatest_of_other_shapes_is_written_where_operands_have_one_shape(op: str, shape: tuple[int, ...]) -> None:
+    """Max and Min broadcast from opset 8 on."""
+    declared = f"float[{', '.join(map(str, shape))}]" if shape else "float"
+    rows = 2 if shape[:1] == (2,) else "n"
+    source = model(f"g (float[{rows}, 3] x, {declared} c) => (float[{rows}, 3] y) {{ y = {op}(x, c) }}")
+    made = to_model(load(source), 7)
+    assert made.opset_import[0].version == 7
+    x, c = np.float32([[1, -2, 3], [0, 5, -6]]), np.full(shape, 0.5, np.float32)
+    assert agree(source, made, x=x, c=c)
+
+
+@pytest.mark.parametrize("op", ["Mean", "Max"])
+def test_a_reduction_over_space_takes_what_a_global_pool_refuses(op: str) -> None:
+    """ONNX Runtime's global pools want every dim but the first above 0; a reduction of an empty tensor is empty."""
+    nodes = f"t = Transpose<perm = [2, 1, 0]>(x) \n y = Reduce{op}<axes = [0]>(t)"
+    source = model(f"g (float[4, 5, n] x) => (float[1, 5, 4] y) {{ {nodes} }}")
+    text = f"g (float[4, c, 5, 6] x) => (float[4, c, 1, 1] y) {{ y = Reduce{op}<axes = [2, 3]>(x) }}"
+
+    def pools(application: Any) -> float:
+        return 1e-6 if application.op.startswith("global") else 1e-3
+
+    for one, shapes in ((source, ((4, 5, 2),)), (model(text), ((4, 2, 5, 6), (4, 0, 5, 6)))):
+        made = eqsat.optimize(one, measure=False, cost=pools).to_onnx()
+        for shape in shapes:
+            x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+            assert all(np.allclose(a, b, rtol=1e-5) for a, b in zip(run(one, x=x), run(made, x=x), strict=True))
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_window_larger_than_its_input_is_left_to_onnx_runtime(op: str) -> None:
+    attributes = 'auto_pad = "VALID", ceil_mode = 1, kernel_shape = [2]'
+    source = model(f"g (float[n, 5, 1] x) => (float[n, 5, k] y) {{ t = {op}<{attributes}>(x) \n y = Neg(t) }}")
+    x = np.ones((2, 5, 1), np.float32)
+    assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=x)
+
+
+def test_the_place_of_the_least_of_a_scalar_is_left_to_onnx_runtime() -> None:
+    source = model("g (float x) => (int64 y) { y = ArgMin(x) }", 10)
+    assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=np.array(3, np.float32))

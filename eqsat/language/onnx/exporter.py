@@ -19,6 +19,7 @@ from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporting import Model, Target
 from eqsat.language.onnx.microsoft.records import restored
+from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import EXPORTS
 from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.onnx.protos import captured, names_bound, plain_name, rename_captured, subgraphs, value_info
@@ -82,7 +83,7 @@ class _Export:
                 expected=f"opset {OLDEST_OPSET} to {newest_opset()}",
                 remedy="pass another opset, or none to keep the model's own",
             )
-        self.graph = _with_terms_computed(restored(graph, self.origin.records))
+        self.graph = with_flat_distributions(_with_terms_computed(restored(graph, self.origin.records)), self.opset)
         self.opaque = {id(n): NodeProto.FromString(n.attrs["proto"]) for n in self.graph.nodes if n.op == OPAQUE}
         inner = {name for proto in self.opaque.values() for name in names_bound(proto)}
         self.out = Model(self.graph, self.opset, {*graph.inputs, *graph.outputs, *inner})

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from eqsat.language.dims import product
+from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.operators.export_movement import make_reshape
 from eqsat.language.ops.linear import conv_geometry
-from eqsat.language.types import DType
+from eqsat.language.symbolic import at_least
+from eqsat.language.types import DType, TensorType
 
 
 def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
@@ -87,17 +92,69 @@ def _by_padding(target: Target, values: dict[str, Any]) -> bool:
     return True
 
 
+#: Marks a distribution over all axes from one on, as opsets before 13 mean it.
+_FLAT = "flat"
+_FLAT_OPS = ("softmax", "log_softmax", "hardmax")
+
+
+def with_flat_distributions(graph: Graph, opset: int) -> Graph:
+    """The graph with a softmax between two reshapes, to a matrix and back, as one node where an opset means that by it.
+
+    Such an opset has no reshape to named dims one of which may be 0.
+    """
+    if opset >= 13:
+        return graph
+    made = {o: n for n in graph.nodes for o in n.outputs}
+    reads = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs.values())
+    flat = {id(n): found for n in graph.nodes if (found := _flat(graph, n, made, reads)) is not None}
+    if not flat:
+        return graph
+    return replace(graph, nodes=tuple(flat.get(id(n), n) for n in graph.nodes)).without_dead()
+
+
+def _flat(graph: Graph, back: Node, made: Mapping[str, Node], reads: Mapping[str | None, int]) -> Node | None:
+    """The one node that a reshape back from a matrix of distributions stands for, or None."""
+    inner = made.get(back.inputs[0] or "") if back.op == "reshape" else None
+    there = made.get(inner.inputs[0] or "") if inner is not None and inner.op in _FLAT_OPS else None
+    if inner is None or there is None or there.op != "reshape" or reads[inner.outputs[0]] > 1:
+        return None
+    types = [graph.type(v or "") for v in (there.inputs[0], there.outputs[0], back.outputs[0])]
+    shapes = [t.shape for t in types if isinstance(t, TensorType) and t.shape is not None]
+    if len(shapes) < 3 or shapes[0] != shapes[2] or len(shapes[1]) != 2 or inner.attrs["axis"] not in (1, -1):
+        return None
+    for axis in range(len(shapes[0])):
+        if shapes[1] == (product(shapes[0][:axis]), product(shapes[0][axis:])):
+            attrs = Attrs(dict(inner.attrs) | {"axis": axis, _FLAT: True})
+            return replace(inner, inputs=there.inputs, outputs=back.outputs, attrs=attrs)
+    return None
+
+
 def _softmax(op_type: str) -> Exporter:
     def write(target: Target) -> None:
         axis, shape = target.attrs["axis"], target.type(0).dims
         axis += len(shape) if axis < 0 else 0
-        if target.opset >= 13 or all(d == 1 for d in shape[axis + 1 :]):
+        if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
             return target.emit(op_type, target.input(0), axis=axis)
         # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
         perm = [*(i for i in range(len(shape)) if i != axis), axis]
         moved = target.make("Transpose", target.input(0), perm=perm)
         made = target.make(op_type, moved, axis=len(shape) - 1)
         return target.emit("Transpose", made, perm=[int(i) for i in np.argsort(perm)])
+
+    return write
+
+
+def _global_pool(op_type: str, reduction: str) -> Exporter:
+    """A pool over all of space, which ONNX Runtime refuses where another dim than the first is 0: a reduction there."""
+
+    def write(target: Target) -> None:
+        dims = target.type(0).dims
+        if all(at_least(d, 1) for d in dims[1:]):
+            return target.emit(op_type, target.input(0))
+        axes = list(range(2, len(dims)))
+        if target.opset >= 18:
+            return target.emit(reduction, target.input(0), target.ints(axes), keepdims=1)
+        return target.emit(reduction, target.input(0), axes=axes, keepdims=1)
 
     return write
 
@@ -221,6 +278,8 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
         "batch_norm": _by_epsilon("BatchNormalization"),
         "conv": _conv,
         "conv_transpose": _conv_transpose,
+        "global_avg_pool": _global_pool("GlobalAveragePool", "ReduceMean"),
+        "global_max_pool": _global_pool("GlobalMaxPool", "ReduceMax"),
         "group_norm": _group_norm,
         "hardmax": _softmax("Hardmax"),
         "instance_norm": _by_epsilon("InstanceNormalization"),

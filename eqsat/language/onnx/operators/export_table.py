@@ -44,6 +44,28 @@ def _ordered(strict: str, op_type: str) -> Exporter:
     return write
 
 
+def _greatest(op_type: str) -> Exporter:
+    """Max and Min, whose operands have one shape before opset 8: there they are repeated first."""
+
+    def write(target: Target) -> None:
+        wanted = target.result().dims
+        operands = list(target.inputs)
+        if target.opset < 8:
+            for i, operand in enumerate(operands):
+                shape = target.type(i).dims
+                if shape == wanted:
+                    continue
+                whole = (1,) * (len(wanted) - len(shape)) + shape
+                if any(a not in (1, b) for a, b in zip(whole, wanted, strict=True)):
+                    target.needs(8, "dims that may be 1")
+                repeats = [1 if a == b else b for a, b in zip(whole, wanted, strict=True)]
+                ranked = operand if whole == shape else export_movement.make_reshape(target, operand, shape, whole)
+                operands[i] = target.make("Tile", ranked, target.shape(repeats))
+        return target.emit(op_type, *operands)
+
+    return write
+
+
 def _each_alone(target: Target, op_type: str) -> None:
     """A reduction of each element alone, which older opsets say only of scalars, where it is one of all elements."""
     x = target.input(0)
@@ -227,8 +249,8 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
         "isinf": same("IsInf", detect_negative=("detect_negative", True), detect_positive=("detect_positive", True)),
         "leaky_relu": same("LeakyRelu", alpha=("alpha", None)),
         "less_equal": _ordered("Less", "LessOrEqual"),
-        "maximum": same("Max"),
-        "minimum": same("Min"),
+        "maximum": _greatest("Max"),
+        "minimum": _greatest("Min"),
         "mish": _mish,
         "mod": _mod,
         "pow": _pow,

@@ -109,12 +109,23 @@ def _transposed_pads(
     return (*begins, *ends)
 
 
+def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
+    """Unsupported where a window is larger than its padded input: ONNX Runtime pools what is there in ceil mode."""
+    spatial = len(kernel)
+    pads, dilations = _padding(call, kernel), _each(call, "dilations", spatial)
+    for i, size in enumerate(call.shape(0)[2:]):
+        extent = dilations[i] * (kernel[i] - 1) + 1
+        if isinstance(size, int) and size + pads[i] + pads[spatial + i] < extent:
+            raise Unsupported("a window larger than the padded input")
+
+
 def _pool(op: str) -> Importer:
     def translate(call: Call) -> None:
         if call.uses(1):
             raise Unsupported("the indices of MaxPool")
         kernel = tuple(call.attrs["kernel_shape"])
         spatial = len(kernel)
+        _check_windows(call, kernel)
         attrs: dict[str, Any] = {
             "kernel": kernel,
             "strides": each(call, "strides", spatial),

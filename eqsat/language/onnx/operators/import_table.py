@@ -141,6 +141,8 @@ def _reduce_nothing(call: Call, op: str) -> None:
 
 def _arg(op: str) -> Importer:
     def translate(call: Call) -> None:
+        if not call.shape(0):
+            raise Unsupported("ONNX Runtime takes a scalar, which has no axis")
         last = bool(call.attrs.get("select_last_index", 0))
         keep = bool(call.attrs.get("keepdims", 1))
         call.emit(op, call.value(0), axis=call.axis(0), keepdims=keep, select_last=last)
