@@ -112,7 +112,7 @@ def _transposed_pads(
 def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
     """Unsupported where a window is larger than its padded input: ONNX Runtime pools what is there in ceil mode."""
     spatial = len(kernel)
-    pads, dilations = _padding(call, kernel), _each(call, "dilations", spatial)
+    pads, dilations = padding(call, kernel), each(call, "dilations", spatial)
     for i, size in enumerate(call.shape(0)[2:]):
         extent = dilations[i] * (kernel[i] - 1) + 1
         if isinstance(size, int) and size + pads[i] + pads[spatial + i] < extent:
