@@ -14,10 +14,11 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 import eqsat.language.ops  # noqa: F401
 from eqsat.errors import ShapeError
 from eqsat.language.floats import FloatNamespace, Floats
-from eqsat.language.graph import Attrs
+from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.onnx.exporter import to_model
 from eqsat.language.ops import sampling
 from eqsat.language.spec import OPS, OpSpec
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
 
 OPSET = 24
 
@@ -50,6 +51,8 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
     "mod": {"fmod": True},
     "quantize_linear": {"to": "uint8"},
 }
+#: Operators that are not written attribute by attribute: models of them come from the exporter, at the opset given.
+EXPORTED: Mapping[str, int] = {"resize": OPSET, "resize_nearest": OPSET, "crop_resize": OPSET}
 NAMES = sorted(n for n, s in OPS.items() if s.onnx is not None)
 
 
@@ -89,6 +92,8 @@ def operands(name: str, types: list[TensorType], attrs: Attrs, seed: int) -> lis
 
 def onnx_model(declared: OpSpec, arrays: list[Any], attrs: Mapping[str, Any], results: list[TensorType]) -> Any:
     name = declared.name
+    if name in EXPORTED:
+        return exported(declared, arrays, attrs, results)
     inputs = [f"x{i}" for i in range(len(arrays))]
     initializers, given = [], dict(attrs)
     for key in AS_OPERANDS.get(name, ()):
@@ -127,6 +132,16 @@ def onnx_model(declared: OpSpec, arrays: list[Any], attrs: Mapping[str, Any], re
         initializers,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=11)
+
+
+def exported(declared: OpSpec, arrays: list[Any], attrs: Mapping[str, Any], results: list[TensorType]) -> Any:
+    inputs = tuple(f"x{i}" for i in range(len(arrays)))
+    outputs = tuple(f"y{i}" for i in range(len(results)))
+    types = {v: TensorType.of(DType.of(a.dtype), a.shape) for v, a in zip(inputs, arrays, strict=True)}
+    types |= dict(zip(outputs, results, strict=True))
+    node = Node(declared.name, inputs, outputs, declared.complete(attrs), "one")
+    graph = Graph("one", inputs, {o: o for o in outputs}, (node,), {}, types)
+    return to_model(graph, EXPORTED[declared.name])
 
 
 def expected(model: Any, arrays: list[Any]) -> list[Any]:

@@ -175,7 +175,9 @@ def _resize_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     x = known[0]
     if x is None:
         least = max((a + 1 for a in axes or ()), default=len(given or (0,)))
-        x = tuple(rng.randint(1, 4) for _ in range(rng.randint(least, max(4, least))))
+        # Matrices and N,C,H,W are what ONNX Runtime interpolates in every mode.
+        rank = rng.choice([r for r in (2, 4) if r >= least] or [least])
+        x = tuple(rng.randint(1, 4) for _ in range(rank))
     if axes is None:
         count = len(given) if given else rng.randint(1, 2)
         if count > len(x):
@@ -220,6 +222,7 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     multilinear=(0,),
     movement=True,
     index="...{axes} -> ...{axes}; reads axes",
+    onnx="Resize",
 )
 def resize_nearest(
     xp: Any,
@@ -255,6 +258,7 @@ def resize_nearest(
     ),
     multilinear=(0,),
     index="...{axes} -> ...{axes}; reads axes",
+    onnx="Resize",
 )
 def resize(
     xp: Any,
@@ -304,6 +308,7 @@ def _crop_region(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Floa
         extrapolation=sampling.choice(0.0, 1.5),
     ),
     index="...{axes} -> ...{axes}; reads axes",
+    onnx="Resize",
 )
 def crop_resize(
     xp: Any,
