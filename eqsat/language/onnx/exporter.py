@@ -18,7 +18,7 @@ from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporting import Model, Target
-from eqsat.language.onnx.microsoft.records import restored
+from eqsat.language.onnx.microsoft.records import Record, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import EXPORTS
 from eqsat.language.onnx.origin import OnnxOrigin
@@ -83,11 +83,17 @@ class _Export:
                 expected=f"opset {OLDEST_OPSET} to {newest_opset()}",
                 remedy="pass another opset, or none to keep the model's own",
             )
-        self.graph = with_flat_distributions(_with_terms_computed(restored(graph, self.origin.records)), self.opset)
+        same = [r for r in self.origin.records if self._means_the_same(r)]
+        self.graph = with_flat_distributions(_with_terms_computed(restored(graph, same)), self.opset)
         self.opaque = {id(n): NodeProto.FromString(n.attrs["proto"]) for n in self.graph.nodes if n.op == OPAQUE}
         inner = {name for proto in self.opaque.values() for name in names_bound(proto)}
         self.out = Model(self.graph, self.opset, {*graph.inputs, *graph.outputs, *inner})
         self.names = self._named()
+
+    def _means_the_same(self, record: Record) -> bool:
+        """Whether a recorded operator is the same in the opset chosen."""
+        own = record.domain in ("", "ai.onnx")
+        return not own or _version(record.op_type, self.opset) == _version(record.op_type, self.origin.opset)
 
     def model(self) -> tuple[ModelProto, dict[str, Constant]]:
         """The model and its initializers."""
@@ -151,7 +157,9 @@ class _Export:
         if self.opset == self.origin.opset:
             return
         inner = [n for g in subgraphs(proto) for n in g.node]
-        if proto.domain in ("", "ai.onnx") and _version(proto, self.opset) != _version(proto, self.origin.opset):
+        if proto.domain in ("", "ai.onnx") and (
+            _version(proto.op_type, self.opset) != _version(proto.op_type, self.origin.opset)
+        ):
             raise ExportModelError(
                 f"{node.describe()} is opaque, and {proto.op_type} differs between opset {self.origin.opset} "
                 f"and {self.opset}",
@@ -286,8 +294,8 @@ def _agrees(info: ValueInfoProto, type: ValueType) -> bool:
     )
 
 
-def _version(proto: NodeProto, opset: int) -> int:
-    return int(defs.get_schema(proto.op_type, opset, "").since_version) if defs.has(proto.op_type, opset, "") else 0
+def _version(op_type: str, opset: int) -> int:
+    return int(defs.get_schema(op_type, opset, "").since_version) if defs.has(op_type, opset, "") else 0
 
 
 def _with_terms_computed(graph: Graph) -> Graph:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.microsoft import attention
 from eqsat.language.onnx.operators.import_nn import each, padding
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.types import DType, TensorType
@@ -217,12 +218,13 @@ def _onnx_quantise(name: str, index: int) -> Importer:
     return translate
 
 
-#: Operators that ONNX Runtime adds to ONNX's own domain.
-OWN: Mapping[str, Importer] = MappingProxyType({"SimplifiedLayerNormalization": _rms_norm})
+#: Operators of ONNX's own domain that are read as several of ours, those that ONNX Runtime adds among them.
+OWN: Mapping[str, Importer] = MappingProxyType({"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX})
 
 #: ONNX Runtime's operator -> the function that translates a node of it.
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
     {
+        **attention.IMPORTS,
         "BiasGelu": _bias_gelu,
         "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
         "EmbedLayerNormalization": _embed_layer_norm,

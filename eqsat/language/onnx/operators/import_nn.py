@@ -208,24 +208,8 @@ def _mvn(call: Call) -> None:
     call.emit("mvn", call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
 
 
-_PLAIN_ATTENTION = frozenset({"scale", "is_causal"})
-
-
-def _attention(call: Call) -> None:
-    others = sorted(set(call.attrs) - _PLAIN_ATTENTION)
-    if others or any(call.has(i) for i in range(4, 7)) or any(call.uses(i) for i in range(1, 4)):
-        raise Unsupported("Attention with a cache or " + (", ".join(others) or "several results"))
-    query, key = call.shape(0), call.shape(1)
-    if len(query) != 4 or len(key) != 4:
-        raise Unsupported("Attention whose heads are not an axis of their own")
-    scale = call.attrs.get("scale")
-    causal = bool(call.attrs.get("is_causal", 0))
-    call.emit("attention", *(call.value(i) for i in range(3)), call.optional(3), scale=scale, causal=causal)
-
-
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
     {
-        "Attention": _attention,
         "AveragePool": _pool("avg_pool"),
         "BatchNormalization": _batch_norm,
         "Conv": _conv,

@@ -248,7 +248,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(import_vision.IMPORTS)
 )
 
-#: Operators of ONNX's own domain that only ONNX Runtime has, and that are written as what they were.
+#: Operators of ONNX's own domain that are read as several of ours, and written as what they were.
 FUSED = frozenset(microsoft.OWN)
 
 #: The domains whose operators are known, and how their operators are translated.
