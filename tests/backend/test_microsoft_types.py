@@ -43,7 +43,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any], int]] = [
     ("MatMulIntegerToFloat", {}, [X, bytes_(4, 6), SCALE, SCALE, ZERO, ZERO], 1),
     ("DynamicQuantizeMatMul", {}, [floats(2, 3, 4), bytes_(4, 6), SCALE, ZERO], 1),
     ("QAttention", {"num_heads": 2}, [bytes_(2, 3, 8), bytes_(8, 24), floats(24), SCALE, SCALE, "", ZERO, ZERO], 1),
-    ("MatMulNBits", BLOCKS | {"bits": 8}, [floats(2, 3, 32), bytes_(6, 1, 32), floats(6)], 1),
+    ("MatMulNBits", BLOCKS, [floats(2, 3, 32), bytes_(6, 1, 16), floats(6), "", np.zeros(32, np.int32)], 1),
     ("MatMulBnb4", {"K": 32, "N": 6, "quant_type": 1, "block_size": 32}, [floats(3, 32), bytes_(96), floats(6)], 1),
     ("GatherBlockQuantized", {"block_size": 16, "bits": 4}, [bytes_(5, 16), np.int64([[1, 2]]), floats(5, 2)], 1),
     ("CDist", {"metric": "euclidean"}, [floats(3, 5), floats(4, 5)], 1),

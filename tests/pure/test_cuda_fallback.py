@@ -26,6 +26,7 @@ WITHOUT_KERNEL = {
     "dequantize_linear",
     "dynamic_quantize_linear",
     "matmul_integer",
+    "matmul_packed",
     "qlinear_conv",
     "qlinear_matmul",
     "quantize_linear",

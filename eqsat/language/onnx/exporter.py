@@ -173,6 +173,9 @@ class _Export:
     def _wrapped(self) -> tuple[ModelProto, dict[str, Constant]]:
         proto = ModelProto.FromString(self.origin.model)
         self._set_versions(proto)
+        known = {o.domain for o in proto.opset_import}
+        new = {n.domain for n in self.out.nodes} - known - {"", "ai.onnx"}
+        proto.opset_import.extend(OperatorSetIdProto(domain=domain, version=1) for domain in sorted(new))
         graph = proto.graph
         graph.name = self.graph.name
         graph.node.extend(self.out.nodes)

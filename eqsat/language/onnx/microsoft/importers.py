@@ -13,6 +13,7 @@ from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.microsoft import attention
 from eqsat.language.onnx.operators.import_nn import each, padding
 from eqsat.language.onnx.quantised import importers as quantised
+from eqsat.language.ops.quantised.packed import BITS
 from eqsat.language.types import DType, TensorType
 
 #: Operators that ONNX has by the same name and with the same meaning.
@@ -218,6 +219,30 @@ def _onnx_quantise(name: str, index: int) -> Importer:
     return translate
 
 
+def _matmul_packed(call: Call) -> None:
+    attrs = call.attrs
+    if call.has(4):
+        raise Unsupported("columns in an order of their own (g_idx)")
+    if attrs.get("weight_prepacked", 0):
+        raise Unsupported("weights packed for one kind of processor")
+    bits, block = int(attrs.get("bits", 4)), int(attrs["block_size"])
+    if bits not in BITS:
+        raise Unsupported(f"numbers of {bits} bits, which straddle bytes")
+    if call.type(1).dtype is not DType.UINT8:
+        raise Unsupported(f"weights of {call.type(1).dtype.value}")
+    for index in (2, 5):
+        if call.has(index) and call.type(index).dtype is not call.type(0).dtype:
+            raise Unsupported(f"operands of {call.type(0).dtype.value} and {call.type(index).dtype.value}")
+    call.emit(
+        "matmul_packed",
+        *(call.optional(i) for i in (0, 1, 2, 3, 5)),
+        k=int(attrs["K"]),
+        n=int(attrs["N"]),
+        bits=bits,
+        block=block,
+    )
+
+
 #: Operators of ONNX's own domain that are read as several of ours, those that ONNX Runtime adds among them.
 OWN: Mapping[str, Importer] = MappingProxyType({"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX})
 
@@ -233,6 +258,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "FusedGemm": _fused_gemm,
         "FusedMatMul": _fused_matmul,
         "Gelu": _gelu,
+        "MatMulNBits": _matmul_packed,
         "QLinearConv": quantised.IMPORTS["QLinearConv"],
         "QuantizeLinear": _onnx_quantise("QuantizeLinear", 2),
         "QuickGelu": _quick_gelu,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.microsoft import exporters as microsoft
 from eqsat.language.onnx.operators import export_movement, export_nn, export_vision, import_table
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.tensors import number_of
@@ -264,4 +265,5 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     | dict(export_nn.EXPORTS)
     | dict(quantised.EXPORTS)
     | dict(export_vision.EXPORTS)
+    | dict(microsoft.EXPORTS)
 )

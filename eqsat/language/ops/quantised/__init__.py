@@ -1,5 +1,5 @@
 """Quantisation, and products and convolutions of quantised numbers; importing this package registers them."""
 
-from eqsat.language.ops.quantised import products, quantisation
+from eqsat.language.ops.quantised import packed, products, quantisation
 
-__all__ = ["products", "quantisation"]
+__all__ = ["packed", "products", "quantisation"]

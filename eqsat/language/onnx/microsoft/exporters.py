@@ -1,0 +1,30 @@
+"""Export of operators that only ONNX Runtime has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from eqsat.language.onnx.exporting import Exporter, Target
+
+DOMAIN = "com.microsoft"
+
+
+def _matmul_packed(target: Target) -> None:
+    attrs, inputs = target.attrs, list(target.inputs)
+    # The fifth operand of ONNX Runtime's is an order of columns, which ours has not.
+    operands = [*inputs[:4], "", inputs[4]] if len(inputs) > 4 else inputs
+    target.model.add(
+        "MatMulNBits",
+        operands,
+        target.outputs,
+        target.node.name,
+        domain=DOMAIN,
+        K=attrs["k"],
+        N=attrs["n"],
+        bits=attrs["bits"],
+        block_size=attrs["block"],
+    )
+
+
+EXPORTS: Mapping[str, Exporter] = MappingProxyType({"matmul_packed": _matmul_packed})
