@@ -64,7 +64,7 @@ def test_inspect_as_json(run, model):
     assert found["named_dims"] == {"batch": 16}
     assert found["operators"]["matmul"] == {"count": 1, "flops": 2 * 16 * 8 * 4, "bytes": 4 * (16 * 8 + 8 * 4 + 16 * 4)}
     assert found["opaque"] == [
-        {"name": "frob", "op": "Frob", "reason": "operator of domain 'com.example', whose meaning is not known"},
+        {"name": "frob", "op": "Frob", "reason": "unknown domain 'com.example'"},
         {"name": "relu", "op": "Relu", "reason": "the type of 'f' is unknown"},
     ]
     assert [n["name"] for n in found["nodes"]] == ["product", "frob", "relu"]
@@ -101,8 +101,8 @@ def test_what_stays_opaque_is_counted_by_operator_with_the_reason(run, odd):
     assert (code, err) == (0, "")
     assert lines[0].endswith("odd.onnx: 7 of 8 nodes opaque, 88 %")
     assert "Relu 2 – 25 % the type of input 0 is unknown" in lines
-    assert "com.example.Frob 1 – 12 % operator of domain 'com.example', whose meaning is not known" in lines
-    assert "com.example.Choose 1 3 50 % operator of domain 'com.example', whose meaning is not known" in lines
+    assert "com.example.Frob 1 – 12 % unknown domain 'com.example'" in lines
+    assert "com.example.Choose 1 3 50 % unknown domain 'com.example'" in lines
 
 
 def test_what_stays_opaque_in_several_models_is_added_up_as_json(run, odd, model):

@@ -79,7 +79,7 @@ def test_a_model_that_cannot_be_read_says_why(tmp_path):
 
 
 def test_models_that_are_not_covered_are_listed_with_operator_and_reason():
-    entry = {"domain": "own", "operator": "Frob", "count": 2, "time": 0.25, "reasons": {"operator of domain 'own'": 2}}
+    entry = {"domain": "own", "operator": "Frob", "count": 2, "time": 0.25, "reasons": {"unknown domain 'own'": 2}}
     rows = [
         {"model": "a", "imported": True, "opaque": 0, "operators": [], "outcome": "faster", "new/old": 0.9},
         {"model": "b", "imported": True, "opaque": 2, "opaque_time": 0.25, "operators": [entry]},
@@ -91,8 +91,8 @@ def test_models_that_are_not_covered_are_listed_with_operator_and_reason():
     assert [is_covered(row) for row in rows] == [True, False, True, False, False]
     assert (found["models"], found["imported"], found["covered"], found["faster"]) == (5, 4, 2, 1)
     assert found["not covered"] == {
-        "b": "2 own.Frob, 25 % of the time: operator of domain 'own'",
-        "d": "not profiled: no sizes. 2 own.Frob, 0 % of the time: operator of domain 'own'",
+        "b": "2 own.Frob, 25 % of the time: unknown domain 'own'",
+        "d": "not profiled: no sizes. 2 own.Frob, 0 % of the time: unknown domain 'own'",
         "e": "no model",
     }
 

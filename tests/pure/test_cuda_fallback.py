@@ -20,9 +20,10 @@ from eqsat.runtime.cuda.view import View
 
 NAMES = sorted(name for name, declared in OPS.items() if declared.sample is not None and not declared.random)
 
-#: Operators that are always run by their references, on CuPy's functions or on the host: the quantised ones.
+#: Operators that are always run by their references, on CuPy's functions or on the host: quantised ones and resizing.
 WITHOUT_KERNEL = {
     "conv_integer",
+    "crop_resize",
     "dequantize_linear",
     "dynamic_quantize_linear",
     "matmul_integer",
@@ -30,6 +31,8 @@ WITHOUT_KERNEL = {
     "qlinear_conv",
     "qlinear_matmul",
     "quantize_linear",
+    "resize",
+    "resize_nearest",
 }
 
 

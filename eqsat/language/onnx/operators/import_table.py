@@ -270,5 +270,5 @@ def importers_of(domain: str) -> Mapping[str, Importer]:
 def reason_for(domain: str, op_type: str) -> str:
     """Why an operator that has no entry in the tables stays opaque."""
     if domain not in ("ai.onnx", *DOMAINS):
-        return f"operator of domain {domain!r}, whose meaning is not known"
+        return f"unknown domain {domain!r}"
     return REASONS.get((domain, op_type), "no counterpart among the operators")
