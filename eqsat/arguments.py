@@ -14,13 +14,15 @@ from eqsat.language.state import State, check_layouts
 from eqsat.runtime.threads import check_threads
 
 
-def check_budget(node_limit: int, time_limit: float, threads: int, seed: int) -> None:
+def check_budget(node_limit: int, time_limit: float, threads: int, seed: int, steps: int | None = None) -> None:
     """UsageError for a limit that leaves nothing to do, and for what is no number."""
     if not _is(node_limit, Integral) or node_limit < 1:
         raise UsageError(f"node_limit = {node_limit!r}", expected="a whole number above 0")
     check_threads(threads)
     if not _is(time_limit, Real) or not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit!r}", expected="seconds, a number above 0")
+    if steps is not None and (not _is(steps, Integral) or steps < 1):
+        raise UsageError(f"steps = {steps!r}", expected="a whole number above 0, or None to limit seconds")
     if not _is(seed, Integral) or seed < 0:
         raise UsageError(f"seed = {seed!r}", expected="a whole number of 0 or more")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -10,9 +9,10 @@ from typing import TypeAlias
 from onnx import GraphProto
 
 from eqsat.costs.model import CostModel
+from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.errors import ExportModelError
-from eqsat.failures import is_for_the_caller, told
+from eqsat.failures import is_for_the_caller, released, told
 from eqsat.finalists import written_size
 from eqsat.given import Given, Inside, dims_of
 from eqsat.language.constant import Constant
@@ -28,10 +28,9 @@ from eqsat.report import Progress
 from eqsat.result import Result
 from eqsat.rewrites.definitions import expanded
 from eqsat.rewrites.rule import Rule
-from eqsat.settings import Settings
 from eqsat.sizes import points_for
 
-#: The share of the time limit that all bodies together may take, divided by how many nodes each has.
+#: The share of what is left of the limit that all bodies together may take, divided by how many nodes each has.
 _SHARE = 0.5
 #: How often a loop is taken to run where that is not known; this decides nothing that is measured.
 _TRIPS = 8
@@ -43,54 +42,44 @@ def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], 
     """The model with the bodies of its nodes optimised, each as a graph of its own, and what was done to them.
 
     Each has the rules, the checks and a share of the time of a whole model; times are not measured, as those of the
-    whole model are. Where something fails the body stays as it was, and what is returned says so. The time spent is
-    taken off the pipeline's.
+    whole model are. Where something fails the body stays as it was, and what is returned says so; what there was no
+    time for is among what the pipeline skipped.
     """
     plain = all(state.is_plain for state in pipeline.settings.boundary.values())
     if not plain or not holds_bodies(given.graph):
         return given
-    start, warned = time.monotonic(), len(pipeline.warnings)
+    warned = len(pipeline.warnings)
+    deadline = pipeline.settings.deadline.part(_SHARE)
     try:
-        with pipeline.phase("bodies"):
-            graph, inside = _Bodies(pipeline, given.graph, rules, costs).whole(given.graph)
+        with pipeline.phase("bodies"), deadline:
+            graph, inside = _Bodies(pipeline, given.graph, rules, costs, deadline).whole(given.graph)
+    except TimeUp as late:
+        released(late)
+        pipeline.skipped.append(f"bodies of If, Loop and Scan were left as they were: {late}")
+        return given
     except Exception as error:
         if pipeline.settings.strict or is_for_the_caller(error, False):
             raise
         del pipeline.warnings[warned:]
         graph, inside = given.graph, [Inside("bodies of If, Loop and Scan", (0, 0), failure=told(error))]
-    pipeline.settings = _less(pipeline.settings, time.monotonic() - start)
     if graph is given.graph:
         return replace(given, inside=tuple(inside))
     # What was built in Python, or is a part of a model, is compared with what it was before.
     return replace(given, graph=graph, before=given.graph, inside=tuple(inside))
 
 
-def _less(settings: Settings, spent: float) -> Settings:
-    """The settings with less time, at least half of what there was."""
-    left = max(1 - spent / max(_seconds(settings), 1e-9), 1 - _SHARE)
-    return _timed(settings, left * _seconds(settings))
-
-
-def _seconds(settings: Settings) -> float:
-    return settings.limits.seconds + settings.extract_seconds
-
-
-def _timed(settings: Settings, seconds: float) -> Settings:
-    """The settings with so many seconds for growing and choosing."""
-    factor = seconds / max(_seconds(settings), 1e-9)
-    limits = replace(settings.limits, seconds=settings.limits.seconds * factor)
-    return replace(settings, limits=limits, extract_seconds=settings.extract_seconds * factor)
-
-
 class _Bodies:
-    def __init__(self, pipeline: Pipeline, graph: Graph, rules: tuple[Rule, ...], costs: CostModel) -> None:
+    def __init__(
+        self, pipeline: Pipeline, graph: Graph, rules: tuple[Rule, ...], costs: CostModel, deadline: Deadline
+    ) -> None:
         self.pipeline = pipeline
         self.settings = pipeline.settings
+        self.deadline = deadline
         self.rules = rules
         self.costs = costs
         self.names = Names(graph)
         self.fresh = fresh_beside(graph.types.values())
-        self.nodes = nodes_within(graph)
+        self.left = nodes_within(graph)
 
     def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
         """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done."""
@@ -156,6 +145,10 @@ class _Bodies:
             if kept and graph is body.graph and after >= size:
                 return records, None
             new = written(final, body, outside, self.names)
+        except TimeUp as late:
+            released(late)
+            self.pipeline.skipped.append(f"{place} was left as it was: {late}")
+            return [], None
         except ExportModelError as error:
             self.pipeline.warnings.append(f"{place} was left as it was: {error.what}")
             return [], None
@@ -175,11 +168,14 @@ class _Bodies:
         before = body.graph if graph is not body.graph else None
         given = Given(None, graph, size, before=before, doubted=doubted, heard=True)
         settings, names = self.settings, dims_of(graph)
-        share = _SHARE * len(body.proto.node) / max(self.nodes, 1)
+        count = len(body.proto.node)
+        deadline = self.deadline.part(count / max(self.left, count, 1))
+        self.left -= count
         wanted = {name: {sized: 1.0} for name, sized in settings.sizes.items() if name in names}
         points, _ = points_for(given, wanted, settings.threads, run=False)
         settings = replace(
-            _timed(settings, share * _seconds(settings)),
+            settings,
+            deadline=deadline,
             progress=None,
             bounds={},
             opset=None,
@@ -192,6 +188,7 @@ class _Bodies:
             self.settings.progress(Progress("bodies", detail=place))
         result = Pipeline(settings).run(given, self.rules, costs, measure=False)
         self.pipeline.warnings += [f"{place}: {warning}" for warning in result.report.warnings]
+        self.pipeline.skipped += [f"{place}: {skipped}" for skipped in result.report.skipped]
         return result
 
     def _runs(self, site: Site) -> float:

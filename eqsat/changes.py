@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from eqsat.deadline import check
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Derivation, Explainer
@@ -91,6 +92,7 @@ class _Regions:
 
     def _pair(self, region: Region, explainer: Explainer) -> None:
         """The values a region has in both graphs, and why they are equal."""
+        check()
         old = [o for n in region.old for o in n.outputs if o and self.old_class[o] in self.shared]
         new = {self.new_class[o] for n in region.new for o in n.outputs if o in self.new_class}
         # A value that is computed anew may be one whose old node serves another value of its class.
@@ -106,6 +108,7 @@ class _Regions:
         """What tells the nodes of a graph apart, by their first values; those that only compute constants have none."""
         keys: dict[str, frozenset[_Key]] = {}
         for node in graph.nodes:
+            check()
             outputs = [numbers[o] for o in node.outputs if o in numbers]
             if not all(self.egraph.eclass(n).constant for n in outputs):
                 # A node with several results is one e-node, but for a split, which is as many slices.

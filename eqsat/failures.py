@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 from eqsat.changes import regions
 from eqsat.costs.model import CostModel
+from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Explainer
 from eqsat.errors import (
@@ -79,6 +81,23 @@ def rules_behind(encoding: Encoding, candidate: Candidate, pairs: Sequence[tuple
     return tuple(dict.fromkeys(found))
 
 
+def released(error: Exception) -> Exception:
+    """An error that holds nothing of the work it ended but where that was.
+
+    Frames hold what was local to them, an e-graph among it, and an e-graph that waits for the collector may be dropped
+    in another thread than its own, which egglog forbids.
+    """
+    seen: list[BaseException] = []
+    following: list[BaseException | None] = [error]
+    while following:
+        one = following.pop()
+        if one is not None and one not in seen:
+            seen.append(one)
+            traceback.clear_frames(one.__traceback__)
+            following += [one.__cause__, one.__context__]
+    return error
+
+
 def told(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, EqsatError):
@@ -93,14 +112,17 @@ def kept_original(
     failures: Sequence[Exception],
     seconds: Mapping[str, float],
     warnings: Sequence[str],
+    skipped: Sequence[str] = (),
     *,
     threads: int,
     opset: int | None,
 ) -> Result:
-    """The original as the result of a run that failed in a phase; nothing in it was computed."""
-    graph, error = given.original, failures[-1]
+    """The original as the result of a run that failed in a phase, or was `skipped`; nothing in it was computed."""
+    graph = given.original
     try:
         price = costs.graph(graph).price
+    except TimeUp as late:
+        price, skipped = 0.0, [*skipped, f"the original was not costed: {late}"]
     except Exception as fault:  # noqa: BLE001 - costs may be what failed; the report says so
         price, warnings = 0.0, [*warnings, f"the original was not costed: {told(fault)}"]
     report = Report(
@@ -112,16 +134,17 @@ def kept_original(
         cost_after=price,
         lower_bound=0.0,
         gap=0.0,
-        stopped_by="failed",
+        stopped_by="failed" if failures else "time_limit",
         extraction="none",
         objective={} if costs.cost is not None else dict(costs.objective),
         certificate={"kind": "identical", "error": 0.0, "text": "nothing changed"},
         seconds=dict(seconds),
-        kept_because="the run failed",
+        kept_because="the run failed" if failures else "there was no time for more",
         opaque=[],
         operators_before=operators_of(graph),
         operators_after=operators_of(graph),
         warnings=list(warnings),
-        failure=f"{phase}: {told(error)}",
+        failure=f"{phase}: {told(failures[-1])}" if failures else "",
+        skipped=tuple(skipped),
     )
     return Result(graph, report, Explanation(()), given.source, threads, opset, failures=tuple(failures))

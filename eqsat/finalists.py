@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.certify import Certificate
 from eqsat.certify.outputs import DRIFT, Judge, samples
 from eqsat.costs.cost import GraphCost
+from eqsat.deadline import check, current
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled
 from eqsat.given import Inside
@@ -113,12 +114,22 @@ def measure_finalists(
     for name, program in ready.programs.items():
         parts[name] = [(_part(name, index), point.weight) for index, point in enumerate(ready.points)]
         calls |= {part: program.bind(feeds) for (part, _), feeds in zip(parts[name], ready.feeds, strict=True)}
-    timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
+    with current().ending(lambda: _end(ready.programs.values())):
+        timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
     return Measured(
         combined(timings, parts), ready.refused, ready.losses, ready.differing, ready.points, timings if worst else None
     )
+
+
+def _end(programs: Iterable[Program]) -> None:
+    """Asks the programs that can be asked to end what they run."""
+    from eqsat.runtime.session import SessionProgram
+
+    for program in programs:
+        if isinstance(program, SessionProgram):
+            program.end()
 
 
 def _part(name: str, index: int) -> str:
@@ -187,6 +198,7 @@ def _compared(
             raise BackendError("interrupted before anything was measured")
         if follow is not None:
             follow(f"compiling {name}")
+        check(0)
         try:
             program = compiled.program(name, graph)
             limit = drift.get(name, DRIFT)

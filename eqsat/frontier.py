@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from eqsat.costs.cost import PEAK_MEMORY
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import PrecisionPolicy
 from eqsat.costs.table import CostTable
+from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.saturate import Limits
-from eqsat.errors import UsageError
+from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract.assembly import assemble
 from eqsat.extract.pareto import Front, front, plot, table
 from eqsat.extract.tensors import TensorProblem
@@ -38,8 +40,8 @@ from eqsat.sizes import SizesArgument, sizes_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The share of the time limit that saturation may take.
-_SATURATE = 0.25
+#: The share of the time limit that saturation may take, and of what is then left that of the search.
+_SATURATE, _SEARCH = 0.25, 0.9
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def pareto(
     limits: Mapping[str, float | str] | None = None,
     node_limit: int = 20_000,
     time_limit: float = 60.0,
+    steps: int | None = None,
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
@@ -101,15 +104,16 @@ def pareto(
     """The Pareto front of two terms of the cost over all graphs that rules prove equal to a model.
 
     `x` and `y` are of time, flops, bytes, launches, weight_memory, peak_memory and error; the other arguments are those
-    of `optimize`. When `time_limit` (seconds) is up, the points found so far are returned, and the table says so.
-    Times are in seconds, memory in bytes. UsageError for a term that is none and for an argument out of its domain;
-    otherwise the errors of `optimize`, but for those of certificates, since nothing is certified here.
+    of `optimize`. When `time_limit` (seconds) is up, or `steps` are taken, the points found so far are returned, and
+    the table says so. Times are in seconds, memory in bytes. UsageError for a term that is none and for an argument out
+    of its domain; ExtractionError where there was no time for one point; otherwise the errors of `optimize`, but for
+    those of certificates, since nothing is certified here.
     """
     for term in (x, y):
         if not isinstance(term, str) or term not in UNITS:
             raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
     check_names(device=device)
-    check_budget(node_limit, time_limit, threads, seed)
+    check_budget(node_limit, time_limit, threads, seed, steps)
     check_finite_math(finite_math)
     check_calls(should_stop=should_stop)
     check_outputs(outputs)
@@ -120,8 +124,8 @@ def pareto(
         device=costs.device.name,
         extractor="ilp",
         alpha=None,
-        limits=Limits(nodes=node_limit, seconds=_SATURATE * time_limit),
-        extract_seconds=(1 - _SATURATE) * time_limit,
+        limits=Limits(nodes=node_limit, seconds=math.inf if steps else _SATURATE * time_limit),
+        deadline=Deadline(time_limit, steps=steps),
         choices=choices,
         boundary={},
         bounds=bounds,
@@ -137,9 +141,20 @@ def pareto(
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     loaded, given = rules_of(rules), read(model, outputs)
+    deadline = settings.deadline
+    deadline.begin()  # reading is not in the limit
     points = pipeline.place(given, wanted, costs)
     costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
-    _, _, frozen = pipeline.grow(given, loaded)
-    framed = pipeline.frame(given.graph, frozen, costs, (x, y))
-    found = front(framed.problem, x, y, time_limit=settings.extract_seconds, seed=seed, should_stop=should_stop)
+    try:
+        _, _, frozen = pipeline.grow(given, loaded)
+        with deadline:
+            framed = pipeline.frame(given.graph, frozen, costs, (x, y))
+            found = front(framed.problem, x, y, time_limit=deadline.part(_SEARCH), seed=seed, should_stop=should_stop)
+    except TimeUp as late:
+        raise ExtractionError(
+            f"no point of the front was found: {late}",
+            where=given.graph.name,
+            expected="time for one graph at least",
+            remedy="raise the limit" if steps else "raise time_limit",
+        ) from late
     return Frontier(found, framed, given.graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -29,6 +30,7 @@ from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostFunction, CostModel, Objective
 from eqsat.costs.precision import PrecisionPolicy, policy
 from eqsat.costs.table import CostTable
+from eqsat.deadline import Deadline
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
@@ -44,8 +46,8 @@ from eqsat.runtime.examples import OverSizes
 from eqsat.settings import Settings
 from eqsat.sizes import SizesArgument, check_over_sizes, sizes_of
 
-#: The share of the time limit that saturation and extraction may take, each.
-_SATURATE, _EXTRACT = 0.4, 0.4
+#: The share of the time limit that an explorer grows in, and what it then may choose in.
+_SATURATE = 0.4
 
 #: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
 RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
@@ -65,6 +67,7 @@ def optimize(
     alpha: float | None = None,
     node_limit: int = 20_000,
     time_limit: float = 30.0,
+    steps: int | None = None,
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
@@ -98,8 +101,11 @@ def optimize(
     * `layouts` are those that values may be held in, "auto" for all the device has kernels for. `precision` is "exact",
       which keeps the model's element types, "tf32", "mixed", "float16", "bfloat16", or a policy. `boundary` names the
       states of inputs and outputs that are not row-major in their own type.
-    * `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`. `node_limit` bounds the e-nodes,
-      `time_limit` the seconds of growing and choosing together.
+    * `extractor` is "ilp", "greedy" or "backtracking", the last with its `alpha`. `node_limit` bounds the e-nodes.
+    * `time_limit` bounds the seconds of the call, but for reading the model; `report.skipped` says what there was no
+      time for. With `steps`, the work is bounded by counted steps (matches, rows, iterations) in its place, and two
+      runs with `measure=False` come to the same bytes, however fast the machine is; a step takes some microseconds.
+      Measuring depends on the machine, and so do the seconds in a report.
     * `rules` are the library's where left out; a file or a text of rules is checked and added to them, a sequence of
       Rule replaces them. `finite_math` says whether rules may assume that no infinity or NaN occurs; left out, that
       inputs hold none and results do not overflow, unless the model asks (docs/adr/0010).
@@ -135,6 +141,7 @@ def optimize(
         alpha=alpha,
         node_limit=node_limit,
         time_limit=time_limit,
+        steps=steps,
         rules=rules,
         finite_math=finite_math,
         outputs=outputs,
@@ -182,6 +189,7 @@ def prepare(
     alpha: float | None,
     node_limit: int,
     time_limit: float,
+    steps: int | None,
     rules: RulesArgument,
     finite_math: bool | None,
     outputs: Sequence[str] | None,
@@ -197,7 +205,7 @@ def prepare(
 ) -> Prepared:
     """The arguments of `optimize`, checked before the model is read, and what they set up."""
     check_names(device=device)
-    check_budget(node_limit, time_limit, threads, seed)
+    check_budget(node_limit, time_limit, threads, seed, steps)
     check_finite_math(finite_math)
     check_calls(cost=cost, progress=progress, should_stop=should_stop)
     check_over_sizes(over_sizes)
@@ -220,8 +228,8 @@ def prepare(
         device=costs.device.name,
         extractor=extractor,
         alpha=alpha,
-        limits=limits_for(node_limit, time_limit),
-        extract_seconds=_EXTRACT * time_limit,
+        limits=limits_for(node_limit, time_limit if steps is None else math.inf),
+        deadline=Deadline(time_limit, steps=steps),
         choices=choices,
         boundary=states,
         bounds=bounds,
@@ -240,6 +248,7 @@ def prepare(
     with pipeline.phase("read"):
         loaded = rules_of(rules)
         given = read(model, outputs)
+        pipeline.settings.deadline.begin()  # reading is not in the limit, and all that follows is
         points = pipeline.place(given, wanted, costs)
         costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
     return Prepared(pipeline, given, loaded, costs)

@@ -11,33 +11,28 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eqsat.changes import explain, regions
-from eqsat.costs.cost import TERMS
+from eqsat.choosing import Choosing
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import POLICIES
+from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.saturate import Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
 from eqsat.explanation import Explanation
 from eqsat.extract import Solution, solve
-from eqsat.extract.assembly import assemble
-from eqsat.extract.judging import as_given, keeps, plan_cost, price_of
-from eqsat.extract.limits import PEAK
 from eqsat.extract.resources import limited
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import Available, TensorProblem, everything, tensor_problem
-from eqsat.failures import is_for_the_caller, kept_original, told
+from eqsat.failures import is_for_the_caller, kept_original, released, told
 from eqsat.finalists import (
     Candidate,
     kept,
-    with_bodies,
-    written_size,
 )
 from eqsat.given import Given
 from eqsat.language.graph import Graph
-from eqsat.language.lower import lower
 from eqsat.language.onnx.availability import opset_of
-from eqsat.report import Phase, Progress
+from eqsat.report import Phase, Progress, Report
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
 from eqsat.runtime.examples import SizePoint
@@ -49,14 +44,29 @@ from eqsat.summary import Baseline, Outcome, report_of
 from eqsat.trials import Trials
 from eqsat.worst import ROUNDS, balanced
 
-#: Seconds that the backtracking search may take for the report, and its share of what extraction may take.
-_BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.1
-
-
+#: The shares of a call that growing may take, and of what is then left those of choosing and, after that, of measuring:
+#: the certificate has the rest, since nothing is kept without one.
+_SATURATE, _EXTRACT, _MEASURE = 0.4, 0.5, 0.5
+#: The share of a call after which nothing is grown from a graph that is not yet in an e-graph.
+_ENCODE = 0.6
+#: The share that finding sizes the model runs at may take.
+_PLACE = 0.2
+#: Seconds that the backtracking search may take for the report, and its share of what is left.
+_BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
 #: The share of the time for extraction that choosing among row-major values alone may take.
 _FIRST_SHARE = 0.6
-#: The share of it that weighing sizes against each other may take.
-_BALANCE_SHARE = 0.5
+#: The share of what is left that weighing sizes against each other may take.
+_BALANCE_SHARE = 0.25
+#: What a phase that there was no time for leaves undone.
+_UNDONE: dict[Phase, str] = {
+    "read": "nothing was looked for",
+    "bodies": "bodies of If, Loop and Scan were left as they were",
+    "saturate": "nothing was looked for",
+    "extract": "nothing was chosen from what was found",
+    "measure": "what was found was not compared",
+    "certify": "what was found was not certified",
+    "write": "nothing was written",
+}
 
 
 Answer = TypeVar("Answer")
@@ -79,15 +89,16 @@ class Finished:
 class Pipeline:
     """One optimisation: its settings, the seconds of each phase, and what the user is warned of.
 
-    `failures` are errors that cost it a finalist, or the result, `refuted` the rules it began anew without, `current`
-    the phase it is in. `adjust` changes the costs of a problem before anything is chosen; what is chosen then is judged
-    by those costs.
+    `failures` are errors that cost it a finalist, or the result, `skipped` says what there was no time for, `refuted`
+    are the rules it began anew without, `current` is the phase it is in. `adjust` changes the costs of a problem before
+    anything is chosen; what is chosen then is judged by those costs.
     """
 
     settings: Settings
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     refuted: tuple[str, ...] = ()
     current: Phase = "read"
     adjust: Callable[[TensorProblem], TensorProblem] | None = None
@@ -96,7 +107,12 @@ class Pipeline:
         """Settles where the model is costed and measured; UsageError for sizes of dims that it does not have."""
         check_sizes(given.graph, sizes)
         run = costs.device.is_here and not costs.device.gpu
-        points, warnings = points_for(given, sizes, self.settings.threads, run=run)
+        try:
+            with self.settings.deadline.part(_PLACE):
+                points, warnings = points_for(given, sizes, self.settings.threads, run=run)
+        except TimeUp as late:
+            points, warnings = points_for(given, sizes, run=False)
+            self.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
         self.settings = replace(self.settings, points=points)
         self.warnings += warnings
         return points
@@ -141,24 +157,39 @@ class Pipeline:
                 self.refuted, self.warnings[:] = error.rules, warned
                 self.warnings.append(f"{error.what}; begun anew without the rules behind it: {', '.join(error.rules)}")
             return attempt(tuple(rule for rule in rules if rule.name not in self.refuted), False)
+        except TimeUp as late:
+            released(late)
+            self.skipped.append(f"{_UNDONE[self.current]}: {late}")
+            return original()
         except Exception as error:
             if self.settings.strict or is_for_the_caller(error, bool(self.settings.bounds)):
                 raise
-            self.failures.append(error)
+            self.failures.append(released(error))
             return original()
 
     def original(self, given: Given, costs: CostModel) -> Result:
-        """The original, as the result of a run that failed."""
-        return kept_original(
-            given,
-            costs,
-            self.current,
-            self.failures,
-            self.seconds,
-            self.warnings,
-            threads=self.settings.threads,
-            opset=self.settings.opset,
-        )
+        """The original, as the result of a run that failed, or that there was no time for."""
+        with self.settings.deadline.grace():
+            kept = kept_original(
+                given,
+                costs,
+                self.current,
+                self.failures,
+                self.seconds,
+                self.warnings,
+                self.skipped,
+                threads=self.settings.threads,
+                opset=self.settings.opset,
+            )
+        self._name_limit(kept.report)
+        return kept
+
+    def _name_limit(self, report: Report) -> None:
+        """Says of what ended at a limit that it was the one of steps, where these are counted."""
+        if self.settings.deadline.counts_steps:
+            late = "time_limit", "step_limit"
+            report.stopped_by = report.stopped_by.replace(*late)
+            report.extraction = report.extraction.replace(*late)
 
     def finish(
         self,
@@ -176,19 +207,22 @@ class Pipeline:
         is raised instead, and names the rules behind it.
         """
         original, settings, trials = given.graph, self.settings, self._trials
-        with self.phase("extract"):
+        deadline = settings.deadline
+        with self.phase("extract"), deadline:
             framed = self._framed(original, frozen, costs)
             solution, baselines, candidates = self._candidates(given, framed, costs)
         with self.phase("measure"):
-            measured = trials.measure(candidates, given.source, costs) if measure else None
+            with deadline.part(_MEASURE):
+                measured = trials.measure(candidates, given.source, costs) if measure else None
             finalists = candidates
             if measured is None:
-                candidates = trials.agreeing(candidates, given.source, costs)
+                with deadline.part(_MEASURE):
+                    candidates = trials.agreeing(candidates, given.source, costs)
             # What is asked for besides time is not what was timed.
             timed = self.adjust is None and (costs.cost is not None or set(costs.objective) == {"time"})
             judged = measured if timed else None
             best, because = kept(candidates, judged)
-        with self.phase("certify"):
+        with self.phase("certify"), deadline:
             # Outputs that differ for more than rounding are a wrong region's, and that is no reason to stop here.
             for other in (c for c in finalists if c.name in trials.differing):
                 trials.certify(original, encoding, other, grown, again)
@@ -212,11 +246,15 @@ class Pipeline:
                 best, because = kept(candidates, judged)
             if self.failures:
                 best, because = candidates[0], "a region of what was found is wrong"
-        explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
+            if best is candidates[0] and self.skipped and len(finalists) > 1 and measured is None:
+                because = deadline.reason
+        with deadline:
+            explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings, settings.points)
-        report.limits, report.refuted = dict(settings.bounds), self.refuted
+        report.limits, report.refuted, report.skipped = dict(settings.bounds), self.refuted, tuple(self.skipped)
+        self._name_limit(report)
         if self.failures:
             report.failure = f"certify: {told(self.failures[-1])}"
         elif failed := [i for i in given.inside if i.failure]:
@@ -230,10 +268,15 @@ class Pipeline:
 
     def grow(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturation, Snapshot]:
         """The e-graph of a model, how it grew, and its e-nodes."""
+        deadline = self.settings.deadline
+        growing = deadline.part(_SATURATE)
         with self.phase("saturate"):
-            encoding, saturator = self.begin(given, rules)
-            grown = saturator.run()
-            return encoding, grown, snapshot(encoding)
+            with deadline.part(_ENCODE):
+                encoding, saturator = self.begin(given, rules)
+            saturator.deadline = growing
+            with deadline:
+                grown = saturator.run()
+                return encoding, grown, snapshot(encoding)
 
     def begin(self, given: Given, rules: tuple[Rule, ...]) -> tuple[Encoding, Saturator]:
         """The e-graph of a model as it was given, and what grows it."""
@@ -259,16 +302,17 @@ class Pipeline:
 
     @property
     def _trials(self) -> Trials:
-        return Trials(self.settings, self.warnings, self.failures)
+        return Trials(self.settings, self.warnings, self.failures, self.skipped)
 
     def _framed(self, original: Graph, frozen: Snapshot, costs: CostModel) -> TensorProblem:
         """The problem under the weights of sizes that are asked for."""
         if self.settings.over_sizes == "sum" or len(costs.parts) < 2:
             return self.frame(original, frozen, costs)
-        seconds = _BALANCE_SHARE * self.settings.extract_seconds / ROUNDS
+        settings = self.settings
 
         def solved(framed: TensorProblem) -> Solution:
-            return solve(framed.problem, time_limit=seconds, should_stop=self.settings.should_stop)
+            share = settings.deadline.part(_BALANCE_SHARE / ROUNDS)
+            return solve(framed.problem, time_limit=share, should_stop=settings.should_stop)
 
         return balanced(original, costs, lambda: self.frame(original, frozen, costs), solved)
 
@@ -295,50 +339,7 @@ class Pipeline:
         self, given: Given, framed: TensorProblem, costs: CostModel, solutions: Mapping[str, Solution]
     ) -> list[Candidate]:
         """The original, then the graph of each solution once."""
-        settings, original = self.settings, given.graph
-        candidates = [self._as_given(given, framed, costs)]
-        known: dict[Any, Any] = {}
-        # Where reading folded nothing away, a choice of the very same nodes is the original itself.
-        seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
-        for name, solution in solutions.items():
-            assembled = assemble(framed, solution, original, known)
-            graph = lower(assembled.plan)
-            if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
-                continue
-            if assembled.plan.is_plain:
-                seen.append(assembled.decoded.graph.nodes)
-            cost = costs.graph(graph) if assembled.plan.is_plain else plan_cost(assembled)
-            if not assembled.plan.is_plain or framed.problem.memory is not None or self.adjust is not None:
-                cost = replace(cost, price=self._price(framed, solution, costs))
-            size = written_size(graph, settings.opset)
-            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
-        return candidates
-
-    def _as_given(self, given: Given, framed: TensorProblem, costs: CostModel) -> Candidate:
-        """The original as it is, or between the states that its inputs and outputs are wanted in."""
-        settings, original, problem = self.settings, given.graph, framed.problem
-        solution = as_given(framed)
-        if any(not state.is_plain for state in settings.boundary.values()):
-            assembled = assemble(framed, solution, original)
-            price = self._price(framed, solution, costs)
-            graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=price)
-            found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
-            found.amounts = solution.amounts
-        else:
-            cost = with_bodies(costs.graph(given.original), given.inside)
-            size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
-            found = Candidate("original", given.original, cost, size)
-            found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
-            if problem.memory is not None:
-                found.amounts[PEAK] = solution.amounts[PEAK]
-                found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
-            if self.adjust is not None:
-                found.cost = replace(cost, price=solution.cost)
-        found.within = keeps(problem, found.amounts)
-        return found
-
-    def _price(self, framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
-        return price_of(framed, solution, costs) if self.adjust is None else solution.cost
+        return Choosing(self.settings, given, framed, costs, adjusted=self.adjust is not None).finalists(solutions)
 
     def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
         """What an extractor chooses; the integer program starts from what is `known`."""
@@ -355,7 +356,7 @@ class Pipeline:
         return solve(
             framed.problem,
             extractor=extractor,
-            time_limit=settings.extract_seconds,
+            time_limit=settings.deadline.part(_EXTRACT),
             should_stop=settings.should_stop,
             **more,
         )
@@ -363,7 +364,7 @@ class Pipeline:
     def baselines(self, framed: TensorProblem) -> dict[str, Solution]:
         """What greedy and a short backtracking search find; nothing of one that finds no choice within the limits."""
         settings = self.settings
-        short = min(_BASELINE_SECONDS, _BASELINE_SHARE * settings.extract_seconds)
+        short = settings.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
         ways: dict[str, dict[str, Any]] = {
             "greedy": {},
             "backtracking": {"start": framed.original(), "time_limit": short},
@@ -387,19 +388,19 @@ class Pipeline:
         least as good as that of the smaller one.
         """
         settings = self.settings
-        deadline = time.monotonic() + settings.extract_seconds
+        deadline = settings.deadline.part(_EXTRACT)
         rows = Restricted(framed)
         if rows.is_smaller and not framed.problem.is_limited:
             first = solve(
                 rows.problem,
-                time_limit=_FIRST_SHARE * settings.extract_seconds,
+                time_limit=deadline.part(_FIRST_SHARE),
                 seed=settings.seed,
                 should_stop=settings.should_stop,
             )
             known = [*known, rows.lifted(first)]
         return solve(
             framed.problem,
-            time_limit=max(deadline - time.monotonic(), 0.0),
+            time_limit=deadline,
             seed=settings.seed,
             should_stop=settings.should_stop,
             known=known,
@@ -410,8 +411,13 @@ class Pipeline:
         self, encoding: Encoding, original: Candidate, best: Candidate, costs: CostModel, measure: bool
     ) -> Explanation:
         """What the candidate that is kept changes, and what each change is predicted, and measured, to save."""
-        settings, found = self.settings, regions(encoding, best)
-        explained = explain(encoding, original, best, found)
+        settings = self.settings
+        try:
+            found = regions(encoding, best)
+            explained = explain(encoding, original, best, found)
+        except TimeUp as late:
+            self.skipped.append(f"changes are not explained: {late}")
+            return Explanation(())
         if not measure or best.assembled is None:
             return explained
         with self.phase("measure"):

@@ -32,12 +32,14 @@ _NOT_SATURATED = {
     "radius_limit": "saturated to its radius",
     "round_limit": "stopped by the limit of rounds",
     "time_limit": "stopped by the time limit",
+    "step_limit": "stopped by the limit of steps",
     "interrupted": "interrupted",
     "paused": "grown step by step, not to its end",
     "failed": "not to its end",
 }
 _NOT_OPTIMAL = {
     "time_limit": "best within the time limit",
+    "step_limit": "best within the limit of steps",
     "interrupted": "best when interrupted",
     "heuristic": "heuristic",
 }
@@ -73,10 +75,10 @@ class Report:
     of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
     the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
     not. `amounts` are what the result uses of terms that were limited or priced, in their units, and `limits` the most
-    it may. `failure` says which phase failed and how, where the original was kept for that; `refuted` names the rules
-    that a wrong region rested on, without which the run began anew. `steps` lists what runs, kernel by kernel and
-    conversion by conversion: operators, states, seconds, whether they are estimated. `baselines` says what other ways
-    to choose found in the same e-graph, and in how many seconds.
+    it may. `failure` says which phase failed and how, where the original was kept for that; `skipped` says what there
+    was no time for; `refuted` names the rules that a wrong region rested on, without which the run began anew. `steps`
+    lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether they are
+    estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
     model was measured; both are empty where every dim of the inputs is a number.
     """
@@ -116,6 +118,7 @@ class Report:
     steps: Sequence[Mapping[str, Any]] = ()
     baselines: Sequence[Mapping[str, Any]] = ()
     failure: str = ""
+    skipped: Sequence[str] = ()
     refuted: Sequence[str] = ()
     sizes: Sequence[Mapping[str, Any]] = ()
     measured_at: str = ""
@@ -288,6 +291,7 @@ def _notes(report: Report) -> list[Text]:
     if report.failure:
         left = "the original was kept" if report.kept == "original" else "that was kept as it was"
         notes.append(Text(f"failed: {report.failure}; {left}", style="red"))
+    notes += [Text(f"skipped: {s}", style="yellow") for s in report.skipped]
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
 
 

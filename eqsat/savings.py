@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from eqsat.changes import Region
+from eqsat.deadline import TimeUp, current
 from eqsat.errors import BackendError, EqsatError
 from eqsat.explanation import Change, Explanation
 from eqsat.finalists import Candidate, measure_finalists
@@ -39,12 +39,12 @@ def measured_changes(
     if kept.assembled is None:
         return explained
     plain = kept.assembled.plan.is_plain
-    deadline = time.monotonic() + SECONDS
+    deadline = current().part(most=SECONDS)
     first = {region.old[0].outputs: region for region in found if region.old}
     changes: list[Change] = []
     for change in explained.changes:
         region = next((r for outputs, r in first.items() if change.replaced and change.replaced[0] in outputs), None)
-        if time.monotonic() > deadline or (should_stop is not None and should_stop()):
+        if deadline.over or (should_stop is not None and should_stop()):
             changes.append(replace(change, unmeasured="the time for measuring was up"))
         elif region is None or not plain:
             why = "it is no region of its own" if region is None else "its values are held in other states"
@@ -64,6 +64,9 @@ def measured_changes(
                     seconds=EACH,
                     should_stop=should_stop,
                 )
+            except TimeUp as late:
+                changes.append(replace(change, unmeasured=str(late)))
+                continue
             except EqsatError as error:
                 changes.append(replace(change, unmeasured=error.what))
                 continue

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.costs.implementations import Choices
+from eqsat.deadline import Deadline
 from eqsat.egraph.saturate import Limits
 from eqsat.language.state import State
 from eqsat.report import Progress
@@ -20,7 +21,7 @@ class Settings:
     extractor: str
     alpha: float | None
     limits: Limits
-    extract_seconds: float
+    deadline: Deadline
     choices: Choices
     boundary: Mapping[str, State]
     bounds: Mapping[str, float]

@@ -11,12 +11,13 @@ from eqsat.certify import certify as certify_graphs
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
 from eqsat.costs.model import CostModel
+from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.errors import BackendError, CertificateError, UncheckedError
 from eqsat.extract.assembly import Assembled
 from eqsat.extract.judging import is_lowered
-from eqsat.failures import rules_behind
+from eqsat.failures import released, rules_behind
 from eqsat.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
 from eqsat.language.graph import Graph
 from eqsat.report import Progress
@@ -26,11 +27,12 @@ from eqsat.settings import Settings
 @dataclass
 class Trials:
     """The trials of one run: what they warn of, the errors that cost it a finalist, and the names of finalists whose
-    outputs are not the original's."""
+    outputs are not the original's; `skipped` is what there was no time for."""
 
     settings: Settings
     warnings: list[str]
     failures: list[Exception]
+    skipped: list[str]
     differing: set[str] = field(default_factory=set)
 
     def certify(
@@ -47,6 +49,9 @@ class Trials:
                 original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
             )
             return self._certify_states(candidate, assembled, sizes[0])
+        except TimeUp as late:
+            self.skipped.append(f"{candidate.name} was not certified: {late}")
+            return f"what was found could not be checked: {late}"
         except UncheckedError as error:
             return f"what was found could not be checked: {error.what}"
         except CertificateError as error:
@@ -62,7 +67,7 @@ class Trials:
             )
             if again or self.settings.strict:
                 raise wrong from error
-            self.failures.append(wrong)
+            self.failures.append(released(wrong))
             return f"it is wrong: {error.what}; rules behind it: {fired or 'none'}"
 
     def _certify_states(self, candidate: Candidate, assembled: Assembled, sizes: Mapping[str, int]) -> str | None:
@@ -92,6 +97,10 @@ class Trials:
                 drift=self._drift(candidates),
                 runs_elsewhere=bool(costs.device.gpu),
             )
+        except TimeUp as late:
+            # Outputs that nothing compared may be wrong; of what is not the original, nothing is kept then.
+            self.skipped.append(f"outputs were not compared: {late}")
+            return candidates[:1]
         except BackendError as error:
             self.warnings.append(f"rounding was not compared: {error.what}")
             return candidates
@@ -134,6 +143,9 @@ class Trials:
                 should_stop=settings.should_stop,
                 follow=lambda text: self._follow(text),
             )
+        except TimeUp as late:
+            self.skipped.append(f"not measured: {late}")
+            return None
         except BackendError as error:
             self.warnings.append(f"not measured: {error.what}")
             return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from eqsat.buckets.choice import Bucket, Buckets, check_names
 from eqsat.buckets.result import BucketedResult
 from eqsat.costs.model import CostModel
+from eqsat.deadline import TimeUp
 from eqsat.given import Given
 from eqsat.language.graph import Graph
 from eqsat.pipeline import Pipeline
@@ -29,14 +30,16 @@ def choose_each(
     one graph become one. UsageError for a bucket of a dim that no input has.
     """
     check_names(given.graph, buckets.ends)
-    share = pipeline.settings.extract_seconds / len(buckets)
-    pipeline.settings = replace(pipeline.settings, extract_seconds=share)
 
     def attempt(left: tuple[Rule, ...], again: bool) -> dict[Bucket, Result]:
         grown = pipeline.grow(given, left)
 
         def choose(part: Pipeline, priced: CostModel) -> Result:
-            return part.finish(given, *grown, priced, measure, again).result
+            try:
+                return part.finish(given, *grown, priced, measure, again).result
+            except TimeUp as late:
+                part.skipped.append(f"nothing was chosen for this bucket: {late}")
+                return part.original(given, priced)
 
         return _each(pipeline, given, costs, buckets, choose)
 
@@ -58,9 +61,12 @@ def _each(
 ) -> dict[Bucket, Result]:
     """What is chosen for each bucket, costed and measured at the sizes at which it ends."""
     results: dict[Bucket, Result] = {}
-    for bucket in buckets:
+    for done, bucket in enumerate(buckets):
+        share = pipeline.settings.deadline.part(1 / (len(buckets) - done))
         part = replace(
             pipeline,
+            settings=replace(pipeline.settings, deadline=share),
+            skipped=list(pipeline.skipped),
             seconds=dict(pipeline.seconds),
             warnings=list(pipeline.warnings),
             failures=list(pipeline.failures),

@@ -11,6 +11,7 @@ import numpy as np
 
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
 from eqsat.certify.cone import Cone, positions, with_activations_apart
+from eqsat.deadline import check as check_time
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.constant import Array, Constant
 from eqsat.language.floats import Floats
@@ -118,6 +119,7 @@ def certify(
     _check_inputs(check)
     pending: list[Pair] = [(i, t) for i in new.inputs for t in claims.get(i, ()) if t != i]
     for value in (*new.constants, *(o for n in new.nodes for o in n.outputs)):
+        check_time()
         same = _equal_constants if value in new.constants else _same_node
         pending += [(value, t) for t in claims.get(value, ()) if not same(check, value, t)]
     pending += [
@@ -219,6 +221,7 @@ def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
     groups: dict[int, list[Pair]] = {}
     derived = _derived(check.new)
     for index, pair in enumerate(pairs):
+        check_time()
         cone = Cone(check.new, check.new_positions, [pair[0]], check.claimed)
         made = [o for n in cone.nodes for o in n.outputs if o and o not in derived]
         groups[index] = [pair]
@@ -244,6 +247,7 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
     opened: set[str] = set()
     tolerance = _tolerance(check, pairs)
     while True:
+        check_time(len(check.claims))
         closed = frozenset(v for v in check.claims if check.claimed(v) and v not in opened)
         new = Cone(check.new, check.new_positions, [a for a, _ in pairs], closed.__contains__)
         targets = {t: v for v in sorted(new.leaves) for t in check.claims.get(v, (v,))}

@@ -9,6 +9,7 @@ import numpy as np
 
 from eqsat.certify.certificate import LARGEST
 from eqsat.certify.compare import relative_difference
+from eqsat.deadline import check
 from eqsat.errors import UncheckedError
 from eqsat.language.dims import evaluate
 from eqsat.language.floats import FloatNamespace, Floats
@@ -64,6 +65,7 @@ class _Boxes:
             return self.made[node.outputs]
 
         for node in graph.nodes:
+            check()
             if node.op != OPAQUE and (missing := self.unknown.intersection(v for v in node.inputs if v)):
                 what = f"no data can be drawn for {min(missing)!r}, whose shape is unknown"
                 raise UncheckedError(what, where=graph.name)

@@ -24,7 +24,8 @@ _FILE = click.Path(path_type=Path)
 @click.option("--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in.")
 @click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16.")
 @click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes.")
-@click.option("--time-limit", type=DURATION, default="60s", show_default=True, help="For growing and choosing.")
+@click.option("--time-limit", type=DURATION, default="60s", show_default=True, help="For all but reading.")
+@click.option("--steps", type=int, help="Most steps in place of the time limit: the same front on any machine.")
 @click.option("--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed at; may be repeated.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 @click.option("--plot", "plot_file", metavar="OUT.png", type=_FILE, help="Draw the front there: .png, .svg or .pdf.")
@@ -41,6 +42,7 @@ def pareto(
     precision: str,
     node_limit: int,
     time_limit: float,
+    steps: int | None,
     sizes: tuple[tuple[str, dict[int, float]], ...],
     seed: int,
     plot_file: Path | None,
@@ -67,6 +69,7 @@ def pareto(
             limits=once(limits, "--limit"),
             node_limit=node_limit,
             time_limit=time_limit,
+            steps=steps,
             sizes=dict(sizes),
             seed=seed,
             should_stop=should_stop,

@@ -28,7 +28,10 @@ _OPTIONS = (
     click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking."),
     click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out."),
     click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes."),
-    click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For growing and choosing."),
+    click.option(
+        "--time-limit", type=DURATION, default="30s", show_default=True, help="For all but reading and writing."
+    ),
+    click.option("--steps", type=int, help="Most steps in place of the time limit: the same result on any machine."),
     click.option("--outputs", type=NAMES, help="Keep only these outputs."),
     click.option(
         "--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed and measured at: one or several."

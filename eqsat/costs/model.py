@@ -22,6 +22,7 @@ from eqsat.costs.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.table import CostTable
 from eqsat.costs.wholes import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.work import Work, work_of
+from eqsat.deadline import check
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graph import Graph, Node
 from eqsat.language.plan import Implementation
@@ -280,6 +281,7 @@ class CostModel:
         total, price = Cost(), 0.0
         known, read = set(graph.constants), set(graph.outputs.values())
         for node, operands, results, const in applications(graph):
+            check()
             cost = self.node(node.op, node.attrs, operands, results, const)
             price += self.price(node.op, node.attrs, operands, results, const)
             total += cost

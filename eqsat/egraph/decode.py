@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
@@ -56,6 +57,7 @@ class _Decoder:
 
     def decode(self) -> Decoded:
         for leader in self._order():
+            check()
             self._emit(leader)
         graph = Graph(
             name=self.original.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.deadline import check
 from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
@@ -46,6 +47,7 @@ def encode(
     for name, constant in sorted(graph.constants.items(), key=lambda item: item[0] not in hidden):
         _name(result, name, result.egraph.constant(constant, hidden=name in hidden))
     for node in graph.nodes:
+        check(1 + len(node.inputs))
         operands = [result.egraph.absent() if v is None else result.values[v] for v in node.inputs]
         _encode_node(result, node, operands)
     result.egraph.rebuild()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eqsat.deadline import NEVER, Deadline
 from eqsat.egraph.build import Builder
 from eqsat.egraph.egraph import EGraph, Firing
 from eqsat.egraph.match import Binder, Match
@@ -67,9 +68,9 @@ class Saturation:
     (phase, e-nodes, e-classes, seconds).
 
     `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
-    "round_limit", "time_limit" or "interrupted"; "paused" between two steps that are taken one by one. `steps` are
-    what happened in each step, the last one also where it was cut short. `made` says from which e-node on e-nodes were
-    made by which rule; those before the first are of the original graph.
+    "round_limit", "time_limit", "step_limit" or "interrupted"; "paused" between two steps that are taken one by one.
+    `steps` are what happened in each step, the last one also where it was cut short. `made` says from which e-node on
+    e-nodes were made by which rule; those before the first are of the original graph.
     """
 
     stopped_by: str = "saturated"
@@ -121,7 +122,9 @@ class Saturator:
         limits: Limits,
         progress: Callable[[str, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        deadline: Deadline = NEVER,
     ) -> None:
+        self.deadline = deadline
         self.egraph, self.limits = egraph, limits
         self.rules = {p: [r for r in rules if r.phase == p] for p in PHASES}
         self.progress, self.should_stop = progress, should_stop
@@ -272,6 +275,7 @@ class Saturator:
         self._left_phase = phase
         self.egraph.engine.match(phase, self.limits.matches)
         found = self.egraph.rebuild([(r.name, r.width) for r in relations])
+        self.deadline.spend(sum(map(len, found.values())))
         for relation in relations:
             rows_of: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
             for row in found.get(relation.name, ()):
@@ -394,8 +398,9 @@ class Saturator:
     def _check(self) -> None:
         if self.egraph.size()[0] >= self.limits.nodes:
             raise _Stopped("node_limit")
-        if time.perf_counter() - self._start > self.limits.seconds:
-            raise _Stopped("time_limit")
+        self.deadline.spend()
+        if self.deadline.over or time.perf_counter() - self._start > self.limits.seconds:
+            raise _Stopped("step_limit" if self.deadline.counts_steps else "time_limit")
         if self.should_stop is not None and self.should_stop():
             raise _Stopped("interrupted")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, EGraph
 from eqsat.egraph.encode import Encoding
 from eqsat.language.constant import Constant
@@ -68,6 +69,7 @@ def snapshot(encoding: Encoding) -> Snapshot:
     nodes: list[SnapshotNode] = []
     members: dict[int, list[int]] = {}
     for op, attr_id, operands, number in egraph.distinct():
+        check()
         leader = egraph.find(number)
         members.setdefault(leader, []).append(len(nodes))
         original = encoding.nodes.get(number)

@@ -57,6 +57,7 @@ def explore(
     alpha: float | None = None,
     node_limit: int = 20_000,
     time_limit: float = 30.0,
+    steps: int | None = None,
     rules: RulesArgument = None,
     finite_math: bool | None = None,
     outputs: Sequence[str] | None = None,
@@ -72,7 +73,7 @@ def explore(
     """An e-graph of a model to grow step by step, to look into, and to choose from.
 
     The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
-    `optimize` returns. Errors are the same too. Times are in seconds.
+    `optimize` returns; each has the limit to itself. Errors are the same too. Times are in seconds.
     """
     prepared = prepare(
         model,
@@ -87,6 +88,7 @@ def explore(
         alpha=alpha,
         node_limit=node_limit,
         time_limit=time_limit,
+        steps=steps,
         rules=rules,
         finite_math=finite_math,
         outputs=outputs,

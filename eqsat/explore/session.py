@@ -10,6 +10,7 @@ from functools import partial
 from eqsat.changes import explain, regions
 from eqsat.costs.cost import GraphCost
 from eqsat.costs.model import CostModel
+from eqsat.deadline import TimeUp
 from eqsat.egraph.saturate import Limits, Step
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explanation import Explanation
@@ -59,6 +60,8 @@ class Session:
         self.pipeline = replace(prepared.pipeline, settings=settings)
         with self.pipeline.phase("saturate"):
             self.encoding, self.saturator = self.pipeline.begin(self.given, self.rules)
+        if settings.deadline.counts_steps:
+            self.saturator.deadline = settings.deadline.part()
         self.changes: list[Repriced] = []
         self._steps: Iterator[Step] | None = None
         self._snapshot: Snapshot | None = None
@@ -178,6 +181,7 @@ class Session:
     def choose(self, extractor: str) -> Choice:
         """What an extractor chooses, beside what the baselines find."""
         pipeline, framed = self._choosing(), self.framed
+        pipeline.settings.deadline.begin()
         with pipeline.phase("extract"):
             others = pipeline.baselines(framed)
             if extractor == "greedy" and extractor in others:
@@ -202,8 +206,12 @@ class Session:
         pipeline = self._choosing()
         pipeline.warnings += [f"costs were changed: {change.text}" for change in self.changes]
         grown = self.saturator.report
+        pipeline.settings.deadline.begin()
         try:
             found = pipeline.finish(self.given, self.encoding, grown, self.snapshot, self.costs, measure)
+        except TimeUp as late:
+            pipeline.skipped.append(f"nothing was chosen from what was grown: {late}")
+            return pipeline.original(self.given, self._model)
         except Exception as error:
             if pipeline.settings.strict or is_for_the_caller(error, bool(pipeline.settings.bounds)):
                 raise
@@ -228,6 +236,7 @@ class Session:
             seconds=dict(pipeline.seconds),
             warnings=list(pipeline.warnings),
             failures=[],
+            skipped=[],
             adjust=adjust if any(c.change is not None for c in changes) else None,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
+from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.bounded import solve_limited, solve_priced
@@ -25,7 +26,7 @@ class Extractor(Protocol):
         self,
         problem: Problem,
         *,
-        time_limit: float,
+        time_limit: float | Deadline,
         relative_gap: float,
         seed: int,
         progress: Callable[[float, float], None] | None,
@@ -38,7 +39,7 @@ class Extractor(Protocol):
 def _greedy(
     problem: Problem,
     *,
-    time_limit: float,
+    time_limit: float | Deadline,
     relative_gap: float,
     seed: int,
     progress: Callable[[float, float], None] | None,
@@ -57,7 +58,7 @@ def solve(
     problem: Problem,
     *,
     extractor: str = "ilp",
-    time_limit: float = 30.0,
+    time_limit: float | Deadline = 30.0,
     relative_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
@@ -68,8 +69,9 @@ def solve(
 ) -> Solution:
     """The cheapest choice of e-nodes that `extractor` finds: "ilp", "greedy" or "backtracking".
 
-    `time_limit` is in seconds; the search also ends within `relative_gap` of the optimum, when `should_stop()` returns
-    True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)` follows the search.
+    `time_limit` is in seconds, or a deadline; the search also ends within `relative_gap` of the optimum, when
+    `should_stop()` returns True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)`
+    follows the search.
     Where the problem has limits, the choice keeps them, or ExtractionError says what the tightest bounds are; the
     heuristic extractors may find no such choice where there is one, and say that.
     `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone; `known` are
@@ -81,7 +83,7 @@ def solve(
     """
     if extractor not in EXTRACTORS:
         raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
-    if not time_limit >= 0:
+    if not isinstance(time_limit, Deadline) and not time_limit >= 0:
         raise UsageError(f"time_limit={time_limit!r}", expected="seconds, 0 or more")
     if not 0 <= relative_gap < 1:
         raise UsageError(f"relative_gap={relative_gap!r}", expected="a fraction from 0 to 1")

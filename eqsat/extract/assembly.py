@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.cost import Cost
+from eqsat.deadline import check
 from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
@@ -76,6 +77,7 @@ class _Assembly:
     def assembled(self, original: Graph, known: dict[object, object] | None) -> Assembled:
         converted = {self._target(c): c for c in self.solution.conversions}
         for goal in self._order(converted):
+            check()
             if goal in converted:
                 self._convert(goal, converted[goal])
             else:
@@ -227,6 +229,7 @@ class _Assembly:
         listing = _Listing(graph)
         unread: dict[int, Cost] = {}
         for made in self.made:
+            check()
             instance, state = made.result
             value = decoded.names.get(instance)
             node = self.nodes[self.choice[instance]]

@@ -27,9 +27,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
+from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.bounds import tree_bound
-from eqsat.extract.highs import Clock
+from eqsat.extract.highs import Clock, deadline_of
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, cheapest_trees, closure, total
 from eqsat.extract.solution import Solution, Status, decode
@@ -49,6 +50,9 @@ MOST_MET = 2_000_000
 POLL = 256
 """Neighbours between looks at the clock."""
 
+NEIGHBOUR = 10
+"""Steps that a neighbour counts for, where steps are counted."""
+
 Changes = tuple[tuple[int, int], ...]
 """Goals of a graph and the options that replace theirs."""
 
@@ -58,7 +62,7 @@ def solve_backtracking(
     *,
     alpha: float = ALPHA,
     start: Collection[int] | None = None,
-    time_limit: float = 30.0,
+    time_limit: float | Deadline = 30.0,
     relative_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
@@ -77,7 +81,7 @@ def solve_backtracking(
         raise UsageError(f"alpha={alpha!r}", expected="a factor above 0, such as 1.05")
     began = time.monotonic()
     program = problem.program
-    clock = Clock(began + time_limit, should_stop)
+    clock = Clock(deadline_of(time_limit), should_stop)
     status: Status = "heuristic"
     with clock.hearing_interrupts():
         search = Search(problem, alpha, start, seed, clock)
@@ -146,6 +150,7 @@ class Search:
             self.reached = min(self.reached, cost)
             if cost > self.reached * max(self.alpha, 1.0) * (1 + ROUNDING):
                 continue
+            self.clock.deadline.spend(len(packed))
             graph = self._graph(self._unpacked(packed, changes))
             yield graph
             self._expand(graph)
@@ -189,6 +194,7 @@ class Search:
                 if option == current:
                     continue
                 tried += 1
+                self.clock.deadline.spend(NEIGHBOUR)
                 if tried % POLL == 0 and self.clock.stop():
                     return
                 changes: Changes = ((goal, option),)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from eqsat.extract.highs import Clock
+from eqsat.deadline import Deadline
+from eqsat.extract.highs import Clock, deadline_of
 from eqsat.extract.infeasible import cannot, not_found
 from eqsat.extract.lagrange import Prices
 from eqsat.extract.limited import LimitedSearch
@@ -22,7 +23,7 @@ PRICED_RUNS = 12
 def solve_limited(
     problem: Problem,
     *,
-    time_limit: float = 30.0,
+    time_limit: float | Deadline = 30.0,
     relative_gap: float = 0.0,
     seed: int = 0,
     progress: Callable[[float, float], None] | None = None,
@@ -37,7 +38,7 @@ def solve_limited(
     ended before it found one.
     """
     began = time.monotonic()
-    clock = Clock(began + time_limit, should_stop)
+    clock = Clock(deadline_of(time_limit), should_stop)
     with clock.hearing_interrupts():
         search = LimitedSearch(problem, clock, relative_gap, seed)
         try:
@@ -59,7 +60,7 @@ def solve_priced(
     extractor: Callable[..., Solution],
     problem: Problem,
     *,
-    time_limit: float,
+    time_limit: float | Deadline,
     relative_gap: float,
     seed: int,
     progress: Callable[[float, float], None] | None,
@@ -70,7 +71,7 @@ def solve_priced(
     Raises ExtractionError where all that it found break a limit, which does not mean that no choice keeps them.
     """
     began = time.monotonic()
-    clock = Clock(began + time_limit, should_stop)
+    clock = Clock(deadline_of(time_limit), should_stop)
     search = LimitedSearch(problem, clock, relative_gap, seed)
     search.watch(progress)
     pressing = None if search.live is None else [search.live.sizes[goal] for goal in search.program.provides]
@@ -79,7 +80,7 @@ def solve_priced(
     bound = 0.0
     for run in range(PRICED_RUNS):
         priced = problem.variant(costs=prices.weights() if run else None)
-        found = extractor(priced, time_limit=clock.left() / (PRICED_RUNS - run), **rest)
+        found = extractor(priced, time_limit=clock.deadline.part(1 / (PRICED_RUNS - run)), **rest)
         bound = bound if run else found.lower_bound + search.weight * search.least_peak
         choice = choice_of(priced, found)
         pressed = search.offer(choice)

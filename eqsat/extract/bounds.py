@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from eqsat.deadline import spend
 from eqsat.extract.program import Program
 
 INFINITY = float("inf")
@@ -74,6 +75,7 @@ def dual_ascent(
     for _ in range(rounds):
         if stop():
             break
+        spend(len(reduced))
         bounds = path_bounds(program, users, reduced)
         root = max(program.roots, key=bounds.__getitem__, default=-1)
         if root < 0 or bounds[root] <= smallest:

@@ -7,7 +7,6 @@ then the supposed cost is a bound.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from eqsat.extract.bounds import ruled_out
@@ -84,7 +83,7 @@ def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> Non
 def _solve(search: Search, reduction: Presolved, kept: list[int], reach: float) -> Search:
     """Searches the program of the options `kept` for choices below `reach`, and offers what it finds."""
     near = restrict(reduction.program, kept)
-    clock = Clock(time.monotonic() + search.clock.left() * MOST_TIME, search.clock.stop)
+    clock = Clock(search.clock.deadline.part(MOST_TIME), search.clock.stop)
     child = search.child(near, best_greedy(near), reduction.broken, clock)
     child.cutoff, child.nodes = reach - reduction.paid, CORE_NODES
     child.run()

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from eqsat.deadline import spend
 from eqsat.extract.program import Program, cheapest_trees, components
 
 MOST_PAIRS = 200
@@ -30,6 +31,7 @@ class Dominance:
         for goal in goals:
             if stop():
                 return
+            spend(1 + len(self.program.by_goal[goal]))
             if len(self.program.by_goal[goal]) > 1:
                 yield from self._among(self.program.by_goal[goal])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.costs.cost import Cost
 from eqsat.costs.fusion import MOST_FUSED, Member, fuses
+from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.pricing import Pricing
 from eqsat.language.plan import Implementation
@@ -54,6 +55,7 @@ def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Imp
     for _ in range(MOST_FUSED - 1):
         longer: dict[tuple[int, State], list[Chain]] = {}
         for head in singles:
+            check()
             node, result = snapshot.nodes[head.positions[0]], head.implementations[0].result
             for operand in dict.fromkeys(node.operands):
                 for tail in tails.get((operand, result), ()):

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.extract.bounds import tree_bound
 from eqsat.extract.problem import Problem
 from eqsat.extract.program import Choice, Program, cheapest_trees, closure, total
@@ -68,6 +69,7 @@ def cheapest_dags(program: Program) -> Choice:
         goal = program.provides[option]
         if goal in choice:
             continue
+        check(1 + len(choice) // 4096)
         rank = len(choice)
         prices[rank] = program.costs[option]
         choice[goal], value[goal], used[goal] = option, cost, below | (1 << rank)

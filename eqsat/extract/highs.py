@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.deadline import Deadline, current
 from eqsat.errors import ExtractionError
 from eqsat.extract.model import Model, Row, Values
 
@@ -27,11 +28,20 @@ GRACE = 0.1
 """Seconds that HiGHS is given to stop."""
 
 
+ITERATION = 10
+"""Steps that an iteration of the simplex method counts for, where steps are counted."""
+
+
+def deadline_of(time_limit: float | Deadline) -> Deadline:
+    """The deadline of a search: the one given, or one in so many seconds, no later than that of the whole call."""
+    return time_limit if isinstance(time_limit, Deadline) else current().part(most=time_limit)
+
+
 @dataclass(slots=True)
 class Clock:
     """When to stop: a deadline, the caller's request, or Ctrl-C."""
 
-    deadline: float
+    deadline: Deadline
     should_stop: Callable[[], bool] | None = None
     interrupted: bool = False
     late: bool = False
@@ -40,12 +50,12 @@ class Clock:
         """Whether to stop now; remembers why."""
         if not self.interrupted and self.should_stop is not None and self.should_stop():
             self.interrupted = True
-        self.late = self.late or time.monotonic() >= self.deadline
+        self.late = self.late or self.deadline.over
         return self.interrupted or self.late
 
     def left(self) -> float:
-        """Seconds to the deadline."""
-        return max(self.deadline - time.monotonic(), 0.0)
+        """Seconds, or counted steps, to the deadline."""
+        return self.deadline.left
 
     @contextmanager
     def hearing_interrupts(self) -> Iterator[None]:
@@ -89,7 +99,7 @@ class Solver:
 
         self._highspy = highspy
         self._highs = highspy.Highs()
-        self._stop = False
+        self._stop, self._most = False, 2**62
         restart = model.binary > RESTART_OPTIONS
         options = {
             "output_flag": False,
@@ -140,7 +150,7 @@ class Solver:
 
     def relax(self, clock: Clock) -> Outcome:
         """Solves the linear relaxation, warm from the last one."""
-        self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
+        self._bound(clock)
         if not self._run(clock, None, None):
             return Outcome(False, 0.0)
         status = self._highs.getModelStatus()
@@ -174,7 +184,7 @@ class Solver:
         self._highs.setOptionValue("mip_abs_gap", 0.0)
         if nodes is not None:
             self._highs.setOptionValue("mip_max_nodes", nodes)
-        self._highs.setOptionValue("time_limit", clock.left() + self._highs.getRunTime())
+        self._bound(clock)
         if start is not None:
             columns = np.array(sorted(start), dtype=np.int32)
             self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
@@ -189,6 +199,15 @@ class Solver:
         finished = status == self._highspy.HighsModelStatus.kOptimal
         return Outcome(finished, float(info.mip_dual_bound), values)
 
+    def _bound(self, clock: Clock) -> None:
+        """Sets how long HiGHS may run: seconds, or iterations, of which the same are done every time."""
+        steps = clock.deadline.steps
+        if steps is None:
+            self._highs.setOptionValue("time_limit", clock.deadline.seconds + self._highs.getRunTime())
+            return
+        self._most = max(steps // ITERATION, 1)
+        self._highs.setOptionValue("simplex_iteration_limit", min(self._most, 2**31 - 1))
+
     def _run(
         self,
         clock: Clock,
@@ -198,9 +217,12 @@ class Solver:
         """HiGHS in a thread of its own, which leaves this one free to be interrupted.
 
         False if HiGHS did not hear in time that it should stop, which some of its phases take seconds for: then it is
-        left to end by itself, and must not be used any more.
+        left to end by itself, and must not be used any more. Where steps are counted, nothing that it finds on the way
+        is looked at before its end, for when that would be depends on the machine.
         """
         self._stop, self._found = False, np.zeros(0)
+        if clock.deadline.counts_steps:
+            watch = see = None
         seen, failure, patience = self._found, list[BaseException](), math.inf
 
         def work() -> None:
@@ -209,7 +231,7 @@ class Solver:
             except Exception as error:  # noqa: BLE001 - handed to the calling thread below
                 failure.append(error)
 
-        thread = threading.Thread(target=work, name="highs")
+        thread = threading.Thread(target=work, name="highs", daemon=True)
         thread.start()
         while thread.is_alive() and time.monotonic() < patience:
             try:
@@ -225,11 +247,14 @@ class Solver:
                 clock.interrupted = self._stop = True
         if failure:
             raise ExtractionError(f"HiGHS failed: {failure[0]}") from failure[0]
+        if clock.deadline.counts_steps:
+            info = self._highs.getInfo()
+            clock.deadline.spend(ITERATION * max(int(info.simplex_iteration_count), 1))
         return not thread.is_alive()
 
     def _on_solution(self, event: Any) -> None:
         self._found = np.array(event.data_out.mip_solution)
 
     def _on_interrupt(self, event: Any) -> None:
-        if self._stop:
+        if self._stop or event.data_out.simplex_iteration_count > self._most:
             event.interrupt()

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from eqsat.deadline import Deadline
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out, tree_bound
 from eqsat.extract.core import solve_cores, solve_support
 from eqsat.extract.flows import flow_cuts
 from eqsat.extract.greedy import best_greedy
-from eqsat.extract.highs import Clock, Solver
+from eqsat.extract.highs import Clock, Solver, deadline_of
 from eqsat.extract.landmarks import landmarks
 from eqsat.extract.model import Model, Row, Values
 from eqsat.extract.neighbourhood import solve_windows
@@ -55,7 +56,7 @@ Progress = Callable[[float, float], None]
 def solve_ilp(
     problem: Problem,
     *,
-    time_limit: float = 30.0,
+    time_limit: float | Deadline = 30.0,
     relative_gap: float = 0.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -69,7 +70,7 @@ def solve_ilp(
     improves.
     """
     began = time.monotonic()
-    clock = Clock(began + time_limit, should_stop)
+    clock = Clock(deadline_of(time_limit), should_stop)
     with clock.hearing_interrupts():
         search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
         try:
@@ -292,6 +293,7 @@ class Search:
         best = Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
         last, stalled, slow = -1.0, 0, 0
         while not self.clock.stop():
+            self.clock.deadline.spend(len(small.provides))
             outcome = solver.relax(self.clock)
             if outcome.bound == math.inf:
                 self.lift(self.aim())  # every choice that could be cheaper has been ruled out

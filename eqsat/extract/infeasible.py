@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Sequence
 
+from eqsat.deadline import Deadline
 from eqsat.errors import ExtractionError
 from eqsat.extract.highs import Clock
 from eqsat.extract.ilp import solve_ilp
@@ -49,7 +49,7 @@ def least_amount(problem: Problem, name: str, others: Sequence[str], clock: Cloc
     """A bound on the least of a resource with the `others` kept, and whether it is reached; infinite for no choice."""
     only = reduced_to(problem, others, name)
     if not only.is_limited:
-        found = solve_ilp(only, time_limit=clock.left(), seed=seed, should_stop=clock.should_stop)
+        found = solve_ilp(only, time_limit=clock.deadline, seed=seed, should_stop=clock.should_stop)
         return (found.cost, True) if found.status == "optimal" else (found.lower_bound, False)
     search = LimitedSearch(only, clock, seed=seed)
     search.run()
@@ -60,7 +60,8 @@ def least_amount(problem: Problem, name: str, others: Sequence[str], clock: Cloc
 
 def cannot(problem: Problem, seed: int, clock: Clock) -> ExtractionError:
     """The error for limits that are proved impossible, with the tightest bounds that can be found in the time left."""
-    clock = Clock(time.monotonic() + max(clock.left(), LEAST_SECONDS), clock.should_stop)
+    least = clock.deadline if clock.deadline.counts_steps else Deadline(max(clock.left(), LEAST_SECONDS))
+    clock = Clock(least, clock.should_stop)
     limits = finite(problem)
     alone = {name: least_amount(problem, name, (), clock, seed) for name in limits}
     over = {name: alone[name] for name, most in limits.items() if exceeds(alone[name][0], most)}

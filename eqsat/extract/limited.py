@@ -161,7 +161,7 @@ class LimitedSearch:
 
         found = solve_ilp(
             self.problem.variant(costs=_joint(demands)),
-            time_limit=self.clock.left() / 2,
+            time_limit=self.clock.deadline.part(1 / 2),
             seed=self.seed,
             progress=watch,
             should_stop=lambda: found_enough or self.clock.stop(),
@@ -204,7 +204,7 @@ class LimitedSearch:
         price, breaks = 0.0, None
         keeps: tuple[float, float] | None = None
         for _ in range(PRICED_SOLVES):
-            budget = self.clock.left() / 3
+            budget = self.clock.deadline.part(1 / 3)
             costs = self.program.costs
             if price > 0:
                 costs = [c + price * used for c, used in zip(costs, _joint(demands), strict=True)]

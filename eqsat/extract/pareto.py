@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.bounded import solve_limited
+from eqsat.extract.highs import deadline_of
 from eqsat.extract.ilp import solve_ilp
 from eqsat.extract.limits import PEAK, Limit
 from eqsat.extract.problem import Problem
@@ -61,7 +63,7 @@ def front(
     x: str = COST,
     y: str = PEAK,
     *,
-    time_limit: float = 60.0,
+    time_limit: float | Deadline = 60.0,
     seed: int = 0,
     should_stop: Callable[[], bool] | None = None,
 ) -> Front:
@@ -79,14 +81,14 @@ def front(
     """
     _check_terms(problem, x, y)
     began = time.monotonic()
-    sweep = _Sweep(problem, x, y, began + time_limit, seed, should_stop)
+    sweep = _Sweep(problem, x, y, deadline_of(time_limit), seed, should_stop)
     complete = sweep.run()
     return Front((x, y), _undominated(sweep.points), complete, time.monotonic() - began)
 
 
 class _Sweep:
     def __init__(
-        self, problem: Problem, x: str, y: str, deadline: float, seed: int, should_stop: Callable[[], bool] | None
+        self, problem: Problem, x: str, y: str, deadline: Deadline, seed: int, should_stop: Callable[[], bool] | None
     ) -> None:
         self.problem, self.x, self.y = problem, x, y
         self.deadline, self.seed, self.should_stop = deadline, seed, should_stop
@@ -110,13 +112,12 @@ class _Sweep:
             ceiling = point.y * (1 - RESOLUTION)
 
     def _late(self) -> bool:
-        return time.monotonic() >= self.deadline or (self.should_stop is not None and self.should_stop())
+        return self.deadline.over or (self.should_stop is not None and self.should_stop())
 
     def _least(self, term: str, most: Mapping[str, float], start: Solution | None) -> tuple[Solution, bool]:
         """A choice of least `term` within the limits, and whether that is proved; no more of it than `start` has."""
         task = self._task(term, most)
-        left = max(self.deadline - time.monotonic(), 0.0)
-        rest: dict[str, Any] = {"time_limit": left, "seed": self.seed, "should_stop": self.should_stop}
+        rest: dict[str, Any] = {"time_limit": self.deadline, "seed": self.seed, "should_stop": self.should_stop}
         if task.is_limited:
             known = None if start is None else choice_of(task, start)
             found = solve_limited(task, start=known, **rest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from eqsat.deadline import spend
 from eqsat.extract.dominance import Dominance
 from eqsat.extract.program import Choice, Program, components, derivable
 
@@ -68,6 +69,7 @@ def presolve(
         work.changed = False
         for step in steps:
             if not stop():
+                spend(len(work.provides))
                 step()
         if not work.changed or stop():
             break

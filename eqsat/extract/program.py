@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.deadline import check
+
 Choice = dict[int, int]
 """Goal -> the option chosen for it."""
 
@@ -170,6 +172,7 @@ def cheapest_trees(program: Program, costs: Sequence[float]) -> tuple[Choice, li
         goal = program.provides[option]
         if goal in choice:
             continue
+        check()
         choice[goal], value[goal] = option, cost
         for user in users[goal]:
             sums[user] += cost

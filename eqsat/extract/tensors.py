@@ -11,6 +11,7 @@ from eqsat.costs.cost import Cost
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import NARROW, lowers
+from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
@@ -121,11 +122,13 @@ class _Framing:
         for leader in self.leaders:
             if leader not in self.pricing.derived:
                 for position in self.snapshot.classes[leader].nodes:
+                    check()
                     self._offer(leader, position)
         self._drop_idle_layouts()
         singles = self._single_ways()
         self._offer_splits()
         for chain in chains(self.snapshot, self.pricing, singles):
+            check()
             way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
             self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
@@ -276,6 +279,7 @@ class _Framing:
             type = self.pricing.type(leader)
             if leader in self.pricing.derived or type is None or type.shape is None or len(used[eclass]) < 2:
                 continue
+            check()
             for source, target in _steps([states[s] for s in sorted(used[eclass])]):
                 cost = self.model.conversion(type, source, target)
                 price = self.model.conversion_price(type, cost)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Sym
@@ -313,6 +314,7 @@ def infer_and_fold(graph: Graph) -> Graph:
     for value, constant in graph.constants.items():
         folder.add_constant(value, constant)
     for node in graph.nodes:
+        check()
         try:
             folder.add(node)
         except EqsatError as fault:

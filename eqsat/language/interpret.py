@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from eqsat.deadline import check
 from eqsat.errors import BackendError, GraphError
 from eqsat.language.declaration import check_results, declaration_at_fault
 from eqsat.language.dims import Sym, evaluate, linear_in
@@ -84,6 +85,7 @@ def run(
     env: dict[str, Any] = {v: inputs[v] for v in graph.inputs}
     last = _last_uses(graph, keep)
     for index, node in enumerate(graph.nodes):
+        check()
         for value in node.inputs:
             if value is not None and value not in env:
                 constant = graph.constants[value]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from eqsat.deadline import current
 from eqsat.errors import BackendError
 from eqsat.language.constraints import handed_on
 from eqsat.language.dims import evaluate
@@ -104,9 +104,9 @@ def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> Si
     try:
         return _run(program, graph, point, seed)
     except BackendError as refused:
-        start = time.monotonic()
+        end = current().part(most=SECONDS)
         for other in islice(_others(graph, point), TRIES):
-            if time.monotonic() - start > SECONDS:
+            if end.over:
                 break
             try:
                 return _run(program, graph, other, seed)

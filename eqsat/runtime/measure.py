@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from eqsat.deadline import Deadline, check, current
 from eqsat.errors import UsageError
 
 #: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
@@ -57,7 +58,8 @@ def interleaved(
 
     Stops after `rounds` rounds, or after the first round that ends past `time_limit` seconds, but never before
     LEAST_ROUNDS rounds; when `should_stop()` becomes true, after the current one, and fewer than LEAST_ROUNDS bound
-    nothing. Each program is called `warm_up` times first, which also decides how many calls make a sample.
+    nothing. TimeUp where the deadline that it runs under is over before there are that many. Each program is called
+    `warm_up` times first, which also decides how many calls make a sample.
     """
     if rounds < LEAST_ROUNDS or not time_limit > 0 or warm_up < 1:
         raise UsageError(
@@ -65,14 +67,15 @@ def interleaved(
             expected=f"at least {LEAST_ROUNDS} rounds, a time limit above 0, and a warm-up of 1 or more",
         )
     now = _CLOCKS[clock]
-    start = time.perf_counter()
+    end = Deadline(min(time_limit, current().seconds))
     calls = {name: _calls_a_sample(program, warm_up, now) for name, program in programs.items()}
     samples: dict[str, list[float]] = {name: [] for name in programs}
     rng = np.random.default_rng(seed)
     names = list(programs)
     for done in range(rounds):
-        if done >= LEAST_ROUNDS and time.perf_counter() - start > time_limit:
+        if done >= LEAST_ROUNDS and end.over:
             break
+        check(0)
         if should_stop is not None and should_stop():
             break
         for index in rng.permutation(len(names)):
@@ -95,6 +98,7 @@ def combined(timings: Timings, parts: Mapping[str, Sequence[tuple[str, float]]])
 
 
 def _calls_a_sample(program: Callable[[], object], warm_up: int, now: Callable[[], float]) -> int:
+    check(0)
     seconds = min(_sample(program, 1, now) for _ in range(warm_up))
     return max(1, round(SAMPLE_SECONDS / max(seconds, 1e-7)))
 

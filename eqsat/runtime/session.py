@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eqsat.deadline import current
 from eqsat.errors import BackendError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
@@ -56,6 +57,7 @@ class SessionProgram:
     def __init__(self, graph: Graph, session: Any) -> None:
         self.graph = graph
         self.session = session
+        self._options: Any = None
         self._order = [o.name for o in session.get_outputs()]
         values = (*graph.inputs, *graph.outputs.values())
         self._foreign = any(_foreign(graph, v) for v in values)
@@ -67,7 +69,10 @@ class SessionProgram:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit, or where ONNX Runtime fails."""
         feeds = checked_inputs(self.graph, inputs)
-        made = self._call(self._foreign_run if self._foreign else self._plain_run, feeds)
+        run = self._foreign_run if self._foreign else self._plain_run
+        with current().ending(self.end):
+            self.go_on()
+            made = self._call(run, feeds)
         by_name = dict(zip(self._order, made, strict=True))
         return {name: by_name[name] for name in self.graph.outputs}
 
@@ -76,13 +81,24 @@ class SessionProgram:
         feeds = checked_inputs(self.graph, inputs)
         if self._foreign:
             values = {k: self._ort_value(k, v) for k, v in feeds.items()}
-            return lambda: self._call(lambda f: self.session.run_with_ort_values(None, f), values)
+            return lambda: self._call(lambda f: self.session.run_with_ort_values(None, f, self._options), values)
         return lambda: self._call(self._plain_run, feeds)
+
+    def end(self) -> None:
+        """Asks a run that is going on to end, from another thread."""
+        self._options.terminate = True
+
+    def go_on(self) -> None:
+        """Lets runs go on to their end, after `end`."""
+        from onnxruntime import RunOptions
+
+        self._options = RunOptions()
 
     def _call(self, run: Callable[[Any], list[Any]], feeds: Any) -> list[Any]:
         try:
             return run(feeds)
         except Exception as error:
+            current().check(0)
             raise BackendError(
                 f"ONNX Runtime failed: {first_line(error)}",
                 where=self.graph.name,
@@ -91,12 +107,12 @@ class SessionProgram:
             ) from error
 
     def _plain_run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        made: list[Any] = self.session.run(self._order, dict(feeds))
+        made: list[Any] = self.session.run(self._order, dict(feeds), self._options)
         return made
 
     def _foreign_run(self, feeds: Mapping[str, Any]) -> list[Any]:
         values = {k: self._ort_value(k, v) for k, v in feeds.items()}
-        made = self.session.run_with_ort_values(self._order, values)
+        made = self.session.run_with_ort_values(self._order, values, self._options)
         return [self._array(name, value) for name, value in zip(self._order, made, strict=True)]
 
     def _ort_value(self, name: str, array: Any) -> Any:
@@ -121,7 +137,10 @@ class SessionProgram:
 
 
 def session(model: ModelProto | Path, *, threads: int | None = None, where: str = "") -> Any:
-    """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model."""
+    """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model.
+
+    TimeUp where it is not ready when the deadline that it is made under is over: ONNX Runtime is then told to stop.
+    """
     import onnxruntime as ort
 
     if threads is not None:
@@ -133,10 +152,13 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
     options.log_severity_level = 4
     # Threads that spin while they wait starve every other session on the machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    current().check(0)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     try:
-        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        with current().ending(lambda: options.set_load_cancellation_flag(True)):
+            return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     except Exception as error:
+        current().check(0)
         raise BackendError(
             f"ONNX Runtime refuses the graph: {first_line(error)}",
             where=where,

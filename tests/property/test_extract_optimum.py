@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from random import Random
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, core, ilp, solve
 from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
@@ -160,7 +160,7 @@ def relaxed(problem: Problem) -> tuple[Model, Outcome]:
     solver = Solver(model, [cost * 1e6 for cost in program.costs], seed=0)
     depth = path_bounds(program, program.users(), program.costs)
     while True:
-        outcome = solver.relax(Clock(math.inf))
+        outcome = solver.relax(Clock(NEVER))
         cuts = flow_cuts(model, outcome.values, depth)
         if not cuts:
             return model, outcome
@@ -200,7 +200,7 @@ def test_flow_cuts_hold_for_every_acyclic_choice(problem: Problem, random: Rando
 
 def integer_optimum(problem: Problem) -> float:
     """By the integer program alone, with nothing reduced or bounded beforehand."""
-    search = Search(problem.program, best_greedy(problem.program), Clock(math.inf), 0.0, 0, set())
+    search = Search(problem.program, best_greedy(problem.program), Clock(NEVER), 0.0, 0, set())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ilp, "ruled_out", lambda program, ascent, cost: [])
         search._integer(presolve(problem.program, passes=0))
@@ -256,7 +256,7 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
         patch.setattr(ilp, "FAR", -1.0)
         patch.setattr(core, "MOST_KEPT", 1.0)
         patch.setattr(core, "FAR", 1.0)
-        search = Search(problem.program, best_greedy(problem.program), Clock(time.monotonic() + 60), 0.0, 0, set())
+        search = Search(problem.program, best_greedy(problem.program), Clock(Deadline(60.0)), 0.0, 0, set())
         search._solve(presolve(problem.program, passes=0))
     assert search.done()
     assert math.isclose(total(problem.program, search.best()), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
@@ -267,7 +267,7 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
 def test_a_search_with_a_cutoff_finds_what_is_cheaper_or_proves_that_nothing_is(problem: Problem, part: float) -> None:
     best = optimum(problem)
     greedy = best_greedy(problem.program)
-    search = Search(problem.program, greedy, Clock(math.inf), 0.0, 0, set())
+    search = Search(problem.program, greedy, Clock(NEVER), 0.0, 0, set())
     search.cutoff = part * search.cost
     search.run()
     assert search.done()

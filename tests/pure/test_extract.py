@@ -8,12 +8,12 @@ import math
 import random
 import signal
 import threading
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
 from eqsat.extract.flows import flow_cuts
@@ -309,7 +309,7 @@ def layered(layers: int) -> Problem:
 def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
     problem = layered(40)
     begin = best_greedy(problem.program)
-    search = Search(problem.program, begin, Clock(math.inf), 0.0, 0, set())
+    search = Search(problem.program, begin, Clock(NEVER), 0.0, 0, set())
     before, reduction = search.cost, presolve(problem.program)
     solve_windows(search, reduction, np.zeros(len(reduction.program.provides)))
     assert search.cost < before
@@ -325,10 +325,10 @@ def test_flow_cuts_count_a_source_once_where_two_ways_lead_to_it() -> None:
     problem = Problem([*nodes, Node(3, ((2, 0),), 0.0)], roots=[(3, 0)])
     model = Model(problem.program)
     solver = Solver(model, problem.program.costs, seed=0)
-    assert solver.relax(Clock(math.inf)).bound == pytest.approx(5.0)
-    halves = solver.relax(Clock(math.inf)).values
+    assert solver.relax(Clock(NEVER)).bound == pytest.approx(5.0)
+    halves = solver.relax(Clock(NEVER)).values
     solver.add(flow_cuts(model, halves, [10.0] * 4))
-    assert solver.relax(Clock(math.inf)).bound == pytest.approx(10.0)
+    assert solver.relax(Clock(NEVER)).bound == pytest.approx(10.0)
 
 
 def test_a_solver_that_does_not_hear_the_clock_is_left_behind() -> None:
@@ -340,7 +340,7 @@ def test_a_solver_that_does_not_hear_the_clock_is_left_behind() -> None:
             "_highs",
             SimpleNamespace(run=heard.wait, setOptionValue=lambda *option: None, getRunTime=lambda: 0.0),
         )
-        outcome = solver.relax(Clock(time.monotonic()))
+        outcome = solver.relax(Clock(Deadline(0.0)))
         heard.set()
     assert not outcome.finished
 

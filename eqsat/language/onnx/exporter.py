@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, checker, defs, helper, shape_inference
 
+from eqsat.deadline import check
 from eqsat.errors import ExportModelError
 from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Sym
@@ -100,6 +101,7 @@ class _Export:
         for value in self.graph.inputs:
             self.out.dims.offer(value, self.graph.type(value))
         for node in self.graph.nodes:
+            check()
             self._write(node)
         for name, value in self.graph.outputs.items():
             if self.names[value] != name:

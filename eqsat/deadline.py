@@ -1,0 +1,167 @@
+"""When a call has to end: after so many seconds, or after so many counted steps."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class TimeUp(Exception):  # noqa: N818 - a limit that is met is no error
+    """Leaves work whose deadline is over; its text says which limit that was."""
+
+
+class Deadline:
+    """The end of a call, in seconds of a clock or in steps that the work counts itself; without either, never.
+
+    The clock starts when the deadline is made, and anew with `begin`. `part` is an earlier end of the same call, so
+    there is one clock however many parts there are. Inside `with deadline:` the function `check` is a place at which
+    work ends with TimeUp once the deadline is over.
+
+    >>> whole = Deadline(steps=100)
+    >>> with whole.part(0.5):
+    ...     check(49)
+    >>> whole.left, whole.part(0.5).over
+    (51.0, False)
+    """
+
+    def __init__(
+        self,
+        seconds: float = math.inf,
+        *,
+        steps: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds, self._now = seconds, now
+        self._steps = None if steps is None else _Steps()
+        self._length = float(seconds if steps is None else steps)
+        self._end = self._reading() + self._length
+        self._before: list[Deadline] = []
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether steps are counted, and no clock is looked at."""
+        return self._steps is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether the end has come."""
+        return self._reading() >= self._end
+
+    @property
+    def left(self) -> float:
+        """Seconds or steps to the end."""
+        return max(self._end - self._reading(), 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to the end; without end where steps are counted."""
+        return math.inf if self.counts_steps else self.left
+
+    @property
+    def steps(self) -> int | None:
+        """Steps to the end, None where seconds count."""
+        return int(self.left) if self.counts_steps else None
+
+    @property
+    def reason(self) -> str:
+        """What to tell of work that was left out because the end had come."""
+        if self.counts_steps:
+            return f"the limit of {int(self._length):,} steps is reached".replace(",", " ")
+        return f"the time limit of {self._length:g} s is over"
+
+    def begin(self) -> None:
+        """Starts anew: what was done before counts for nothing."""
+        self._end = self._reading() + self._length
+
+    def spend(self, steps: int = 1) -> None:
+        """Counts steps, where they are what counts."""
+        if self._steps is not None:
+            self._steps.taken += steps
+
+    def check(self, steps: int = 1) -> None:
+        """Counts steps of work that is about to be done; TimeUp where the end has come."""
+        if self._steps is not None:
+            self._steps.taken += steps
+        if self.over:
+            raise TimeUp(self.reason)
+
+    def part(self, share: float = 1.0, most: float = math.inf) -> Deadline:
+        """An end after a share of what is left, and after at most so many seconds where seconds count."""
+        length = share * self.left
+        return self._until(self._reading() + (length if self.counts_steps else min(length, most)))
+
+    def grace(self) -> Deadline:
+        """A later end, for what ends a call that is over: by a tenth or half a second, whichever is more.
+
+        Where steps are counted, what is done after the end is as long as it is.
+        """
+        late = math.inf if self.counts_steps else max(0.1 * self._length, 0.5)
+        return self._until(self._end + late)
+
+    @contextmanager
+    def ending(self, call: Callable[[], object]) -> Iterator[None]:
+        """Calls a function in a thread of its own once the end has come, if the work inside still goes on then.
+
+        For work that cannot look at the deadline itself, but that can be asked to end. Where steps are counted, it is
+        left to its own end.
+        """
+        if not math.isfinite(self.seconds):
+            yield
+            return
+        timer = threading.Timer(self.seconds, call)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _until(self, end: float) -> Deadline:
+        other = Deadline.__new__(Deadline)
+        other._seconds, other._now, other._steps, other._length = self._seconds, self._now, self._steps, self._length
+        other._end, other._before = end, []
+        return other
+
+    def __enter__(self) -> Deadline:
+        self._before.append(_CURRENT.get())
+        _CURRENT.set(self)
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        _CURRENT.set(self._before.pop())
+
+    def _reading(self) -> float:
+        return self._now() if self._steps is None else float(self._steps.taken)
+
+
+class _Steps:
+    """How many steps were taken."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+
+#: No end.
+NEVER = Deadline()
+_CURRENT: ContextVar[Deadline] = ContextVar("deadline", default=NEVER)
+
+
+def current() -> Deadline:
+    """The deadline that work here is done under."""
+    return _CURRENT.get()
+
+
+def check(steps: int = 1) -> None:
+    """Counts steps of work that is about to be done; TimeUp where the deadline that it is done under is over."""
+    _CURRENT.get().check(steps)
+
+
+def spend(steps: int) -> None:
+    """Counts steps of work that looks at its deadline itself, or that has a bound of its own."""
+    _CURRENT.get().spend(steps)

@@ -1,0 +1,97 @@
+"""The deadline of a call, against a clock that a test moves."""
+
+import threading
+
+import pytest
+
+from eqsat.deadline import NEVER, Deadline, TimeUp, check, current
+
+
+class Hand:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def hand():
+    return Hand()
+
+
+def test_a_part_ends_before_the_whole_and_both_read_one_clock(hand):
+    whole = Deadline(10.0, now=hand)
+    hand.time += 2
+    part, short = whole.part(0.5), whole.part(0.5, most=1.0)
+    assert (whole.left, part.left, short.left) == (8.0, 4.0, 1.0)
+    hand.time += 4
+    assert part.over and not whole.over
+    hand.time += 4
+    assert whole.over and whole.left == 0.0 and whole.part().over
+    with pytest.raises(TimeUp) as raised:
+        whole.check()
+    assert str(raised.value) == "the time limit of 10 s is over"
+
+
+def test_a_clock_that_begins_anew_forgets_what_passed(hand):
+    whole = Deadline(10.0, now=hand)
+    hand.time += 60
+    assert whole.over
+    whole.begin()
+    assert whole.left == 10.0
+
+
+def test_work_is_ended_by_the_deadline_it_is_done_under(hand):
+    whole = Deadline(10.0, now=hand)
+    with whole:
+        assert current() is whole
+        with whole.part(0.5):
+            hand.time += 6
+            with pytest.raises(TimeUp):
+                check()
+        check()
+        with NEVER:
+            hand.time += 60
+            check()
+        with pytest.raises(TimeUp):
+            check()
+    assert current() is NEVER
+    check()
+
+
+def test_the_end_of_a_call_that_is_over_has_a_little_more_time(hand):
+    for seconds, more in ((1.0, 0.5), (30.0, 3.0)):
+        whole = Deadline(seconds, now=hand)
+        hand.time += seconds
+        assert whole.over and whole.grace().left == pytest.approx(more)
+
+
+def test_steps_are_counted_for_the_whole_wherever_they_are_taken():
+    whole = Deadline(1e-9, steps=1000)
+    part = whole.part(0.1)
+    with part, pytest.raises(TimeUp, match="the limit of 1 000 steps is reached"):
+        for _ in range(200):
+            check()
+    assert (whole.left, whole.steps, part.steps) == (900.0, 900, 0)
+    assert whole.seconds == float("inf") and not whole.grace().over
+    whole.spend(900)
+    assert whole.over
+
+
+def test_a_deadline_that_is_not_given_never_comes():
+    assert not NEVER.over and NEVER.part(0.01).left == float("inf")
+    with NEVER.ending(lambda: pytest.fail("ended")):
+        pass
+
+
+def test_what_cannot_look_at_the_deadline_is_asked_to_end():
+    asked = threading.Event()
+    with Deadline(0.01).ending(asked.set):
+        assert asked.wait(60)
+    later = threading.Event()
+    with Deadline(1e6).ending(later.set):
+        pass
+    assert not later.is_set()
