@@ -61,7 +61,7 @@ class Choosing:
             found.amounts = solution.amounts
         else:
             given = self.given
-            cost = with_bodies(self.costs.graph(given.original), given.inside)
+            cost = with_bodies(self.costs.graph(given.original), given, self.costs)
             size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
             found = Candidate("original", given.original, cost, size)
             found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}

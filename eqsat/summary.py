@@ -13,9 +13,10 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.explanation import Explanation
 from eqsat.extract import Solution
-from eqsat.finalists import Candidate, Measured
+from eqsat.finalists import RUN_SECONDS, Candidate, Measured
 from eqsat.given import Given, Inside
 from eqsat.language.graph import OPAQUE, Graph, operator_name
+from eqsat.language.onnx.origin import OnnxOrigin
 from eqsat.language.plan import Conversion
 from eqsat.report import Report, count, percent
 from eqsat.runtime.examples import SizePoint
@@ -114,7 +115,11 @@ def report_of(
         ],
         operators_before=operators_of(original),
         operators_after=operators_of(kept.graph),
-        changes=[*(_change_inside(body) for body in bodies), *(c.as_dict() for c in outcome.explained.changes)],
+        changes=[
+            *_settled(original),
+            *(_change_inside(body) for body in bodies),
+            *(c.as_dict() for c in outcome.explained.changes),
+        ],
         amounts=dict(kept.amounts),
         steps=list(steps_of(kept)),
         baselines=[asdict(b) for b in outcome.baselines],
@@ -127,6 +132,12 @@ def report_of(
 def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
     """How a result was checked, and how many of its bodies were by themselves."""
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
+
+
+def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
+    """What reading the model put in the place of its control flow, as rows of what changed."""
+    for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
+        yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
 
 
 def _change_inside(body: Inside) -> dict[str, Any]:

@@ -174,7 +174,7 @@ INSIDE = {
                     u = If(take)<then_branch = t2() => (float[4, 8] o) { f = Neg(z2) \n g3 = Neg(f) \n o = Add(g3, x) },
                                  else_branch = e2() => (float[4, 8] o2) { f = Abs(s) \n o2 = Abs(f) }> }> },
             else_branch = e() => (float[4, 8] q) { a = Relu(x) \n q = Relu(a) }> }""",
-    "a scan": """(float[8] s, float[5, 8] x) => (float[k] y, float[r, k] z) <float[8, 8] w = {W}> {
+    "a scan": """(float[8] s, float[90, 8] x) => (float[k] y, float[r, k] z) <float[8, 8] w = {W}> {
         y, z = Scan<num_scan_inputs = 1, body = b (float[8] v, float[8] r) => (float[8] u, float[8] t) {
             a = MatMul(v, w) \n e = MatMul(r, w) \n u = Add(a, e) \n f = Neg(u) \n t = Neg(f) }>(s, x) }""",
     "outputs that are inputs, constants and values from outside": """(int64 m, bool c, float[4, 8] x)
@@ -407,7 +407,7 @@ HOISTED = {
     ),
     "out of a scan, and an output as it is": (
         ["Tanh"],
-        """(float[8] s, float[5, 8] x, float[8] z) => (float[k] y, float[r, k] o) {
+        """(float[8] s, float[90, 8] x, float[8] z) => (float[k] y, float[r, k] o) {
         y, o = Scan<num_scan_inputs = 1, body = b (float[8] v, float[8] r) => (float[8] u, float[8] t) {
             t = Tanh(z) \n e = Add(v, r) \n u = Mul(e, t) }>(s, x) }""",
     ),
@@ -467,3 +467,84 @@ def test_what_may_fail_is_moved_out_of_a_loop_that_surely_runs() -> None:
     assert [n.op_type for n in written.graph.node] == ["Gather", "Loop"]
     feeds = draw(proto, 1, at=3)
     same(run(written, feeds), run(proto, feeds))
+
+
+UNROLLED = {
+    "a state and rows": """(float[2, 3] x, float[3, 3] w) => (float[a, b] y, float[j, k, l] z)
+        <int64 m = {3}, bool t = {1}> {
+        y, z = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u, float[] s) {
+            on = Identity(go) \n u = MatMul(v, w) \n s = Relu(u) }> }""",
+    "no condition, and places that the run says": """(float[2, 3] x, float[3, 3] w) => (float[a, b] y, float[j, k] z)
+        <int64 m = {3}> {
+        y, z = Loop(m, , x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u, float[] s) {
+            on = Constant<value = bool {1}>() \n s = Gather(w, i) \n u = Add(v, s) }> }""",
+    "a run number of one element": """(float[2, 3] x, float[3, 3] w) => (float[a, b] y, float[j, k, l] z)
+        <int64 m = {3}, bool[1] t = {1}> {
+        y, z = Loop(m, t, x)<body = b (int64[1] i, bool[1] go, float[] v) => (bool[1] on, float[] u, float[] s) {
+            on = Identity(go) \n s = Gather(w, i) \n u = Add(v, s) }> }""",
+    "a dim that grows": """(float[2, 3] x, float[3, 3] w) => (float[a, b] y) <int64 m = {3}, bool t = {1}> {
+        y = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go) \n u = Concat<axis = 0>(v, w) }> }""",
+    "states that change places": """(float[2, 3] x, float[2, 3] w) => (float[a, b] y, float[a, b] z)
+        <int64 m = {3}, bool t = {1}> {
+        y, z = Loop(m, t, x, w)<body = b (int64 i, bool go, float[] v, float[] q) => (bool on, float[] u, float[] r) {
+            on = Identity(go) \n u = Identity(q) \n r = Identity(v) }> }""",
+    "no run": """(float[2, 3] x, float[2, 3] w) => (float[a, b] y) <int64 m = {0}, bool t = {1}> {
+        h = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go) \n u = Concat<axis = 0>(v, w) }> \n y = Neg(h) }""",
+    "a loop in a loop with a branch": """(float[2, 3] x, float[2, 3] w) => (float[a, b] y)
+        <int64 m = {3}, bool t = {1}, int64 one = {1}> {
+        y = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go)
+            u = Loop(i, t, v)<body = b2 (int64 j, bool go2, float[] q) => (bool on2, float[] o) {
+                on2 = Identity(go2) \n k = Equal(j, one)
+                o = If(k)<then_branch = t1() => (float[] p) { h = Add(q, w) \n p = Relu(h) },
+                          else_branch = e1() => (float[] r) { h = Sub(q, w) \n r = Tanh(h) }> }> }> }""",
+    "a scan both ways": """(float[2, 3] x, float[4, 2, 3] w, float[2, 4, 3] a)
+        => (float[d, e] y, float[j, k, l] z, float[p, q, r] o) {
+        y, z, o = Scan<num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [1, 0],
+            scan_output_axes = [1, -1], scan_output_directions = [0, 1],
+            body = b (float[2, 3] v, float[2, 3] s, float[2, 3] f) => (float[2, 3] u, float[2, 3] g2, float[2, 3] h) {
+                u = Add(v, s) \n g2 = Mul(u, f) \n h = Sub(s, f) }>(x, w, a) }""",
+}
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("name", UNROLLED)
+def test_short_loops_run_one_after_the_other(name: str, opset: int) -> None:
+    proto = model(UNROLLED[name], opset)
+    result = optimised(proto)
+    written = result.to_onnx()
+    checker.check_model(written, full_check=True)
+    assert not bodies(written)
+    assert any(change["rules"] == ["known ahead"] for change in result.report.changes)
+    for seed in range(3):
+        feeds = draw(proto, seed)
+        same(run(written, feeds), run(proto, feeds))
+
+
+LONG = {
+    "too many runs": """(float[2, 3] x) => (float[a, b] y) <int64 m = {40}, bool t = {1}> {
+        y = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go) \n u = Tanh(v) }> }""",
+    "numbers drawn on from run to run": """(float[2, 3] x) => (float[a, b] y) <int64 m = {3}, bool t = {1}> {
+        y = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            on = Identity(go) \n r = RandomUniformLike<seed = 1.0>(v) \n u = Add(r, v) }> }""",
+    "an end that the values decide": """(float[2, 3] x) => (float[a, b] y) <int64 m = {3}, bool t = {1},
+        float two = {2}> {
+        y = Loop(m, t, x)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+            u = Add(v, v) \n e = ReduceMax<keepdims = 0>(u) \n on = Less(e, two) }> }""",
+    "rows of no run": """(float[2, 3] x) => (float[a, b] y, float[j, k, l] z) <int64 m = {0}, bool t = {1}> {
+        y, z = Loop(m, t, x)<body = b (int64 i, bool go, float[2, 3] v) => (bool on, float[2, 3] u, float[2, 3] s) {
+            on = Identity(go) \n u = Add(v, v) \n s = Neg(v) }> }""",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_other_loops_stay_loops(name: str) -> None:
+    proto = model(LONG[name])
+    written = optimised(proto).to_onnx()
+    assert "Loop" in [n.op_type for n in written.graph.node]
+    for seed in range(3):
+        feeds = draw(proto, seed)
+        same(run(written, feeds), run(proto, feeds))

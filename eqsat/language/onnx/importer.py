@@ -15,23 +15,25 @@ from eqsat.language.fold import Folder, fresh_beside
 from eqsat.language.formulas import reader
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.onnx import functions, opaque, structure
-from eqsat.language.onnx.control.inference import control
-from eqsat.language.onnx.control.inlining import Inlined, taken_branch
+from eqsat.language.onnx.control.inference import Control, control
+from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
 from eqsat.language.onnx.control.scope import Budget, Scope, as_model
 from eqsat.language.onnx.importing import Call, Unsupported
 from eqsat.language.onnx.microsoft.records import Record, record
 from eqsat.language.onnx.microsoft.types import result_types as own_types
 from eqsat.language.onnx.operators.import_table import FUSED, importers_of, reason_for
-from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.origin import OnnxOrigin, Settled
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
 from eqsat.language.onnx.tensors import constant_of, dense_of, load_external
-from eqsat.language.types import UNKNOWN, DType, TensorType, ValueType
+from eqsat.language.types import UNKNOWN, DType, TensorType
 
 #: Operators that have a counterpart for strings.
 _FOR_STRINGS = ("Identity", "Shape", "Size", "Constant")
 #: From this version of the format on an initializer that is also an input is a default the caller may override.
 _OVERRIDABLE_IR = 4
+#: Nodes that all loops of a graph together may become: a few within each other would become any number.
+_MOST_UNROLLED = 1024
 
 
 def load(source: str | Path | ModelProto) -> Graph:
@@ -62,6 +64,8 @@ class _Import:
         self.budget = Budget.of(self.model.graph) if scope is None else scope.budget
         self.warnings: list[str] = []
         self.records: list[Record] = []
+        self.settled: list[Settled] = []
+        self.room = _MOST_UNROLLED
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
         shown = ([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
@@ -151,11 +155,12 @@ class _Import:
     def _node(self, index: int, node: NodeProto) -> None:
         place = f"{self.where}: {structure.describe(index, node)}"
         self._check_domain(node, place)
-        branch = self._taken_branch(node, place)
-        if branch is not None:
-            for name, constant in branch.constants.items():
+        found = self._control(node)
+        body = self._in_its_place(node, found, place)
+        if body is not None:
+            for name, constant in body.constants.items():
                 self.folder.add_constant(name, constant)
-            for inner in branch.nodes:
+            for inner in body.nodes:
                 self._node(index, inner)
             return
         try:
@@ -175,7 +180,7 @@ class _Import:
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
-            self._keep_opaque(node, reason)
+            self._keep_opaque(node, reason, found)
 
     def _translate(self, node: NodeProto) -> None:
         """Adds the operators that a node is; keeps a record of one that another domain calls something of its own."""
@@ -190,13 +195,43 @@ class _Import:
         known = self.folder.types, self.folder.constants
         self.records.append(record(node, inputs, outputs, made, *known, frozenset(call.looked_at)))
 
-    def _taken_branch(self, node: NodeProto, place: str) -> Inlined | None:
+    def _control(self, node: NodeProto) -> Control | None:
+        """What is known of a node that holds bodies, where it is none of those whose condition is known."""
+        if not any(a.HasField("g") for a in node.attribute) or self._condition(node) is not None:
+            return None
+
+        def read(body: GraphProto, scope: Scope) -> Graph:
+            return load_body(body, scope, self.model, f"{self.where}: {node.name or node.op_type}")
+
+        return control(node, self.opset, self.folder, self.budget, read)
+
+    def _in_its_place(self, node: NodeProto, found: Control | None, place: str) -> Inlined | None:
+        """The nodes in the place of one that holds bodies, where what runs is known."""
+        called = f"{node.op_type} {node.name or (node.output or [''])[0]!r}"
+        condition = self._condition(node)
+        if condition is not None:
+            branch = taken_branch(node, condition, self._fresh_name, place)
+            if branch is not None:
+                text = f"{called}: its condition is always {'true' if condition else 'false'}"
+                self.settled.append(Settled(text, 1))
+            return branch
+        if found is None or not isinstance(found.trips, int):
+            return None
+        body = unrolled(node, found.trips, self.opset, self._fresh_name, place)
+        if body is None or len(body.nodes) > self.room:
+            return None
+        self.room -= len(body.nodes)
+        self.settled.append(Settled(f"{called}: its {found.trips} runs one after the other", found.trips))
+        return body
+
+    def _condition(self, node: NodeProto) -> bool | None:
+        """The condition of an If, where it is known."""
         if node.op_type != "If" or node.domain not in ("", "ai.onnx") or not node.input:
             return None
-        condition = self.folder.dims(node.input[0])
-        if condition is None or condition.size != 1 or isinstance(condition.ravel()[0], Sym):
+        known = self.folder.dims(node.input[0])
+        if known is None or known.size != 1 or isinstance(known.ravel()[0], Sym):
             return None
-        return taken_branch(node, bool(condition.ravel()[0]), self._fresh_name, place)
+        return bool(known.ravel()[0])
 
     def _reason(self, node: NodeProto) -> str | None:
         """Why a node cannot be translated, as far as can be said before trying."""
@@ -214,7 +249,7 @@ class _Import:
         missing = [o for o in node.output if o and not self.folder.is_defined(o)]
         return f"output {missing[0]!r} has no counterpart" if missing else None
 
-    def _keep_opaque(self, node: NodeProto, reason: str) -> None:
+    def _keep_opaque(self, node: NodeProto, reason: str, found: Control | None) -> None:
         outer = captured(node)
         attrs = Attrs(
             op_type=node.op_type,
@@ -225,22 +260,13 @@ class _Import:
         )
         inputs = tuple(v or None for v in (*node.input, *outer))
         types = opaque.result_types(node, self.model, self.opset, self.folder)
-        types = types or own_types(Call(node, self.opset, self.folder, self._fresh_name)) or self._body_types(node)
+        types = types or own_types(Call(node, self.opset, self.folder, self._fresh_name))
+        if found is not None:
+            types = dict(zip(node.output, found.results, strict=False))
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
-        for name, type in types.items():
+        for name, type in (types or opaque.branch_types(node, self.folder.fresh)).items():
             if name in node.output and name and type is not UNKNOWN:
                 self.folder.declare(name, type)
-
-    def _body_types(self, node: NodeProto) -> Mapping[str, ValueType]:
-        """The types of what a node makes that holds bodies."""
-
-        def read(body: GraphProto, scope: Scope) -> Graph:
-            return load_body(body, scope, self.model, f"{self.where}: {node.name or node.op_type}")
-
-        found = control(node, self.opset, self.folder, self.budget, read)
-        if found is None:
-            return opaque.branch_types(node, self.folder.fresh)
-        return dict(zip(node.output, found.results, strict=False))
 
     def _check_domain(self, node: NodeProto, place: str) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -301,6 +327,7 @@ class _Import:
             files=(*((path.resolve(),) if path else ()), *files),
             warnings=tuple(self.warnings),
             records=tuple(self.records),
+            settled=tuple(self.settled),
             nodes=sum(n.op_type != "Constant" for n in self.source.model.graph.node),
         )
 

@@ -11,6 +11,14 @@ from eqsat.language.onnx.microsoft.records import Record
 
 
 @dataclass(frozen=True)
+class Settled:
+    """A node of If, Loop or Scan that gave way to what runs in its place, and how many runs of bodies that spares."""
+
+    text: str
+    runs: int
+
+
+@dataclass(frozen=True)
 class OnnxOrigin:
     """Where a graph came from: the model around it, its declared values, and its files.
 
@@ -20,7 +28,8 @@ class OnnxOrigin:
     of. `listed` are the outputs in their order, one more than once where the model lists it so. `external` is true
     where the model kept its tensors in other files, `files` every file it was read from, and `warnings` what a user
     should hear of. `nodes` counts the nodes the model has, those that only hold a constant left out. `records` are the
-    operators that were read as several of ours.
+    operators that were read as several of ours; `settled` says which of If, Loop and Scan gave way to what runs in
+    their place.
     """
 
     model: bytes
@@ -38,3 +47,4 @@ class OnnxOrigin:
     warnings: tuple[str, ...] = ()
     nodes: int = 0
     records: tuple[Record, ...] = ()
+    settled: tuple[Settled, ...] = ()

@@ -1,15 +1,25 @@
-"""`If` with a condition known ahead: the branch that runs, in the place of the node."""
+"""Bodies in the place of their nodes: the branch of an `If` that is known to run, and every run of a short loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from onnx import GraphProto, NodeProto
+import numpy as np
+from onnx import GraphProto, NodeProto, helper
 
-from eqsat.language.constant import Constant
-from eqsat.language.onnx.protos import rename_captured
+from eqsat.language.constant import Array, Constant
+from eqsat.language.onnx.control.scope import count
+from eqsat.language.onnx.protos import attributes, rename_captured, subgraphs
 from eqsat.language.onnx.tensors import ExternalData, constant_of, dense_of
+
+#: Nodes that a loop may become, those of bodies within it counted.
+MOST_UNROLLED = 64
+#: The opset from which on Unsqueeze takes its axes as an operand.
+_AXES_ARE_INPUTS = 13
+_RANDOM = (
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,104 @@ def taken_branch(node: NodeProto, condition: bool, fresh: Callable[[str], str], 
             source = names.get(inner_output.name, inner_output.name)
             body.nodes.append(NodeProto(op_type="Identity", input=[source], output=[ours]))
     return body
+
+
+def unrolled(node: NodeProto, trips: int, opset: int, fresh: Callable[[str], str], where: str) -> Inlined | None:
+    """Every run of a Loop or Scan that runs so often, one after the other; None where that is not to be done.
+
+    Not for more than `MOST_UNROLLED` nodes, for random operators, which draw on from run to run, for those of other
+    domains, which may, and for outputs that hold a row for each run where there is none.
+    """
+    body: GraphProto | None = next((a.g for a in node.attribute if a.name == "body" and a.HasField("g")), None)
+    if body is None or trips * count(body) > MOST_UNROLLED or not _repeats(body):
+        return None
+    return _Unrolled(node, body, trips, opset, fresh, where).made()
+
+
+def _repeats(body: GraphProto) -> bool:
+    """Whether runs of a body do not depend on those before but through its state."""
+    for node in body.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or not all(map(_repeats, subgraphs(node))):
+            return False
+    return True
+
+
+class _Unrolled:
+    def __init__(
+        self, node: NodeProto, body: GraphProto, trips: int, opset: int, fresh: Callable[[str], str], where: str
+    ) -> None:
+        self.node, self.body, self.trips, self.opset = node, body, trips, opset
+        self.fresh, self.where = fresh, where
+        self.attrs = attributes(node)
+        self.nodes: list[NodeProto] = []
+        self.constants: dict[str, Constant] = {}
+        self.is_loop = node.op_type == "Loop"
+        self.scanned = 0 if self.is_loop else int(self.attrs["num_scan_inputs"])
+        #: What comes before the states among the inputs and outputs of the body, and inputs of the node.
+        self.own, self.first, self.given = (2, 1, 2) if self.is_loop else (0, 0, 0)
+        self.states = len(body.input) - self.own - self.scanned
+
+    def made(self) -> Inlined | None:
+        """The nodes and constants; None for rows of no run."""
+        stacked = self.node.output[self.states :]
+        if not self.trips and any(stacked):
+            return None
+        values = list(self.node.input[self.given : self.given + self.states])
+        rows: list[list[str]] = [[] for _ in self.body.output[self.first + self.states :]]
+        for run in range(self.trips):
+            given = self._inputs(run, values)
+            names, part = inlined(self.body, given, self.fresh, self.where)
+            self.nodes += part.nodes
+            self.constants |= part.constants
+            made = [names.get(o.name, o.name) for o in self.body.output[self.first :]]
+            values = made[: self.states]
+            for row, value in zip(rows, made[self.states :], strict=True):
+                row.append(value)
+        for value, output in zip(values, self.node.output, strict=False):
+            if output:
+                self.nodes.append(helper.make_node("Identity", [value], [output]))
+        axes = self._numbers("scan_output_axes", len(rows))
+        backwards = self._numbers("scan_output_directions", len(rows))
+        for row, output, axis, back in zip(rows, stacked, axes, backwards, strict=False):
+            if output:
+                self._stack(row[::-1] if back else row, output, axis)
+        return Inlined(self.nodes, self.constants)
+
+    def _inputs(self, run: int, values: Sequence[str]) -> dict[str, str]:
+        """The values that one run reads as the inputs of the body."""
+        own = self.body.input
+        given = dict(zip((v.name for v in own[self.own :]), values, strict=False))
+        if self.is_loop:
+            for value, number in ((own[0], np.int64(run)), (own[1], np.bool_(True))):
+                rank = len(value.type.tensor_type.shape.dim)
+                given[value.name] = self._constant(value.name, np.full((1,) * rank, number))
+        axes = self._numbers("scan_input_axes", self.scanned)
+        backwards = self._numbers("scan_input_directions", self.scanned)
+        for j, (axis, back) in enumerate(zip(axes, backwards, strict=True)):
+            place = self._constant("place", np.array(self.trips - 1 - run if back else run))
+            name = own[self.states + j].name
+            given[name] = self.fresh(name)
+            operands = [self.node.input[self.states + j], place]
+            self.nodes.append(helper.make_node("Gather", operands, [given[name]], axis=axis))
+        return given
+
+    def _stack(self, row: Sequence[str], output: str, axis: int) -> None:
+        """Puts what the runs made together along a new axis."""
+        parts = [self.fresh(output) for _ in row]
+        axes = [] if self.opset < _AXES_ARE_INPUTS else [self._constant("axis", np.array([axis]))]
+        more = {} if axes else {"axes": [axis]}
+        for value, part in zip(row, parts, strict=True):
+            self.nodes.append(helper.make_node("Unsqueeze", [value, *axes], [part], **more))
+        self.nodes.append(helper.make_node("Concat", parts, [output], axis=axis))
+
+    def _numbers(self, name: str, count: int) -> list[int]:
+        found = self.attrs.get(name)
+        return [0] * count if found is None else [int(n) for n in found]
+
+    def _constant(self, base: str, array: Array) -> str:
+        name = self.fresh(base)
+        self.constants[name] = Constant.of(array)
+        return name
 
 
 def inlined(
