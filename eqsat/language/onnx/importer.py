@@ -21,12 +21,13 @@ from eqsat.language.onnx.control.scope import Budget, Scope, as_model
 from eqsat.language.onnx.importing import Call, Unsupported
 from eqsat.language.onnx.microsoft.records import Record, record
 from eqsat.language.onnx.microsoft.types import result_types as own_types
+from eqsat.language.onnx.ml.types import result_types as ml_types
 from eqsat.language.onnx.operators.import_table import FUSED, importers_of, reason_for
 from eqsat.language.onnx.origin import OnnxOrigin, Settled
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
 from eqsat.language.onnx.tensors import constant_of, dense_of, load_external
-from eqsat.language.types import UNKNOWN, DType, TensorType
+from eqsat.language.types import UNKNOWN, DType, TensorType, ValueType
 
 #: Operators that have a counterpart for strings.
 _FOR_STRINGS = ("Identity", "Shape", "Size", "Constant")
@@ -259,14 +260,19 @@ class _Import:
             captures=len(outer),
         )
         inputs = tuple(v or None for v in (*node.input, *outer))
-        types = opaque.result_types(node, self.model, self.opset, self.folder)
-        types = types or own_types(Call(node, self.opset, self.folder, self._fresh_name))
+        types = self._opaque_types(node)
         if found is not None:
             types = dict(zip(node.output, found.results, strict=False))
         self.folder.add(Node(OPAQUE, inputs, tuple(node.output), attrs, node.name))
         for name, type in (types or opaque.branch_types(node, self.folder.fresh)).items():
             if name in node.output and name and type is not UNKNOWN:
                 self.folder.declare(name, type)
+
+    def _opaque_types(self, node: NodeProto) -> Mapping[str, ValueType]:
+        """The types of a node's outputs, by our own tables for what onnx knows little of, else by onnx."""
+        call = Call(node, self.opset, self.folder, self._fresh_name)
+        version = opsets_of(self.model).get(node.domain, self.opset)
+        return ml_types(call) or opaque.result_types(node, self.model, version, self.folder) or own_types(call)
 
     def _check_domain(self, node: NodeProto, place: str) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain

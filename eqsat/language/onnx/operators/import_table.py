@@ -11,6 +11,8 @@ import numpy as np
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.microsoft import importers as microsoft
 from eqsat.language.onnx.microsoft.reasons import REASONS
+from eqsat.language.onnx.ml import importers as ml
+from eqsat.language.onnx.ml.types import REASONS as ML_REASONS
 from eqsat.language.onnx.operators import import_movement, import_nn, import_vision
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
@@ -255,6 +257,7 @@ FUSED = frozenset(microsoft.OWN)
 DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
     {
         "": MappingProxyType({**IMPORTS, **microsoft.OWN}),
+        "ai.onnx.ml": ml.IMPORTS,
         "com.microsoft": MappingProxyType(
             {name: IMPORTS[name] for name in microsoft.SAME_AS_ONNX} | dict(microsoft.IMPORTS)
         ),
@@ -271,4 +274,4 @@ def reason_for(domain: str, op_type: str) -> str:
     """Why an operator that has no entry in the tables stays opaque."""
     if domain not in ("ai.onnx", *DOMAINS):
         return f"unknown domain {domain!r}"
-    return REASONS.get((domain, op_type), "no counterpart among the operators")
+    return {**REASONS, **ML_REASONS}.get((domain, op_type), "no counterpart among the operators")

@@ -1,0 +1,140 @@
+"""Types of what operators of ai.onnx.ml make where they are kept as they are, and why they are.
+
+Source: what ONNX Runtime's kernels return; onnx infers few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+from eqsat.language.dims import Dim
+from eqsat.language.onnx.importing import Call, Unsupported
+from eqsat.language.types import DType, TensorType, ValueType
+
+Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
+
+_TREES = "compares features along trees, which no sum or product stands for"
+_KERNELS = "compares features with support vectors, in a kernel of its own"
+_TABLE = "looks elements up in a table of its attributes"
+_MAPS = "reads or makes maps, which are no tensors"
+_CLASSES = "chooses labels by their scores, with rules of its own for two classes"
+
+#: Why an operator is kept as it is, by domain and name.
+REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("ai.onnx.ml", name): reason
+        for reason, names in (
+            (_TREES, ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")),
+            (_KERNELS, ("SVMClassifier", "SVMRegressor")),
+            (_TABLE, ("CategoryMapper", "LabelEncoder", "OneHotEncoder")),
+            (_MAPS, ("CastMap", "DictVectorizer", "ZipMap")),
+            (_CLASSES, ("LinearClassifier",)),
+        )
+        for name in names
+    }
+)
+
+
+def result_types(call: Call) -> Mapping[str, ValueType]:
+    """The types of the outputs of a node of ai.onnx.ml, as far as the table has them."""
+    rule = TYPES.get(call.node.op_type) if call.node.domain == "ai.onnx.ml" else None
+    if rule is None:
+        return {}
+    try:
+        found = rule(call)
+    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
+        # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
+        return {}
+    return {o: t for o, t in zip(call.node.output, found, strict=False) if o}
+
+
+def _batch(call: Call) -> Dim:
+    """The number of rows; one row may stand for itself."""
+    shape = call.shape(0)
+    return shape[0] if len(shape) > 1 else 1
+
+
+def _labels(call: Call, integers: str) -> tuple[DType, int]:
+    """The element type of labels and how many there are."""
+    texts, numbers = call.attrs.get("classlabels_strings", ()), call.attrs.get(integers, ())
+    return (DType.STRING, len(texts)) if texts else (DType.INT64, len(numbers))
+
+
+def _tree_classifier(call: Call) -> list[ValueType]:
+    dtype, count = _labels(call, "classlabels_int64s")
+    batch = _batch(call)
+    return [TensorType(dtype, (batch,)), TensorType(DType.FLOAT32, (batch, count))]
+
+
+def _linear_classifier(call: Call) -> list[ValueType]:
+    dtype, count = _labels(call, "classlabels_ints")
+    batch, scores = _batch(call), len(call.attrs.get("intercepts", ()))
+    width = count if scores == 1 and count == 2 else scores
+    known: Dim = width if width else call.fresh_dim()
+    return [TensorType(dtype, (batch,)), TensorType(DType.FLOAT32, (batch, known))]
+
+
+def _svm_classifier(call: Call) -> list[ValueType]:
+    dtype, _ = _labels(call, "classlabels_ints")
+    batch = _batch(call)
+    return [TensorType(dtype, (batch,)), TensorType(DType.FLOAT32, (batch, call.fresh_dim()))]
+
+
+def _regressor(name: str, default: int) -> Rule:
+    def rule(call: Call) -> list[ValueType]:
+        return [TensorType(DType.FLOAT32, (_batch(call), int(call.attrs.get(name, default))))]
+
+    return rule
+
+
+def _tree_ensemble(call: Call) -> list[ValueType]:
+    return [TensorType(call.type(0).dtype, (_batch(call), int(call.attrs["n_targets"])))]
+
+
+def _one_hot(call: Call) -> list[ValueType]:
+    categories = call.attrs.get("cats_int64s") or call.attrs.get("cats_strings", ())
+    return [TensorType(DType.FLOAT32, (*call.shape(0), len(categories)))]
+
+
+def _encoded(call: Call) -> list[ValueType]:
+    kinds = {"values_strings": DType.STRING, "values_int64s": DType.INT64, "values_floats": DType.FLOAT32}
+    found = [dtype for name, dtype in kinds.items() if call.attrs.get(name)]
+    if "classes_strings" in call.attrs:  # the first version: between labels and their places
+        found = [DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING]
+    return [TensorType(found[0], call.type(0).shape)]
+
+
+def _mapped(call: Call) -> list[ValueType]:
+    made = DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING
+    return [TensorType(made, call.type(0).shape)]
+
+
+def _floats(call: Call) -> list[ValueType]:
+    return [TensorType(DType.FLOAT32, call.type(0).shape)]
+
+
+def _same(call: Call) -> list[ValueType]:
+    return [call.type(0)]
+
+
+#: Operator of ai.onnx.ml -> the types of its results.
+TYPES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "Binarizer": _same,
+        "CategoryMapper": _mapped,
+        "Imputer": _same,
+        "LabelEncoder": _encoded,
+        "LinearClassifier": _linear_classifier,
+        "LinearRegressor": _regressor("targets", 1),
+        "Normalizer": _floats,
+        "OneHotEncoder": _one_hot,
+        "SVMClassifier": _svm_classifier,
+        "SVMRegressor": _regressor("", 1),
+        "Scaler": _floats,
+        "TreeEnsemble": _tree_ensemble,
+        "TreeEnsembleClassifier": _tree_classifier,
+        "TreeEnsembleRegressor": _regressor("n_targets", 1),
+    }
+)
