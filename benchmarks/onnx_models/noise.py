@@ -25,7 +25,7 @@ _EXACT = {"Pow": (1,), "Resize": (1, 2, 3), "Upsample": (1,), "Range": (0, 1, 2)
 #: Operators with poles, or edges beyond which they have no value: what they make is not taken for finite.
 _POLES = frozenset(
     """
-    Acos Acosh Asin Atanh BatchNormalization Cast CastLike Constant ConstantOfShape Div GroupNormalization If
+    Acos Acosh Asin Atanh Cast CastLike Constant ConstantOfShape Div GroupNormalization If
     InstanceNormalization LayerNormalization Log LogSoftmax Loop LpNormalization MaxPool MeanVarianceNormalization Mod
     Pad Pow RMSNormalization Reciprocal ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin Scan Softmax Sqrt
     Tan
@@ -35,6 +35,15 @@ _POLES = frozenset(
 #: Operators that put numbers in order.
 _ORDER = frozenset(
     ("ArgMax", "ArgMin", "GlobalMaxPool", "Hardmax", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Unique")
+)
+#: Operators that add up, and overflow on the way or not by the order of their terms.
+_SUMS = frozenset(
+    """
+    Add Attention AveragePool BatchNormalization Conv ConvTranspose CumSum Einsum FusedGemm FusedMatMul Gemm
+    GlobalAveragePool GroupNormalization InstanceNormalization LRN LayerNormalization LpNormalization LpPool MatMul Mean
+    MeanVarianceNormalization RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceSum
+    ReduceSumSquare Softmax LogSoftmax Sub Sum
+    """.split()  # noqa: SIM905 - a page of quotation marks says less
 )
 
 
@@ -67,30 +76,66 @@ def inner_values(model: ModelProto, feed: Feed) -> dict[str, Any]:
 
 
 def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None:
-    """Why nothing is promised of a model on some inputs, or None.
+    """Why nothing is promised of a model on some inputs, or None (docs/adr/0010, docs/adr/0025).
 
-    A cast of what the integer type does not hold has no value in ONNX, nor has the greatest of numbers and NaN, for
-    which ONNX Runtime's kernels take one or the other by their place. Where results are taken for finite, one that
-    overflows is not promised either: an operator without poles made an infinity or NaN of finite operands.
+    What ONNX does not define: casts of what an integer type does not hold, the greatest of numbers and NaN, which goes
+    by their places. What ONNX Runtime does not do: it leaves memory as it was where there is nothing to reduce. A sum
+    that overflows on its way depends on the order of its terms; where results are taken for finite, none that
+    overflows is promised.
     """
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     known |= inner_values(model, feed)
     for node in model.graph.node:
-        operands = [known[v] for v in node.input if v in known and _is_float(known[v])]
+        operands = [known[v] for v in node.input if v in known]
         made = [known[v] for v in node.output if v in known]
-        if node.op_type in ("Cast", "CastLike") and operands and made and made[0].dtype.kind in "iu":
-            limits = np.iinfo(made[0].dtype)
-            low, high = float(limits.min), float(limits.max)
-            x = np.trunc(operands[0].astype(np.float64))
-            if not ((x >= low) & (x <= high) & ((x < high) | (high < 2.0**53))).all():
-                return f"{node.op_type} of a number that {made[0].dtype} does not hold"
-        if node.op_type in _ORDER and any(np.isnan(v).any() for v in operands):
-            return f"{node.op_type} of NaN"
-        if finite and node.op_type not in _POLES and node.domain in ("", "com.microsoft"):
-            results = [v for v in made if _is_float(v)]
-            if all(np.isfinite(v).all() for v in operands) and not all(np.isfinite(v).all() for v in results):
-                return f"{node.op_type} overflows"
+        words = _undefined(node, operands, made) or _overflow(node, operands, made, finite=finite)
+        if words is not None:
+            return f"{node.op_type} {words}"
     return None
+
+
+def _undefined(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> str | None:
+    """What neither ONNX nor ONNX Runtime defines of a node on its operands."""
+    floats = [v for v in operands if _is_float(v)]
+    if node.op_type in ("Cast", "CastLike") and floats and made and made[0].dtype.kind in "iu":
+        limits = np.iinfo(made[0].dtype)
+        low, high = float(limits.min), float(limits.max)
+        x = np.trunc(operands[0].astype(np.float64))
+        if not ((x >= low) & (x <= high) & ((x < high) | (high < 2.0**53))).all():
+            return f"of a number that {made[0].dtype} does not hold"
+    if node.op_type in _ORDER and any(np.isnan(v).any() for v in floats):
+        return "of NaN"
+    empty = any(np.size(v) == 0 for v in operands[:2])
+    if empty and made and np.size(made[0]) and (node.op_type in _SUMS or node.op_type.startswith("Reduce")):
+        return "of nothing"
+    if empty and node.op_type.startswith("Reduce"):
+        return "of an empty tensor, whose shape ONNX Runtime gets wrong for negative axes"
+    return None
+
+
+def _overflow(node: NodeProto, operands: Sequence[Any], made: Sequence[Any], *, finite: bool) -> str | None:
+    """Whether an overflow that is not promised is met: of a sum on its way, or of anything but a pole."""
+    if node.domain not in ("", "com.microsoft") or node.op_type in _POLES or not (finite or node.op_type in _SUMS):
+        return None
+    floats = [v for v in operands if _is_float(v)]
+    results = [v for v in made if _is_float(v)]
+    overflows = all(np.isfinite(v).all() for v in floats) and not all(np.isfinite(v).all() for v in results)
+    with np.errstate(all="ignore"):
+        large = node.op_type in _SUMS and any(_is_large(v) for v in floats)
+    return "overflows" if overflows or large else None
+
+
+def _is_large(value: Any) -> bool:
+    """True where a few terms of such numbers leave their type."""
+    found = np.abs(value[np.isfinite(value)])
+    return bool(found.size and found.max() > np.finfo(value.dtype).max / 1e4)
+
+
+def underflows(model: ModelProto, feed: Feed) -> bool:
+    """True where a result is so small that it has fewer digits than its type: what is made of it may have any."""
+    known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    floats = [v for v in (known | inner_values(model, feed)).values() if _is_float(v)]
+    return any(bool(((v != 0) & (np.abs(v) < np.finfo(v.dtype).tiny)).any()) for v in floats)
 
 
 def _is_float(value: Any) -> bool:
@@ -147,7 +192,7 @@ def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:
     for output in graph.output:
         output.name = renamed.get(output.name, output.name)
     graph.input.extend(
-        helper.make_tensor_value_info(_noise(n), helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        helper.make_tensor_value_info(_noise(n), helper.np_dtype_to_tensor_dtype(v.dtype), None)
         for n, v in floats.items()
     )
     del graph.value_info[:]

@@ -240,3 +240,29 @@ def test_a_window_larger_than_its_input_is_left_to_onnx_runtime(op: str) -> None
 def test_the_place_of_the_least_of_a_scalar_is_left_to_onnx_runtime() -> None:
     source = model("g (float x) => (int64 y) { y = ArgMin(x) }", 10)
     assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=np.array(3, np.float32))
+
+
+@pytest.mark.parametrize("opset", [7, 13, 14])
+def test_a_dim_left_open_is_written_so_where_a_computed_0_would_mean_another(opset: int) -> None:
+    source = model(
+        "g (float[6, n, 6, m] x) => (float[6, n, k] y) <int64[3] c = {0, 0, -1}> { y = Reshape(x, c) }", opset
+    )
+    made = to_model(load(source))
+    for shape in ((6, 2, 6, 3), (6, 2, 6, 0), *([(6, 0, 6, 3)] if opset >= 14 else [])):
+        x = np.ones(shape, np.float32)
+        (y,) = run(made, x=x)
+        assert y.shape == (6, shape[1], 6 * shape[3])
+
+
+@pytest.mark.parametrize("opset", [7, 10, 12])
+def test_the_mask_of_dropout_is_the_one_of_onnx_runtime(opset: int) -> None:
+    """It holds zeros before opset 12, and ones from there on."""
+    source = model("g (float[3] x) => (float[3] y, bool[3] m) { t = Neg(x) \n y, m = Dropout(t) }", opset)
+    if opset < 10:
+        source.graph.output[1].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=np.ones(3, np.float32))
+
+
+def test_axes_that_a_normalised_value_does_not_have_are_left_to_onnx_runtime() -> None:
+    source = model("g (float[3] x) => (float[3] y) { t = Neg(x) \n y = MeanVarianceNormalization(t) }")
+    assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=np.float32([1, 2, 5]))

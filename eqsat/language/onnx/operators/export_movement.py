@@ -25,7 +25,7 @@ def _reshape(target: Target) -> None:
 
 def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> None:
     """Writes a reshape as the node's result."""
-    if 0 in wanted and target.opset < 14 and _written_dims(source, wanted) is None:
+    if 0 in wanted and target.opset < 14 and _written_dims(source, wanted, target.opset) is None:
         # A 0 copies a dim there; what has no elements is made anew.
         return emit_fill(target, wanted, np.zeros((1,), target.result().dtype.numpy), target.result().dtype)
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
@@ -51,17 +51,18 @@ def _reshape_form(
         flat = _flatten_axis(source, wanted)
         if flat is not None:
             return "Flatten", [x], {"axis": flat}
-    dims = _written_dims(source, wanted)
+    dims = _written_dims(source, wanted, target.opset)
     if dims is not None:
         return "Reshape", [x, target.ints(dims)], {}
     shape = target.shape(wanted)
     return "Reshape", [x, shape], {"allowzero": 1} if target.opset >= 14 else {}
 
 
-def _written_dims(source: Shape | None, wanted: Shape) -> list[int] | None:
+def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] | None:
     """The shape operand with 0 for dims that stay in place and at most one -1; None where that does not say it.
 
-    A -1 stands only among integers, since beside a dim that turns out to be 0 nobody can work it out.
+    A -1 stands only among integers, since beside a dim that turns out to be 0 nobody can work it out; but before opset
+    14, where a computed dim of 0 means another, it is still what runs at most sizes.
     """
     dims: list[int] = []
     open_dims = 0
@@ -74,7 +75,7 @@ def _written_dims(source: Shape | None, wanted: Shape) -> list[int] | None:
             return None
         else:
             dims.append(dim)
-    if open_dims > 1 or (open_dims and 0 in dims):
+    if open_dims > 1 or (open_dims and (0 in wanted or (0 in dims and opset >= 14))):
         return None
     return dims
 

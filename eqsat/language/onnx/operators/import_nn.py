@@ -205,6 +205,8 @@ def _lp_norm(call: Call) -> None:
 
 def _mvn(call: Call) -> None:
     rank = len(call.shape(0))
+    if not all(-rank <= a < rank for a in call.attrs.get("axes", (0, 2, 3))):
+        raise Unsupported("axes that the operand does not have, which ONNX Runtime takes")
     call.emit("mvn", call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
 
 

@@ -82,15 +82,9 @@ def _dropout(call: Call) -> None:
     if call.opset >= 12 and call.has(2) and call.scalar(2):
         raise Unsupported("dropout in training mode is random")
     if call.uses(1):
-        x = call.type(0)
-        dtype = "bool" if call.opset >= 10 else x.dtype.value
-        call.emit(
-            "fill",
-            shape=call.shape(0),
-            value=True if dtype == "bool" else 1.0,
-            dtype=dtype,
-            outputs=[call.node.output[1]],
-        )
+        if call.opset < 12:
+            raise Unsupported("before opset 12 ONNX does not say what the mask of Dropout holds")
+        call.emit("fill", shape=call.shape(0), value=True, dtype="bool", outputs=[call.node.output[1]])
     call.emit("identity", call.value(0))
 
 
