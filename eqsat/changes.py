@@ -58,6 +58,9 @@ class _Regions:
         find = self.egraph.find
         self.old_class = {v: find(n) for v, n in encoding.values.items()}
         self.new_class = {v: find(n) for v, n in self.numbers.items()}
+        self.old_values: dict[int, list[tuple[int, str]]] = {}
+        for place, (value, found) in enumerate(self.old_class.items()):
+            self.old_values.setdefault(found, []).append((place, value))
         self.first_old = {c: v for v, c in reversed(self.old_class.items())}
         self.first_new = {c: v for v, c in reversed(self.new_class.items())}
         made = {c for v, c in self.new_class.items() if not self.egraph.eclass(c).constant}
@@ -96,7 +99,8 @@ class _Regions:
         old = [o for n in region.old for o in n.outputs if o and self.old_class[o] in self.shared]
         new = {self.new_class[o] for n in region.new for o in n.outputs if o in self.new_class}
         # A value that is computed anew may be one whose old node serves another value of its class.
-        more = [v for v, c in self.old_class.items() if c in new and c in self.shared and v not in self.old.constants]
+        known = sorted((pair for c in new & self.shared for pair in self.old_values[c]), key=lambda pair: pair[0])
+        more = [v for _, v in known if v not in self.old.constants]
         values = [v for v in dict.fromkeys((*old, *more)) if v not in self.old.inputs]
         region.values = [(v, self.first_new[self.old_class[v]]) for v in values]
         read = {v for n in region.new for v in n.inputs if v in self.new_class and v not in self.new.constants}

@@ -218,19 +218,25 @@ def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
     What is derived from constants alone joins nothing: it costs little, and many regions share an epsilon.
     """
     group_of: dict[str, int] = {}
-    groups: dict[int, list[Pair]] = {}
+    leader = list(range(len(pairs)))
     derived = _derived(check.new)
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = leader[leader[index]]
+            index = leader[index]
+        return index
+
     for index, pair in enumerate(pairs):
         check_time()
         cone = Cone(check.new, check.new_positions, [pair[0]], check.claimed)
         made = [o for n in cone.nodes for o in n.outputs if o and o not in derived]
-        groups[index] = [pair]
-        for other in {group_of[o] for o in made if o in group_of}:
-            groups[index] += groups.pop(other)
-            group_of.update({o: index for o, g in group_of.items() if g == other})
-        group_of.update(dict.fromkeys(made, index))
-    rank = {pair: i for i, pair in enumerate(pairs)}
-    return sorted((sorted(g, key=rank.__getitem__) for g in groups.values()), key=lambda g: rank[g[0]])
+        for value in made:
+            leader[find(group_of.setdefault(value, index))] = index
+    groups: dict[int, list[Pair]] = {}
+    for index, pair in enumerate(pairs):
+        groups.setdefault(find(index), []).append(pair)
+    return list(groups.values())
 
 
 def _derived(graph: Graph) -> set[str]:
@@ -246,10 +252,13 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
     """Checks claims on the smallest region that settles them, widening it towards the inputs until one does."""
     opened: set[str] = set()
     tolerance = _tolerance(check, pairs)
+
+    def closed(value: str) -> bool:
+        return value not in opened and check.claimed(value)
+
     while True:
-        check_time(len(check.claims))
-        closed = frozenset(v for v in check.claims if check.claimed(v) and v not in opened)
-        new = Cone(check.new, check.new_positions, [a for a, _ in pairs], closed.__contains__)
+        check_time()
+        new = Cone(check.new, check.new_positions, [a for a, _ in pairs], closed)
         targets = {t: v for v in sorted(new.leaves) for t in check.claims.get(v, (v,))}
         old = Cone(check.old, check.old_positions, [b for _, b in pairs], targets.__contains__)
         # Inputs that the new region no longer reads are the same in both graphs.

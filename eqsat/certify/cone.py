@@ -24,7 +24,7 @@ class Cone:
         self.constants: set[str] = set()
         needed: set[int] = set()
         seen: set[str] = set()
-        stack = list(values)
+        stack, asked = list(values), set(values)
         while stack:
             value = stack.pop()
             if value in seen:
@@ -32,7 +32,7 @@ class Cone:
             seen.add(value)
             if value in graph.constants:
                 self.constants.add(value)
-            elif value not in positions or (value not in self.values and stop(value)):
+            elif value not in positions or (value not in asked and stop(value)):
                 self.leaves.add(value)
             else:
                 needed.add(positions[value])

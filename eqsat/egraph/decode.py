@@ -54,6 +54,10 @@ class _Decoder:
         self.shared: dict[str, tuple[str, ...]] = {}
         self.used_names: set[str] = set()
         self.counters: dict[str, Iterator[int]] = {}
+        self.projections: dict[int, list[SnapshotNode]] = {}
+        for node in snapshot.nodes:
+            if node.op == PROJECTION:
+                self.projections.setdefault(node.operands[0], []).append(node)
 
     def decode(self) -> Decoded:
         for leader in self._order():
@@ -127,8 +131,8 @@ class _Decoder:
         names = []
         wanted = {
             n.attrs["index"]: n.eclass
-            for n in self.snapshot.nodes
-            if n.op == PROJECTION and n.operands[0] == leader and self.chosen.get(n.eclass) is not None
+            for n in self.projections.get(leader, ())
+            if self.chosen.get(n.eclass) is not None
         }
         for index, type in enumerate(node.types):
             values = self.snapshot.classes[wanted[index]].values if index in wanted else ()

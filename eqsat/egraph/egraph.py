@@ -19,6 +19,8 @@ from eqsat.language.types import DType, OpaqueType, TensorType, ValueType
 #: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output
 #: of a node with several.
 INPUT, CONST, ABSENT, OPAQUE, PROJECTION = "input", "const", "absent", "opaque", "projection"
+#: E-nodes of more operands than this are packed in egglog, where no pattern that lists its operands matches them.
+WIDE = 32
 #: Constants of at most this many elements are evaluated while the e-graph grows, so that conditions can ask for them.
 SMALL = 4096
 
@@ -142,13 +144,17 @@ class EGraph:
         self._leader.append(number)
         self._memo[key] = number
         self._classes[number] = self._facts(number, generation)
-        name = constructor_name(op, len(children))
+        packed = len(children) > WIDE
+        name = f"packed_{op}" if packed else constructor_name(op, len(children))
         if len(children) not in self.arities.setdefault(op, set()):
-            self.arities[op].add(len(children))
-            self.engine.constructor(name, len(children))
+            if packed:
+                self.engine.packed(name)
+            else:
+                self.arities[op].add(len(children))
+                self.engine.constructor(name, len(children))
             if _is_variadic(op):
                 self.engine.presence(presence_name(op))
-        self.engine.insert(number, name, key[1], children)
+        self.engine.insert(number, name, key[1], children, packed=packed)
         if _is_variadic(op):
             self.engine.mark(presence_name(op), number)
         return number

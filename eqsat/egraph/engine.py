@@ -69,6 +69,12 @@ class Engine:
             self._declared.add(name)
             self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
 
+    def packed(self, name: str) -> None:
+        """Declares an operator of one operand that stands for many; see `insert`."""
+        if "operands" not in self._declared:
+            self.constructor("operands", 2)
+        self.constructor(name, 1)
+
     def presence(self, name: str) -> None:
         """Declares a relation over classes, for `mark`."""
         if name not in self._declared:
@@ -90,10 +96,18 @@ class Engine:
             f'(rule (({row})) ((delete ({row}))) :ruleset clear :name "clear-{relation}")'
         )
 
-    def insert(self, number: int, name: str, attrs: int, operands: Iterable[int]) -> None:
-        """Adds an e-node called `number`."""
-        children = "".join(f" (node {k})" for k in operands)
-        self._write(f"(set (node {number}) ({name} {attrs}{children}))")
+    def insert(self, number: int, name: str, attrs: int, operands: Sequence[int], *, packed: bool = False) -> None:
+        """Adds an e-node called `number`.
+
+        A table with a column for every operand costs egglog the square of their number, or more. `packed` puts them
+        into a balanced tree of pairs, which are e-classes without a name: equal operands still make equal e-nodes, and
+        no query sees the pairs.
+        """
+        terms = [f"(node {k})" for k in operands]
+        while packed and len(terms) > 1:
+            paired = [f"(operands 0 {a} {b})" for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            terms = paired + terms[len(terms) - len(terms) % 2 :]
+        self._write(f"(set (node {number}) ({' '.join((name, str(attrs), *terms))}))")
 
     def mark(self, name: str, number: int) -> None:
         """Records the class of an e-node in a relation."""

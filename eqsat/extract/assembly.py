@@ -100,11 +100,15 @@ class _Assembly:
     def _with_splits(self, decoded: Decoded) -> Graph:
         """The graph with the splits that were chosen, also where nobody reads some of the results."""
         graph = decoded.graph
+        if not self.pieces:
+            return graph
         nodes, types = list(graph.nodes), dict(graph.types)
+        slices = {n.outputs[0]: i for i, n in enumerate(nodes) if n.op == "slice"}
+        gone: set[int] = set()
         for number, pieces in self.pieces.items():
             split = self.splits[number]
             names = {position: decoded.names[instance] for position, instance in pieces.items()}
-            places = [i for i, n in enumerate(nodes) if n.op == "slice" and n.outputs[0] in names.values()]
+            places = sorted(slices[name] for name in set(names.values()) if name in slices)
             outputs = []
             for index, position in enumerate(split.positions):
                 name = names.get(position) or _unused(f"{nodes[places[0]].inputs[0]}_part_{index}", types)
@@ -112,8 +116,9 @@ class _Assembly:
                 outputs.append(name)
             known = sorted({nodes[i].name for i in places if nodes[i].name})
             made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs, known[0] if known else "")
-            nodes = [made if i == places[0] else n for i, n in enumerate(nodes) if i not in places[1:]]
-        return replace(graph, nodes=tuple(nodes), types=types)
+            nodes[places[0]] = made
+            gone.update(places[1:])
+        return replace(graph, nodes=tuple(n for i, n in enumerate(nodes) if i not in gone), types=types)
 
     def _roots(self) -> list[Goal]:
         """The goal of each output, in their order."""

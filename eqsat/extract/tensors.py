@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -241,11 +242,13 @@ class _Framing:
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
         """Offers each derived constant in every state that something reads it in."""
-        wanted = {goal for node in self.nodes for goal in node.operands} | set(roots)
+        wanted: dict[int, set[int]] = {}
+        for eclass, state in itertools.chain(roots, *(node.operands for node in self.nodes)):
+            wanted.setdefault(eclass, {0}).add(state)
         states = tuple(self.states)
         for leader in self.pricing.derived:
             position = self.snapshot.recipes[leader]
-            for number in sorted({0} | {s for c, s in wanted if c == self.index[leader]}) if len(states) > 1 else [0]:
+            for number in sorted(wanted.get(self.index[leader], (0,))):
                 price, cost = self.pricing.constant(leader, states[number])
                 self._add(leader, Way((position,), cost), [], states[number], price)
 

@@ -70,8 +70,8 @@ class SessionProgram:
         """The outputs by name; BackendError for inputs that do not fit, or where ONNX Runtime fails."""
         feeds = checked_inputs(self.graph, inputs)
         run = self._foreign_run if self._foreign else self._plain_run
+        self.go_on()
         with current().ending(self.end):
-            self.go_on()
             made = self._call(run, feeds)
         by_name = dict(zip(self._order, made, strict=True))
         return {name: by_name[name] for name in self.graph.outputs}
@@ -86,7 +86,8 @@ class SessionProgram:
 
     def end(self) -> None:
         """Asks a run that is going on to end, from another thread."""
-        self._options.terminate = True
+        if self._options is not None:
+            self._options.terminate = True
 
     def go_on(self) -> None:
         """Lets runs go on to their end, after `end`."""

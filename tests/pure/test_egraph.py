@@ -53,6 +53,29 @@ def test_equal_subexpressions_and_constants_are_one_class() -> None:
     assert egraph.find(encoding.roots["a"]) == egraph.find(encoding.roots["b"])
 
 
+@pytest.mark.parametrize("count", [3, 33, 64, 2048])
+def test_nodes_of_many_operands_are_equal_where_all_operands_are(count: int) -> None:
+    g = Builder("wide")
+    x = g.input("x", (count, 2))
+    rows = [x[i : i + 1] for i in range(count)]
+    g.output("a", g.apply("concat", *rows, axis=0))
+    g.output("b", g.apply("concat", *(g.apply("neg", -row) for row in rows), axis=0))
+    g.output("c", g.apply("concat", *(g.apply("neg", -row) for row in reversed(rows)), axis=0))
+    g.output("d", g.apply("concat", *rows[:-1], axis=0))
+    encoding, report, _ = grow(g.build(), "%phase simplify\ntwice: neg(neg(x)) => x")
+    a, b, c, d = (encoding.egraph.find(encoding.roots[name]) for name in "abcd")
+    assert a == b and len({a, c, d}) == 3 and report.fired["twice"] == count
+
+
+def test_an_operand_among_very_many_is_matched() -> None:
+    g = Builder("wide")
+    x = g.input("x", (100, 2))
+    rows = [x[i : i + 1] for i in range(100)]
+    g.output("y", g.apply("relu", g.apply("concat", *rows, axis=0)))
+    _, report, _ = grow(g.build(), "into: relu(concat(*xs, axis=a)) => concat(*[relu(x) for x in xs], axis=a)")
+    assert report.fired["into"] == 1
+
+
 def test_constants_that_differ_in_a_bit_are_not_one() -> None:
     g = Builder("bits")
     x = g.input("x", (1,))
