@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, parser
 
+from benchmarks import fixpoint
 from benchmarks.models.stripped import refill
 from eqsat.errors import ShapeError
 from eqsat.language.constant import Constant
@@ -357,3 +358,40 @@ def test_every_value_of_the_exported_transformers_gets_a_shape(name: str, tmp_pa
 def has_shape(found: Graph, value: str) -> bool:
     known = found.type(value)
     return isinstance(known, TensorType) and known.shape is not None
+
+
+def test_the_published_example_is_static_in_one_analysis() -> None:
+    """Data, its shape with two dims exchanged, Data in that shape, cast; one pass leaves it dynamic."""
+    found = load(fixpoint.published())
+    assert ops(found) == ["reshape", "cast"]
+    assert [found.type(o) for n in found.nodes for o in n.outputs] == [
+        TensorType.of("float32", (4, 3, 5, 6)),
+        TensorType.of("float16", (4, 3, 5, 6)),
+    ]
+    once = fixpoint.one_pass(fixpoint.published())
+    assert ops(once) == [OPAQUE, "cast"]
+    assert fixpoint.counts(once)["static"] == 0
+    again, count = fixpoint.passes(fixpoint.published())
+    assert (ops(again), count) == (["reshape", "cast"], 2)
+
+
+def test_static_shapes_unlock_rules() -> None:
+    row = fixpoint.measured(fixpoint.exported_attention(layers=1))
+    assert row["one pass"]["opaque"] > 0 == row["fixpoint"]["opaque"]
+    assert row["one pass"]["rules"] < row["fixpoint"]["rules"]
+    assert row["unlocked"]
+
+
+def test_the_published_example_is_static_in_a_body() -> None:
+    found = text(
+        """(bool c, int64 m, float[3, 4, 5, 6] data) => (float16[] y) <int64[4] order = {1, 0, 2, 3}> {
+            y = If(c)<then_branch = t() => (float16[] p) {
+                    s = Shape(data) \n g2 = Gather(s, order) \n r = Reshape(data, g2) \n p = Cast<to = 10>(r) },
+                else_branch = e() => (float16[] q) {
+                    h = Loop(m, c, data)<body = b (int64 i, bool go, float[] v) => (bool on, float[] u) {
+                        on = Identity(go) \n s2 = Shape(v) \n z = Gather(s2, order) \n z2 = Gather(z, order)
+                        u = Reshape(v, z2) }>
+                    w = Transpose<perm = [1, 0, 2, 3]>(h) \n q = Cast<to = 10>(w) }>
+        }"""
+    )
+    assert found.type(found.outputs["y"]) == TensorType.of("float16", (4, 3, 5, 6))
