@@ -10,7 +10,7 @@ import numpy as np
 
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.microsoft import exporters as microsoft
-from eqsat.language.onnx.operators import export_movement, export_nn, export_vision, import_table
+from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision, import_table
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.tensors import number_of
 from eqsat.language.types import DType
@@ -264,6 +264,7 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     | dict(export_movement.EXPORTS)
     | dict(export_nn.EXPORTS)
     | dict(quantised.EXPORTS)
+    | dict(export_recurrent.EXPORTS)
     | dict(export_vision.EXPORTS)
     | dict(microsoft.EXPORTS)
 )

@@ -13,7 +13,7 @@ from eqsat.language.onnx.microsoft import importers as microsoft
 from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.ml import importers as ml
 from eqsat.language.onnx.ml.types import REASONS as ML_REASONS
-from eqsat.language.onnx.operators import import_movement, import_nn, import_vision
+from eqsat.language.onnx.operators import import_movement, import_nn, import_recurrent, import_vision
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.types import DType
@@ -241,6 +241,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(import_movement.IMPORTS)
     | dict(import_nn.IMPORTS)
     | dict(quantised.IMPORTS)
+    | dict(import_recurrent.IMPORTS)
     | dict(import_vision.IMPORTS)
 )
 

@@ -1,0 +1,388 @@
+"""Recurrent layers: LSTM, GRU and the plain recurrence, over all steps of a sequence at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim, floordiv
+from eqsat.language.graph import Attrs
+from eqsat.language.ops import activations as functions
+from eqsat.language.ops.sampling import Sample
+from eqsat.language.spec import FlopRule, InferRule, Operands, SampleRule, op, present, same_dtype
+from eqsat.language.types import DType, Shape, TensorType
+
+#: What a step makes of its gates before the state is known, the states, and the direction: the new states.
+Cell: TypeAlias = Callable[[Any, "tuple[Any, ...]", int], "tuple[Any, ...]"]
+Names: TypeAlias = tuple[str, ...]
+Numbers: TypeAlias = tuple[float, ...]
+
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+#: Activations by ONNX's names, each with whether it has an alpha and a beta.
+ACTIVATIONS: Mapping[str, tuple[bool, bool]] = {
+    "Relu": (False, False),
+    "Tanh": (False, False),
+    "Sigmoid": (False, False),
+    "Softsign": (False, False),
+    "Softplus": (False, False),
+    "Affine": (True, True),
+    "LeakyRelu": (True, False),
+    "ThresholdedRelu": (True, False),
+    "ScaledTanh": (True, True),
+    "HardSigmoid": (True, True),
+    "Elu": (True, False),
+}
+
+
+def _activated(xp: Any, x: Any, name: str, alpha: float, beta: float) -> Any:
+    match name:
+        case "Relu":
+            return functions.relu.reference(xp, x)
+        case "Softsign":
+            return functions.softsign.reference(xp, x)
+        case "Softplus":
+            return functions.softplus.reference(xp, x)
+        case "LeakyRelu":
+            return functions.leaky_relu.reference(xp, x, alpha=alpha)
+        case "ThresholdedRelu":
+            return xp.where(xp.less(x, xp.number(alpha, x)), xp.number(0.0, x), x)
+        case "HardSigmoid":
+            return functions.hard_sigmoid.reference(xp, x, alpha=alpha, beta=beta)
+        case "Elu":
+            return functions.elu.reference(xp, x, alpha=alpha)
+        case "Affine":
+            return xp.add(xp.multiply(xp.number(alpha, x), x), xp.number(beta, x))
+        case "ScaledTanh":
+            return xp.multiply(xp.number(alpha, x), xp.apply("tanh", xp.multiply(xp.number(beta, x), x)))
+        case _:
+            return xp.apply(name.lower(), x)
+
+
+class _Layer:
+    """A layer's arithmetic, attributes and activations, those of each direction one after the other."""
+
+    def __init__(self, xp: Any, attrs: Mapping[str, Any], default: Names) -> None:
+        self.xp = xp
+        self.attrs = attrs
+        self.directions = 2 if attrs["direction"] == "bidirectional" else 1
+        self.activations = attrs["activations"] or default * self.directions
+        self.each = len(default)
+        self.alphas = attrs["alphas"] or (0.0,) * len(self.activations)
+        self.betas = attrs["betas"] or (0.0,) * len(self.activations)
+
+    def active(self, x: Any, which: int, direction: int) -> Any:
+        """An activation of a direction, its operand clipped where asked for."""
+        xp, clip = self.xp, self.attrs["clip"]
+        if clip is not None:
+            x = xp.maximum(xp.minimum(x, xp.number(clip, x)), xp.number(-clip, x))
+        return _activated(xp, x, *self.named(which, direction))
+
+    def named(self, which: int, direction: int) -> tuple[str, float, float]:
+        """An activation of a direction, with its alpha and beta."""
+        at = direction * self.each + which
+        return self.activations[at], self.alphas[at], self.betas[at]
+
+    def run(self, x: Any, w: Any, bias: Any, lens: Any, states: tuple[Any, ...], cell: Cell) -> tuple[Any, ...]:
+        """All hidden states, of shape (steps, directions, batch, hidden), and the last states."""
+        xp = self.xp
+        steps, batch, width = x.shape
+        rows = x.reshape(steps * batch, width)
+        made, last = [], []
+        for d in range(self.directions):
+            # The products with the inputs of all steps are one.
+            gates = xp.matmul(rows, np.transpose(w[d]))
+            gates = (gates if bias is None else xp.add(gates, bias[d])).reshape(steps, batch, w.shape[1])
+            backward = self.attrs["direction"] == "reverse" or d == 1
+            outputs, final = self._direction(gates, lens, tuple(s[d] for s in states), cell, d, backward)
+            made.append(outputs)
+            last.append(final)
+        return (np.stack(made, 1), *(np.stack([f[i] for f in last], 0) for i in range(len(states))))
+
+    def _direction(
+        self, gates: Any, lens: Any, states: tuple[Any, ...], cell: Cell, direction: int, backward: bool
+    ) -> tuple[Any, tuple[Any, ...]]:
+        xp, (steps, batch, _) = self.xp, gates.shape
+        result: Any = np.full((steps, *states[0].shape), xp.number(0.0, gates), dtype=gates.dtype)
+        if lens is None:
+            for t in range(steps)[:: -1 if backward else 1]:
+                states = cell(gates[t], states, direction)
+                result[t] = states[0]
+            return result, states
+        lens, rows = np.asarray(lens, np.int64), np.arange(batch)
+        for step in range(steps):
+            going = step < lens
+            at = np.clip(lens - 1 - step if backward else np.full(batch, step), 0, steps - 1)
+            after = cell(gates[at, rows], states, direction)
+            # What has ended keeps its states.
+            states = tuple(np.where(going[:, None], a, s) for a, s in zip(after, states, strict=True))
+            result[at[going], rows[going]] = states[0][going]
+        # Of a sequence without steps ONNX Runtime makes zeros, whatever the first states are.
+        nothing = xp.number(0.0, gates)
+        return result, tuple(np.where((lens > 0)[:, None], s, nothing) for s in states)
+
+
+def _by_time(x: Any, layout: int) -> Any:
+    return np.swapaxes(x, 0, 1) if layout and x is not None else x
+
+
+def _laid_out(made: tuple[Any, ...], layout: int) -> tuple[Any, ...]:
+    if not layout:
+        return made
+    return (np.transpose(made[0], (2, 0, 1, 3)), *(np.swapaxes(s, 0, 1) for s in made[1:]))
+
+
+def _zeros(xp: Any, state: Any, x: Any, directions: int, batch: int, hidden: int) -> Any:
+    if state is not None:
+        return state
+    return np.full((directions, batch, hidden), xp.number(0.0, x), dtype=x.dtype)
+
+
+def _type(gates: int, states: int) -> InferRule:
+    """The shape rule of a layer with so many gates, whose outputs are all hidden states and the last states."""
+
+    def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType, ...]:
+        x, w, r = (present(operands, i) for i in range(3))
+        same_dtype([t for i, t in enumerate(operands) if t is not None and i != 4])
+        directions = 2 if attrs["direction"] == "bidirectional" else 1
+        _check_attributes(attrs, gates, states, directions)
+        if x.shape is None or w.shape is None or r.shape is None:
+            return (x.with_shape(None),) * (1 + states)
+        if (x.rank, w.rank, r.rank) != (3, 3, 3):
+            raise ShapeError(f"a recurrent layer of {x}, {w}, {r}", expected="three axes each")
+        steps, batch = x.dims[1::-1] if attrs["layout"] else x.dims[:2]
+        hidden = r.dims[2]
+        _check_operands(operands, attrs, gates, directions, batch)
+        last = (batch, directions, hidden) if attrs["layout"] else (directions, batch, hidden)
+        every = (batch, steps, directions, hidden) if attrs["layout"] else (steps, directions, batch, hidden)
+        return (x.with_shape(every), *(x.with_shape(last) for _ in range(states)))
+
+    return infer
+
+
+def _check_attributes(attrs: Attrs, gates: int, states: int, directions: int) -> None:
+    if attrs["direction"] not in DIRECTIONS:
+        raise ShapeError(f"direction {attrs['direction']!r}", expected="one of " + ", ".join(DIRECTIONS))
+    each = {1: 1, 3: 2, 4: 3}[gates]
+    count = len(attrs["activations"])
+    if count not in (0, each * directions) or any(a not in ACTIVATIONS for a in attrs["activations"]):
+        raise ShapeError(
+            f"activations {list(attrs['activations'])}",
+            expected=f"{each} for each direction, of " + ", ".join(ACTIVATIONS),
+        )
+    if any(len(attrs[k]) not in (0, count) for k in ("alphas", "betas")):
+        raise ShapeError("alphas or betas of some activations alone", expected="one for each activation")
+
+
+def _check_operands(operands: Operands, attrs: Attrs, gates: int, directions: int, batch: Dim) -> None:
+    x, r = present(operands, 0), present(operands, 2)
+    hidden = r.dims[2]
+    state = (batch, directions, hidden) if attrs["layout"] else (directions, batch, hidden)
+    wanted: list[Shape] = [
+        x.dims,
+        (directions, hidden * gates, x.dims[2]),
+        (directions, hidden * gates, hidden),
+        (directions, hidden * (2 * gates)),
+        (batch,),
+        state,
+        state,
+        (directions, hidden * 3),
+    ]
+    for given, shape in zip(operands, wanted, strict=False):
+        if given is None or given.shape is None:
+            continue
+        pairs = zip(given.dims, shape, strict=False)
+        if given.rank != len(shape) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
+            shown = ", ".join(map(str, shape))
+            raise ShapeError(f"{given} among the operands of a recurrent layer", expected=f"shape [{shown}]")
+    lens = operands[4] if len(operands) > 4 else None
+    if lens is not None and lens.dtype is not DType.INT32:
+        raise ShapeError(f"lengths of sequences {lens}", expected="int32", remedy="cast them")
+
+
+def _flops(gates: int) -> FlopRule:
+    def flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
+        x, r = present(operands, 0), present(operands, 2)
+        return results[0].size * ((x.dims[2] + r.dims[2]) * (2 * gates) + 12 * gates)
+
+    return flops
+
+
+def _sample(gates: int, most: int) -> SampleRule:
+    def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+        full: dict[str, Any] = {"direction": rng.choice(DIRECTIONS), **attrs}
+        directions, layout = 2 if full["direction"] == "bidirectional" else 1, full.get("layout", 0)
+        x, w, r = known[0], known[1], known[2]
+        rest = [*known[3:], *[None] * 5]
+        state = rest[2] or rest[3]
+        if any(s is not None and len(s) != 3 for s in (x, w, r, state)):
+            return None
+        batches = [s[axis] for s, axis in ((x, 1 - layout), (rest[1], 0), (state, 1 - layout)) if s]
+        batch = batches[0] if batches else rng.randint(1, 3)
+        width = x[2] if x else w[2] if w else rng.randint(1, 3)
+        packed = ((w, 1, gates), (rest[0], 1, 2 * gates), (rest[4], 1, 3), (r, 2, 1), (state, 2, 1))
+        sizes = [floordiv(s[axis], parts) for s, axis, parts in packed if s]
+        hidden = sizes[0] if sizes else rng.randint(1, 2)
+        steps = rng.randint(1, 3)
+        last = (batch, directions, hidden) if layout else (directions, batch, hidden)
+        drawn: list[Shape] = [
+            (batch, steps, width) if layout else (steps, batch, width),
+            (directions, hidden * gates, width),
+            (directions, hidden * gates, hidden),
+            (directions, hidden * (2 * gates)),
+            (batch,),
+            last,
+            last,
+            (directions, hidden * 3),
+        ]
+        return [k if k is not None else d for k, d in zip(known, drawn[:most], strict=False)], full
+
+    return sample
+
+
+_DTYPES = {4: "int32"}
+
+
+@op(
+    "lstm",
+    infer=_type(4, 2),
+    flops=_flops(4),
+    sample=_sample(4, 8),
+    dtypes=_DTYPES,
+    onnx="LSTM",
+)
+def lstm(
+    xp: Any,
+    x: Any,
+    w: Any,
+    r: Any,
+    b: Any = None,
+    lens: Any = None,
+    h: Any = None,
+    c: Any = None,
+    p: Any = None,
+    *,
+    direction: str = "forward",
+    activations: Names = (),
+    alphas: Numbers = (),
+    betas: Numbers = (),
+    clip: float | None = None,
+    input_forget: bool = False,
+    layout: int = 0,
+) -> tuple[Any, ...]:
+    """Long short-term memory (ONNX LSTM): all hidden states, the last hidden and the last cell states.
+
+    The operand `x` is steps, batch, width (batch first with `layout` 1); `w` and `r` are directions, 4 · hidden, width
+    for the gates i, o, f, c; `b` holds both their biases, `lens` the lengths of the sequences, `h` and `c` the first
+    states, and `p` the weights of peepholes i, o, f. Empty `activations` are sigmoid, tanh and tanh. Source: Hochreiter
+    and Schmidhuber (1997).
+    """
+    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
+    layer = _Layer(xp, attrs, ("Sigmoid", "Tanh", "Tanh"))
+    x, h, c = (_by_time(o, layout) for o in (x, h, c))
+    size, batch = r.shape[2], x.shape[1]
+    bias = None if b is None else xp.add(b[:, : 4 * size], b[:, 4 * size :])
+
+    def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
+        hidden, memory = states
+        gates = xp.add(gates, xp.matmul(hidden, np.transpose(r[d])))
+        i, o, f, g = (gates[:, k * size : (k + 1) * size] for k in range(4))
+        if p is not None:
+            i = xp.add(i, xp.multiply(p[d, :size], memory))
+            f = xp.add(f, xp.multiply(p[d, 2 * size :], memory))
+        i = layer.active(i, 0, d)
+        f = xp.subtract(xp.number(1.0, x), i) if input_forget else layer.active(f, 0, d)
+        memory = xp.add(xp.multiply(f, memory), xp.multiply(i, layer.active(g, 1, d)))
+        if p is not None:
+            o = xp.add(o, xp.multiply(p[d, size : 2 * size], memory))
+        shown = _activated(xp, memory, *layer.named(2, d))
+        return xp.multiply(layer.active(o, 0, d), shown), memory
+
+    first = tuple(_zeros(xp, s, x, layer.directions, batch, size) for s in (h, c))
+    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
+
+
+@op("gru", infer=_type(3, 1), flops=_flops(3), sample=_sample(3, 6), dtypes=_DTYPES, onnx="GRU")
+def gru(
+    xp: Any,
+    x: Any,
+    w: Any,
+    r: Any,
+    b: Any = None,
+    lens: Any = None,
+    h: Any = None,
+    *,
+    direction: str = "forward",
+    activations: Names = (),
+    alphas: Numbers = (),
+    betas: Numbers = (),
+    clip: float | None = None,
+    linear_before_reset: bool = False,
+    layout: int = 0,
+) -> tuple[Any, ...]:
+    """Gated recurrent units (ONNX GRU): all hidden states, and the last.
+
+    Operands are as those of `lstm`, with the gates z, r, h. `linear_before_reset` multiplies by the reset gate behind
+    the product with the state. Empty `activations` are sigmoid and tanh. Source: Cho et al. (2014).
+    """
+    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
+    layer = _Layer(xp, attrs, ("Sigmoid", "Tanh"))
+    x, h = _by_time(x, layout), _by_time(h, layout)
+    size, batch = r.shape[2], x.shape[1]
+    inner = None if b is None else b[:, 3 * size :]
+
+    def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
+        (hidden,) = states
+        recur = np.transpose(r[d])
+        both = xp.matmul(hidden, recur[:, : 2 * size])
+        both = both if inner is None else xp.add(both, inner[d, : 2 * size])
+        both = xp.add(gates[:, : 2 * size], both)
+        z, reset = layer.active(both[:, :size], 0, d), layer.active(both[:, size:], 0, d)
+        kept = hidden if linear_before_reset else xp.multiply(reset, hidden)
+        new = xp.matmul(kept, recur[:, 2 * size :])
+        new = new if inner is None else xp.add(new, inner[d, 2 * size :])
+        new = xp.multiply(reset, new) if linear_before_reset else new
+        new = layer.active(xp.add(gates[:, 2 * size :], new), 1, d)
+        old = xp.multiply(z, hidden)
+        return (xp.add(xp.multiply(xp.subtract(xp.number(1.0, x), z), new), old),)
+
+    first = (_zeros(xp, h, x, layer.directions, batch, size),)
+    bias = None if b is None else b[:, : 3 * size]
+    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
+
+
+@op("rnn", infer=_type(1, 1), flops=_flops(1), sample=_sample(1, 6), dtypes=_DTYPES, onnx="RNN")
+def rnn(
+    xp: Any,
+    x: Any,
+    w: Any,
+    r: Any,
+    b: Any = None,
+    lens: Any = None,
+    h: Any = None,
+    *,
+    direction: str = "forward",
+    activations: Names = (),
+    alphas: Numbers = (),
+    betas: Numbers = (),
+    clip: float | None = None,
+    layout: int = 0,
+) -> tuple[Any, ...]:
+    """The plain recurrence h' = f(x @ w' + h @ r' + b) (ONNX RNN): all hidden states, and the last.
+
+    Operands are as those of `lstm`, with one gate. Empty `activations` are tanh.
+    """
+    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
+    layer = _Layer(xp, attrs, ("Tanh",))
+    x, h = _by_time(x, layout), _by_time(h, layout)
+    size, batch = r.shape[2], x.shape[1]
+
+    def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
+        return (layer.active(xp.add(gates, xp.matmul(states[0], np.transpose(r[d]))), 0, d),)
+
+    first = (_zeros(xp, h, x, layer.directions, batch, size),)
+    bias = None if b is None else xp.add(b[:, :size], b[:, size:])
+    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
