@@ -51,8 +51,10 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
     "mod": {"fmod": True},
     "quantize_linear": {"to": "uint8"},
 }
-#: Operators that are not written attribute by attribute: models of them come from the exporter, at the opset given.
-EXPORTED: Mapping[str, int] = dict.fromkeys(("crop_resize", "gru", "lstm", "resize", "resize_nearest", "rnn"), OPSET)
+#: Operators that are not written attribute by attribute: models of them come from the exporter.
+EXPORTED: Mapping[str, int] = dict.fromkeys(
+    ("crop_resize", "grid_sample", "gru", "lstm", "resize", "resize_nearest", "rnn"), OPSET
+)
 NAMES = sorted(n for n, s in OPS.items() if s.onnx is not None)
 
 
@@ -143,7 +145,7 @@ def exported(declared: OpSpec, arrays: list[Any], attrs: Mapping[str, Any], resu
     types |= dict(zip(outputs, results, strict=True))
     node = Node(declared.name, inputs, outputs, declared.complete(attrs), "one")
     graph = Graph("one", inputs, {o: o for o in outputs}, (node,), {}, types)
-    return to_model(graph, EXPORTED[declared.name])
+    return to_model(graph, OPSET)
 
 
 def expected(model: Any, arrays: list[Any]) -> list[Any]:

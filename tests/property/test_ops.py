@@ -31,8 +31,8 @@ FIELD = """
     pool_kernel enlarge cast
 """
 RESIDUES = Residues()
-#: Operators that order elements by sorting, which terms do not allow.
-SORTING = {"topk"}
+#: Operators that order elements, or find places between them, which terms do not allow.
+SORTING = {"topk", "grid_sample"}
 
 
 class Rationals:

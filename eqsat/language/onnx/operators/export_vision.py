@@ -92,4 +92,16 @@ def _upsample(target: Target, mode: str, how: str) -> None:
     return target.emit(op_type, target.input(0), _scales(target, places), mode=mode)
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(dict.fromkeys(("resize", "resize_nearest", "crop_resize"), _resize))
+def _grid_sample(target: Target) -> None:
+    attrs, mode = target.attrs, target.attrs["mode"]
+    if target.opset < 20:
+        if target.type(0).rank != 4:
+            target.needs(20, "other than two axes")
+        mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    corners = int(attrs["align_corners"])
+    target.emit("GridSample", *target.inputs, mode=mode, padding_mode=attrs["padding"], align_corners=corners)
+
+
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {"grid_sample": _grid_sample} | dict.fromkeys(("resize", "resize_nearest", "crop_resize"), _resize)
+)

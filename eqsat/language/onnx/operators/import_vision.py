@@ -117,4 +117,26 @@ def _is_same(name: str, wanted: Any, dim: Dim) -> bool:
     return bool(wanted == 1 if name == "scales" else wanted == dim)
 
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType({"Resize": _resize, "Upsample": _upsample})
+#: What the modes of GridSample were called before opset 20.
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def _grid_sample(call: Call) -> None:
+    if call.type(0).dtype is not call.type(1).dtype:
+        raise Unsupported("a grid of another element type")
+    mode = call.attrs.get("mode", "linear")
+    if mode in ("cubic", "bicubic") and len(call.shape(0)) != 4:
+        raise Unsupported("cubic sampling of other than two axes")
+    call.emit(
+        "grid_sample",
+        call.value(0),
+        call.value(1),
+        mode=_MODES.get(mode, mode),
+        padding=call.attrs.get("padding_mode", "zeros"),
+        align_corners=bool(call.attrs.get("align_corners", 0)),
+    )
+
+
+IMPORTS: Mapping[str, Importer] = MappingProxyType(
+    {"GridSample": _grid_sample, "Resize": _resize, "Upsample": _upsample}
+)
