@@ -264,6 +264,21 @@ def test_equal_operators_become_one() -> None:
     agree(session_run(written, {"x": x})[0], session_run(proto, {"x": x})[0], **CLOSE)
 
 
+def test_a_convolution_that_took_its_activation_in_comes_back() -> None:
+    """A rule makes one operator of a convolution and the relu after it; the fused node was one all along."""
+    x = floats(1, 4, 8, 8)
+    constants = {"w": floats(4, 4, 3, 3), "b": floats(4)}
+    nodes = [
+        node("Relu", ["x"], ["a"], domain=""),
+        node("Relu", ["a"], ["r"], domain=""),
+        node("FusedConv", ["r", "w", "b"], ["y"], activation="Relu", pads=[1, 1, 1, 1]),
+    ]
+    proto = model(nodes, {"x": x}, constants)
+    written = eqsat.optimize(proto, measure=False, time_limit=20).to_onnx()
+    assert kinds(written) == ["Relu", "FusedConv"]
+    agree(session_run(written, {"x": x})[0], session_run(proto, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
 def test_another_opset_keeps_operators_of_other_domains() -> None:
     x = floats(2, 3, 8)
     proto = model(node("FastGelu", ["x"], ["y"]), {"x": x})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eqsat.language.constant import Constant
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.spec import OPS
+from eqsat.language.spec import OPS, spec
 from eqsat.language.types import UNKNOWN, TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -74,10 +74,13 @@ def restored(graph: Graph, records: Sequence[Record]) -> Graph:
     A region counts as still there where the same operators with the same attributes make the values that the recorded
     operator made, of operands of the same types, and nothing else reads what is inside.
     """
+    if not records:
+        return graph
+    given, graph = graph, _with_activations_apart(graph)
     found = [m for m in (_match(graph, r) for r in records) if m is not None]
     kept = _closed(graph, found)
     if not kept:
-        return graph
+        return given
     constants, types = dict(graph.constants), dict(graph.types)
     made = {o: m for m in kept for o in m.outputs.values()}
     place = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
@@ -86,8 +89,27 @@ def restored(graph: Graph, records: Sequence[Record]) -> Graph:
     try:
         ordered = _ordered([*left, *fused])
     except CycleError:
-        return graph
+        return given
     return replace(graph, nodes=tuple(ordered), constants=constants, types=types).without_dead()
+
+
+def _with_activations_apart(graph: Graph) -> Graph:
+    """The graph with each activation that an operator ends in as a node of its own, as ONNX has it."""
+    if all(n.attrs.get("activation", "none") == "none" for n in graph.nodes):
+        return graph
+    nodes: list[Node] = []
+    types = dict(graph.types)
+    for node in graph.nodes:
+        activation = node.attrs.get("activation", "none")
+        if activation == "none":
+            nodes.append(node)
+            continue
+        (output,) = node.outputs
+        inner = _unused(f"{output}/{node.op}", graph.constants, types)
+        types[inner] = graph.type(output)
+        nodes.append(replace(node, outputs=(inner,), attrs=node.attrs | {"activation": "none"}))
+        nodes.append(Node(activation, (inner,), (output,), spec(activation).complete({}), node.name))
+    return replace(graph, nodes=tuple(nodes), types=types)
 
 
 @dataclass
