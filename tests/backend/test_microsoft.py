@@ -103,6 +103,15 @@ def test_embeddings(segments: bool, mask: bool, positions: bool, total: bool) ->
     assert "EmbedLayerNormalization" in kinds(to_model(graph))
 
 
+def test_an_operand_that_makes_no_difference_is_still_named() -> None:
+    feeds = {"ids": RNG.integers(0, 11, (2, 5)).astype(np.int32), "mask": np.ones((2, 5), np.int32)}
+    constants = {"words": floats(11, 8), "places": floats(7, 8), "gamma": floats(8), "beta": floats(8)}
+    names = ["ids", "", "words", "places", "", "gamma", "beta", "mask"]
+    proto = model(node("EmbedLayerNormalization", names, ["y", "count"]), feeds, constants, outputs=["y"])
+    graph = is_lowered(proto, feeds, **CLOSE)
+    assert kinds(to_model(graph)) == ["EmbedLayerNormalization"]
+
+
 @pytest.mark.parametrize("alpha", [1.0, 0.125])
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("rank", [2, 4])

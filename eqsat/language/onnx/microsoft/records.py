@@ -183,8 +183,14 @@ def _same_leaf(graph: Graph, record: Record, old: str, new: str, matched: _Match
 
 
 def _is_bound(graph: Graph, matched: _Match) -> bool:
-    """Whether every operand is known: one that the nodes read, or a constant that was folded into others."""
+    """Whether every operand is known: one that the nodes read, a constant that was folded into others, or an input.
+
+    What the nodes do not read makes no difference to what they make; an input of the graph is still there to be named.
+    """
     record = matched.record
+    for value in record.inputs:
+        if value is not None and value in graph.inputs:
+            matched.values.setdefault(value, value)
     return all(v is None or v in matched.values or v in record.constants for v in record.inputs)
 
 

@@ -197,10 +197,14 @@ def _heads(call: Call) -> list[ValueType]:
     result = _of(call, 0, (batch, length, width))
     sizes = exact_quotient(query[2], heads), exact_quotient(width, heads)
     keys = call.shape(1)[1] if len(call.shape(1)) == 3 else call.shape(1)[2]
-    if None in sizes or not (call.uses(1) or call.uses(2)):
+    if None in sizes or call.has(8):  # a cache that is filled up to a length known at run time
         return [result]
     total = keys + (call.shape(6)[2] if call.has(6) else 0)
     return [result, *(_of(call, 0, (batch, heads, total, s)) for s in sizes if s is not None)]
+
+
+def _decoding(call: Call) -> list[ValueType]:
+    return _heads(call)[:1]
 
 
 def _grouped(call: Call) -> list[ValueType]:
@@ -293,7 +297,7 @@ TYPES: Mapping[str, Rule] = MappingProxyType(
         "BiasSplitGelu": _split_gelu,
         "CDist": _distances,
         "CropAndResize": _crops,
-        "DecoderMaskedMultiHeadAttention": _heads,
+        "DecoderMaskedMultiHeadAttention": _decoding,
         "DequantizeLinear": _dequantised,
         "DynamicQuantizeMatMul": _product(0, 1),
         "EmbedLayerNormalization": _embedded(2, 2),
