@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from eqsat.language.constant import Array, Constant
-from eqsat.language.dims import Dim, Sym
+from eqsat.language.dims import Dim, Sym, evaluate
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.tensors import number_of, tensor_of
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, Shape
 
 _TO_THE_END = np.iinfo(np.int64).max
+#: Names of dims whose sizes are tried, before a reshape is written.
+_TRIED = 6
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1
 
 
@@ -61,8 +65,8 @@ def _reshape_form(
 def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] | None:
     """The shape operand with 0 for dims that stay in place and at most one -1; None where that does not say it.
 
-    A -1 stands only among integers, since beside a dim that turns out to be 0 nobody can work it out; but before opset
-    14, where a computed dim of 0 means another, it is still what runs at most sizes.
+    A -1 stands only among integers, since beside a dim that turns out to be 0 nobody can work it out. Before opset 14 a
+    computed dim of 0 means another, too: of the two that is written which runs at more sizes.
     """
     dims: list[int] = []
     open_dims = 0
@@ -75,9 +79,27 @@ def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] 
             return None
         else:
             dims.append(dim)
-    if open_dims > 1 or (open_dims and (0 in wanted or (0 in dims and opset >= 14))):
+    if open_dims > 1 or (open_dims and 0 in wanted):
+        return None
+    if open_dims and 0 in dims and (opset >= 14 or not _runs_as_often(source or (), wanted, dims)):
         return None
     return dims
+
+
+def _runs_as_often(source: Shape, wanted: Shape, dims: Sequence[int]) -> bool:
+    """Whether a shape operand with 0 and -1 runs at as many of the sizes 0 and 2 as the dims themselves, computed."""
+    names = sorted({name for d in wanted if isinstance(d, Sym) for name in d.names()})[:_TRIED]
+    better = 0
+    for sizes in (dict(zip(names, s, strict=True)) for s in product((0, 2), repeat=len(names))):
+        try:
+            from_, to = ([evaluate(d, sizes) for d in shape] for shape in (source, wanted))
+        except KeyError:
+            return False
+        copied = [s if d == 0 else d for s, d in zip(from_, dims, strict=False)] + list(dims[len(from_) :])
+        open_runs = prod(d for d in copied if d != -1) > 0
+        meant = [d or (from_[i] if i < len(from_) else -1) for i, d in enumerate(to)]
+        better += open_runs - (meant == to)
+    return better >= 0
 
 
 def _ones_put_in(larger: Shape, smaller: Shape) -> tuple[int, ...] | None:

@@ -173,11 +173,18 @@ def _hard_swish(target: Target) -> None:
 def _gemm(target: Target) -> None:
     attrs = target.attrs
     operands = list(target.inputs)
+    if not target.type(0).dtype.is_float and attrs["alpha"] == attrs["beta"] == 1.0:
+        # Gemm of integers goes through floats in ONNX Runtime.
+        flags = [attrs["trans_a"], attrs["trans_b"]]
+        a, b = (target.make("Transpose", v, perm=[1, 0]) if t else v for v, t in zip(operands, flags, strict=False))
+        if not target.input(2):
+            return target.emit("MatMul", a, b)
+        return target.emit("Add", target.make("MatMul", a, b), target.input(2))
     if target.opset < 11 and not target.input(2):
         operands = [*operands[:2], target.number(0, target.type(0).dtype)]
     values: dict[str, Any] = {k: attrs[k] for k in ("alpha", "beta") if attrs[k] != 1.0}
     values |= {ours: 1 for ours, theirs in (("transA", "trans_a"), ("transB", "trans_b")) if attrs[theirs]}
-    target.emit("Gemm", *operands, **values)
+    return target.emit("Gemm", *operands, **values)
 
 
 def _arg(op_type: str) -> Exporter:

@@ -116,6 +116,8 @@ def reduction(op: str, axes_are_inputs_since: int) -> Importer:
 
     def translate(call: Call) -> None:
         rank = len(call.shape(0))
+        if op == "reduce_mean" and not call.type(0).dtype.is_float:
+            raise Unsupported("how a mean of integers is rounded, and where it overflows, is ONNX Runtime's own")
         axes: tuple[int, ...] | None = call.attrs.get("axes")
         if call.opset >= axes_are_inputs_since:
             axes = call.integers(1) if call.has(1) else None
@@ -167,6 +169,8 @@ def _topk(call: Call) -> None:
 
 
 def _gemm(call: Call) -> None:
+    if not call.type(0).dtype.is_float:
+        raise Unsupported("ONNX Runtime's Gemm of integers goes through floats, which the products of integers do not")
     call.emit(
         "gemm",
         call.value(0),
