@@ -115,6 +115,10 @@ def _undefined(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) ->
 
 def _overflow(node: NodeProto, operands: Sequence[Any], made: Sequence[Any], *, finite: bool) -> str | None:
     """Whether an overflow that is not promised is met: of a sum on its way, or of anything but a pole."""
+    if finite and node.op_type in ("Div", "Reciprocal") and operands and made and _is_float(made[0]):
+        # Beside the pole, where the divisor is 0, a quotient overflows as a product does.
+        inside = np.isfinite(operands[0]) & (operands[-1] != 0)
+        return "overflows" if (inside & ~np.isfinite(made[0])).any() else None
     if node.domain not in ("", "com.microsoft") or node.op_type in _POLES or not (finite or node.op_type in _SUMS):
         return None
     floats = [v for v in operands if _is_float(v)]

@@ -160,12 +160,18 @@ def _cut_before(failing: Failing, kinds: dict[str, int]) -> Iterator[Failing]:
         node = model.graph.node[i]
         if any(o and (o not in feeds[0][1]) for o in node.output) or node.op_type == "Constant":
             continue
+        if failing.way.finite_math is None and not all(_is_finite(f[o]) for _, f in feeds for o in node.output if o):
+            continue  # an input is taken for finite, and what a node makes is not
         made = _copy(model)
         del made.graph.node[i]
         for name in node.output:
             if name:
                 made.graph.input.append(_info(name, kinds[name], [f[name] for _, f in feeds]))
         yield _tidy(replace(failing, model=made, feeds=feeds), None)
+
+
+def _is_finite(value: Any) -> bool:
+    return value.dtype.kind != "f" or bool(np.isfinite(value).all())
 
 
 def _info(name: str, kind: int, arrays: Sequence[Any]) -> Any:

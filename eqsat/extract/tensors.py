@@ -26,15 +26,15 @@ from eqsat.language.state import LAYOUTS, PLAIN, State
 from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import definition
 
-#: Whether an operator on operands of these types runs where the result will run.
-Available: TypeAlias = Callable[[str, Sequence[TensorType | None]], bool]
+#: Whether an operator on operands of these types, with results of these, runs where the result will run.
+Available: TypeAlias = Callable[[str, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
 #: Operators of the e-graph that run nothing.
 _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
 #: Relative difference of prices that is no saving.
 _TIE = 1e-9
 
 
-def everything(op: str, operands: Sequence[TensorType | None]) -> bool:
+def everything(op: str, operands: Sequence[TensorType | None], results: Sequence[TensorType | None]) -> bool:
     """Whether an operator is available where all are."""
     return True
 
@@ -154,7 +154,7 @@ class _Framing:
         """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
         if node.original is not None or node.op not in OPS:
             return True
-        return _runs(node, self.given) and self.available(node.op, self.pricing.types(node))
+        return _runs(node, self.given) and self.available(node.op, self.pricing.types(node), self.pricing.results(node))
 
     def _offer(self, leader: int, position: int) -> None:
         """Adds the ways to run one e-node by itself."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from eqsat.language.onnx.availability import has
+from eqsat.language.onnx.export_movement import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.spec import OPS
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, TensorType
@@ -16,16 +17,35 @@ from eqsat.language.types import DType, TensorType
 _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float", DType.BFLOAT16: "float"}
 
 
-def available_on(device: str, opset: int) -> Callable[[str, Sequence[TensorType | None]], bool]:
+Types = Sequence[TensorType | None]
+
+
+def available_on(device: str, opset: int) -> Callable[[str, Types, Types], bool]:
     """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types."""
 
-    def available(op: str, operands: Sequence[TensorType | None]) -> bool:
+    def available(op: str, operands: Types, results: Types) -> bool:
         name = OPS[op].onnx
         if not has(op, opset) or name is None or device != "onnxruntime-cpu":
             return has(op, opset)
+        if op == "reshape" and opset < ALLOWS_ZERO and not _reshapes_to_nothing(operands[0], results[0], opset):
+            return False
+        if op == "attention" and any(_may_be_empty(t) for t in operands[:3]):
+            return False
         return has_kernel(name, opset, operands) and not (op == "matmul" and may_spread_over_nothing(*operands))
 
     return available
+
+
+def _reshapes_to_nothing(source: TensorType | None, wanted: TensorType | None, opset: int) -> bool:
+    """True where a reshape is written so that it runs at every size of the named dims, 0 among them."""
+    if source is None or wanted is None or source.shape is None or wanted.shape is None:
+        return True
+    return runs_at_every_size(source.shape, wanted.shape, opset)
+
+
+def _may_be_empty(type: TensorType | None) -> bool:
+    """True where some dim may be 0, which ONNX Runtime's Attention refuses."""
+    return type is not None and type.shape is not None and not all(at_least(d, 1) for d in type.shape)
 
 
 def may_spread_over_nothing(left: TensorType | None, right: TensorType | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -266,3 +267,24 @@ def test_the_mask_of_dropout_is_the_one_of_onnx_runtime(opset: int) -> None:
 def test_axes_that_a_normalised_value_does_not_have_are_left_to_onnx_runtime() -> None:
     source = model("g (float[3] x) => (float[3] y) { t = Neg(x) \n y = MeanVarianceNormalization(t) }")
     assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=np.float32([1, 2, 5]))
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_a_named_dim_of_0_runs_whatever_is_chosen(opset: int) -> None:
+    """Before opset 14 no reshape is put in that cannot say a dim of 0."""
+    nodes = "t = MatMul(x, w) \n u = Add(t, b) \n v = Transpose<perm = [0, 2, 3, 1]>(u) \n y = Exp(v)"
+    source = model(f"g (float[4, m, n, 1] x, float[1, 4] w, float[4] b) => (float[4, n, 4, m] y) {{ {nodes} }}", opset)
+    for values in ("w", "b"):
+        source.graph.initializer.append(
+            numpy_helper.from_array(np.arange(4, dtype=np.float32).reshape((1, 4) if values == "w" else 4), values)
+        )
+    del source.graph.input[1:]
+    for seed in range(6):
+
+        def cost(one: Any, seed: int = seed) -> float:
+            return 1e-6 * (1 + zlib.crc32(f"{seed} {one.op}".encode()) % 100)
+
+        made = eqsat.optimize(source, measure=False, cost=cost).to_onnx()
+        for m, n in ((2, 3), (0, 3), (2, 0), (0, 0), (1, 1)):
+            x = np.random.default_rng(0).normal(size=(4, m, n, 1)).astype(np.float32)
+            assert np.allclose(run(source, x=x)[0], run(made, x=x)[0], rtol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from types import MappingProxyType
@@ -18,6 +18,8 @@ from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, Shape
 
 _TO_THE_END = np.iinfo(np.int64).max
+#: From this opset on a reshape may say that a 0 means 0.
+ALLOWS_ZERO = 14
 #: Names of dims whose sizes are tried, before a reshape is written.
 _TRIED = 6
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1
@@ -29,7 +31,7 @@ def _reshape(target: Target) -> None:
 
 def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> None:
     """Writes a reshape as the node's result."""
-    if 0 in wanted and target.opset < 14 and _written_dims(source, wanted, target.opset) is None:
+    if 0 in wanted and target.opset < ALLOWS_ZERO and _written_dims(source, wanted, target.opset) is None:
         # A 0 copies a dim there; what has no elements is made anew.
         return emit_fill(target, wanted, np.zeros((1,), target.result().dtype.numpy), target.result().dtype)
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
@@ -59,7 +61,7 @@ def _reshape_form(
     if dims is not None:
         return "Reshape", [x, target.ints(dims)], {}
     shape = target.shape(wanted)
-    return "Reshape", [x, shape], {"allowzero": 1} if target.opset >= 14 else {}
+    return "Reshape", [x, shape], {"allowzero": 1} if target.opset >= ALLOWS_ZERO else {}
 
 
 def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] | None:
@@ -81,25 +83,45 @@ def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] 
             dims.append(dim)
     if open_dims > 1 or (open_dims and 0 in wanted):
         return None
-    if open_dims and 0 in dims and (opset >= 14 or not _runs_as_often(source or (), wanted, dims)):
+    if open_dims and 0 in dims and (opset >= ALLOWS_ZERO or not _runs_as_often(source or (), wanted, dims)):
         return None
     return dims
 
 
 def _runs_as_often(source: Shape, wanted: Shape, dims: Sequence[int]) -> bool:
     """Whether a shape operand with 0 and -1 runs at as many of the sizes 0 and 2 as the dims themselves, computed."""
-    names = sorted({name for d in wanted if isinstance(d, Sym) for name in d.names()})[:_TRIED]
-    better = 0
-    for sizes in (dict(zip(names, s, strict=True)) for s in product((0, 2), repeat=len(names))):
-        try:
-            from_, to = ([evaluate(d, sizes) for d in shape] for shape in (source, wanted))
-        except KeyError:
-            return False
-        copied = [s if d == 0 else d for s, d in zip(from_, dims, strict=False)] + list(dims[len(from_) :])
-        open_runs = prod(d for d in copied if d != -1) > 0
-        meant = [d or (from_[i] if i < len(from_) else -1) for i, d in enumerate(to)]
-        better += open_runs - (meant == to)
-    return better >= 0
+    tried = list(_tried(source, wanted))
+    return sum(_open_runs(a, dims) for a, _ in tried) >= sum(_computed_runs(a, b) for a, b in tried)
+
+
+def _tried(source: Shape, wanted: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """Both shapes at sizes 0 and 2 of the named dims."""
+    names = sorted({name for d in (*source, *wanted) if isinstance(d, Sym) for name in d.names()})
+    for sizes in product((0, 2), repeat=min(len(names), _TRIED)):
+        known = dict(zip(names, sizes, strict=False)) | dict.fromkeys(names[_TRIED:], 2)
+        yield [evaluate(d, known) for d in source], [evaluate(d, known) for d in wanted]
+
+
+def _open_runs(source: Sequence[int], dims: Sequence[int]) -> bool:
+    """Whether a -1 can be worked out: nothing beside it is 0."""
+    return prod(source[i] if d == 0 else d for i, d in enumerate(dims) if d != -1) > 0
+
+
+def _computed_runs(source: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether a 0 among computed dims means itself: it copies the dim in its place."""
+    return all(d or (i < len(source) and source[i] == 0) for i, d in enumerate(wanted))
+
+
+def runs_at_every_size(source: Shape, wanted: Shape, opset: int) -> bool:
+    """Whether a reshape is written so that it runs at every size of the named dims, 0 among them."""
+    if opset >= ALLOWS_ZERO or not any(isinstance(d, Sym) for d in wanted):
+        return True
+    if _ones_put_in(wanted, source) or _ones_put_in(source, wanted) or _flatten_axis(source, wanted) is not None:
+        return True
+    dims = _written_dims(source, wanted, opset)
+    if dims is None:
+        return all(_computed_runs(a, b) for a, b in _tried(source, wanted))
+    return -1 not in dims or all(_open_runs(a, dims) for a, _ in _tried(source, wanted))
 
 
 def _ones_put_in(larger: Shape, smaller: Shape) -> tuple[int, ...] | None:

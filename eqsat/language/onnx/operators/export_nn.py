@@ -148,8 +148,8 @@ def _global_pool(op_type: str, reduction: str) -> Exporter:
     """A pool over all of space, which ONNX Runtime refuses where another dim than the first is 0: a reduction there."""
 
     def write(target: Target) -> None:
-        dims = target.type(0).dims
-        if all(at_least(d, 1) for d in dims[1:]):
+        dims = target.type(0).shape
+        if dims is None or all(at_least(d, 1) for d in dims[1:]):
             return target.emit(op_type, target.input(0))
         axes = list(range(2, len(dims)))
         if target.opset >= 18:

@@ -49,12 +49,12 @@ def _greatest(op_type: str) -> Exporter:
     """Max and Min, whose operands have one shape before opset 8: there they are repeated first."""
 
     def write(target: Target) -> None:
-        wanted = target.result().dims
+        wanted = target.result().shape
         operands = list(target.inputs)
-        if target.opset < 8:
+        if target.opset < 8 and wanted is not None:
             for i, operand in enumerate(operands):
-                shape = target.type(i).dims
-                if shape == wanted:
+                shape = target.type(i).shape
+                if shape is None or shape == wanted:
                     continue
                 whole = (1,) * (len(wanted) - len(shape)) + shape
                 if any(a not in (1, b) for a, b in zip(whole, wanted, strict=True)):
