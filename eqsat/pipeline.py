@@ -12,6 +12,7 @@ import numpy as np
 
 from eqsat.changes import explain, regions
 from eqsat.choosing import Choosing
+from eqsat.collector import seldom_collecting
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import POLICIES
 from eqsat.deadline import TimeUp
@@ -124,7 +125,8 @@ class Pipeline:
         self._say(Progress(name))
         start = time.perf_counter()
         try:
-            yield
+            with seldom_collecting():
+                yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 

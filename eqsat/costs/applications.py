@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from eqsat.costs.key import OpKey
+from eqsat.deadline import check
 from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.sizing import DEFAULT_SIZE
 from eqsat.language.spec import OPS
@@ -36,6 +37,7 @@ def applications(graph: Graph) -> list[Applied]:
     const = set(graph.constants)
     found: list[Applied] = []
     for node in graph.nodes:
+        check()
         operands = tuple(tensor_type(graph, v) for v in node.inputs)
         flags = tuple(v in const for v in node.inputs)
         results = tuple(tensor_type(graph, v) for v in node.outputs if v)

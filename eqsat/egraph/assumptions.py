@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.language.constant import Constant
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.spec import spec
@@ -24,6 +25,7 @@ def doubted_inputs(graph: Graph) -> frozenset[str]:
     """
     doubted: set[str] = set()
     for node in reversed(graph.nodes):
+        check()
         if node.op == OPAQUE:
             # A body may ask of what it captures.
             if any(name in node.attrs["proto"] for name in _ASKED):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections import Counter, deque
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eqsat.collector import without_collector
 from eqsat.deadline import NEVER, Deadline
 from eqsat.egraph.build import Builder
 from eqsat.egraph.egraph import EGraph, Firing
@@ -145,7 +145,7 @@ class Saturator:
 
     def run(self) -> Saturation:
         """Saturates; the e-graph is sound and complete as far as it got, whatever stopped it."""
-        with _without_collector():
+        with without_collector():
             for step in self.steps():
                 if step.stopped:
                     break
@@ -195,7 +195,7 @@ class Saturator:
         self.check_thread()
         self._start = time.perf_counter() - self._spent
         try:
-            with _without_collector():
+            with without_collector():
                 yield
         finally:
             self._spent = self.report.seconds = time.perf_counter() - self._start
@@ -403,18 +403,6 @@ class Saturator:
             raise _Stopped("step_limit" if self.deadline.counts_steps else "time_limit")
         if self.should_stop is not None and self.should_stop():
             raise _Stopped("interrupted")
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Saturation makes many small objects and no cyclic garbage; looking for it took a tenth of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _identity(match: Match) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.language.constant import Array
 from eqsat.language.graph import OPAQUE, Graph, Node
 
@@ -30,6 +31,7 @@ def signing_zeros(graph: Graph, *, heard: bool = False) -> frozenset[str]:
     told: set[str] = set(graph.outputs.values()) if heard else set()
     zeros: set[str] = set()
     for node in reversed(graph.nodes):
+        check()
         told.update(_divisors(graph, node))
         if node.op == OPAQUE or told.isdisjoint(node.outputs):
             continue

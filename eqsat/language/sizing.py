@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from eqsat.deadline import check
 from eqsat.errors import EqsatError
 from eqsat.language.constraints import Constraint, constraints_of
 from eqsat.language.dims import Dim, Sym, evaluate
@@ -139,9 +140,13 @@ class Sizing:
     def accepts(self, sizes: Mapping[str, int]) -> bool:
         """Whether every operator that can be looked into takes its operands at these sizes, and makes what it says."""
         try:
-            return all(c.holds(sizes) for c in self.constraints) and all(
-                _takes(self.graph, node, sizes) for node in self.graph.nodes
-            )
+            if not all(c.holds(sizes) for c in self.constraints):
+                return False
+            for node in self.graph.nodes:
+                check()
+                if not _takes(self.graph, node, sizes):
+                    return False
+            return True
         except ZeroDivisionError:
             return False
 
