@@ -68,11 +68,21 @@ class Constant:
             if self.type.dtype is DType.STRING:
                 body = repr([bytes(x) if isinstance(x, bytes) else str(x) for x in array.ravel()]).encode()
             else:
-                body = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                body = _bytes_of(array)
             self._digest = hashlib.blake2b(
                 body, digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest()
             ).digest()
         return self._digest
+
+    def same_as(self, other: Constant) -> bool:
+        """Whether both are one constant: of one type, and equal by their hashes and then byte for byte."""
+        if self is other:
+            return True
+        if self.type != other.type or self.digest != other.digest:
+            return False
+        if self.type.dtype is DType.STRING:
+            return bool((self.array == other.array).all())
+        return _bytes_of(self.array) == _bytes_of(other.array)
 
     @property
     def is_finite(self) -> bool:
@@ -86,6 +96,12 @@ class Constant:
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """The bytes of elements in row-major order, without a copy where they lie so."""
+    data: memoryview = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return data
 
 
 def narrowed(array: Array, dtype: DType) -> Array:

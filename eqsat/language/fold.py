@@ -85,7 +85,7 @@ class Folder:
             # Most constants differ in a few sampled bytes already; only the rest are hashed as a whole.
             twins = self._twins.setdefault((constant.type, _sample(constant)), [])
             for other in twins:
-                if self.constants[other].digest == constant.digest:
+                if self.constants[other].same_as(constant):
                     self._renamed[value] = other
                     return
             twins.append(value)

@@ -387,6 +387,23 @@ def test_programs_for_several_sizes_share_their_weights():
     assert cuda.taken == 0
 
 
+def test_weights_of_the_same_bytes_are_taken_and_freed_once():
+    cells = (RNG.standard_normal(128 * 128) / 8).astype(np.float32)
+    g = eqsat.Graph("blocks")
+    for index, shape in enumerate(((128, 128), (64, 256), (256, 64))):
+        g.output(
+            f"y{index}", g.input(f"x{index}", ("n", shape[0])) @ g.constant(cells.reshape(shape), name=f"w{index}")
+        )
+    graph = g.build()
+    program, cuda = compiled(graph)
+    inputs = {name: RNG.standard_normal((2, graph.type(name).shape[1])).astype(np.float32) for name in graph.inputs}
+    agree(program.run(inputs), graph, inputs)
+    assert cells.nbytes < cuda.taken < 2 * cells.nbytes
+    assert program.memory({"n": 2}).weights == cells.nbytes
+    program.close()
+    assert cuda.taken == 0
+
+
 def test_only_so_many_sizes_are_kept():
     closed = []
 

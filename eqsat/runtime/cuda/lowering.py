@@ -17,6 +17,7 @@ from eqsat.runtime.cuda.grouping import grouped
 from eqsat.runtime.cuda.placement import Placement, placement, seen_as
 from eqsat.runtime.cuda.products import LIBRARIES, Products
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program, Role
+from eqsat.runtime.cuda.sharing import Blocks
 from eqsat.runtime.cuda.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.unfolding import unfolded
 from eqsat.runtime.cuda.view import View
@@ -70,6 +71,7 @@ class Lowering:
         self.types: dict[str, TensorType] = {v: _tensor(t) for v, t in plan.graph.types.items()}
         self.constants = dict(plan.graph.constants)
         self.buffers: dict[str, Buffer] = {}
+        self.blocks = Blocks()
         self.views: dict[Held, View] = {}
         self.launches: list[Launch] = []
         self.wishes: Placement = placement(plan, self.types)
@@ -145,7 +147,13 @@ class Lowering:
             if held.value not in self.constants:
                 raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
             name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
-            found = self.views[held] = self.new(name, held.value, held.state, "weight")
+            view = self.new(name, held.value, held.state, "weight")
+            # What is handed out may be written to by whoever gets it.
+            handed_out = held.value in self.graph.outputs.values()
+            shared = None if handed_out else self.blocks.shared(self.constants[held.value], view)
+            if shared is not None:
+                del self.buffers[view.buffer]
+            found = self.views[held] = view if shared is None else shared
         return found
 
     def operand(self, part: Part, value: str) -> View:
