@@ -81,6 +81,14 @@ def test_simplified_layer_normalisation_is_of_onnxs_own_domain(axis: int) -> Non
     assert is_read_and_written(model(made, {"x": x}, {"g": scale}), {"x": x}) == ["rms_norm"]
 
 
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_layer_normalisation_is_there_before_onnx_has_it(opset: int) -> None:
+    x = floats(2, 3, 8)
+    made = node("LayerNormalization", ["x", "g", "b"], ["y"], domain="", axis=-1, epsilon=1e-6)
+    proto = model(made, {"x": x}, {"g": floats(8), "b": floats(8)}, opset=opset)
+    assert is_read_and_written(proto, {"x": x}) == ["layer_norm"]
+
+
 @pytest.mark.parametrize("segments", [False, True])
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("positions", [False, True])

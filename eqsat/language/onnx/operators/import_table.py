@@ -249,8 +249,9 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(import_vision.IMPORTS)
 )
 
-#: Operators of ONNX's own domain that are read as several of ours, and written as what they were.
-FUSED = frozenset(microsoft.OWN)
+#: Operators of ONNX's own domain that are read as several of ours, or that ONNX Runtime has before ONNX has them:
+#: they are written as what they were.
+FUSED = frozenset(microsoft.OWN) | {"LayerNormalization"}
 
 #: The domains whose operators are known, and how their operators are translated.
 DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
