@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -11,8 +12,10 @@ from one_operator import agree, fits, is_lowered, model, opaque, session_run
 from onnx import TensorProto, helper
 
 import eqsat
+from eqsat.errors import ShapeError
 from eqsat.language.onnx.exporter import to_bytes
 from eqsat.language.onnx.importer import load
+from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
 
 RNG = np.random.default_rng(0)
@@ -217,3 +220,29 @@ def test_a_named_dim_runs_through_quantisation() -> None:
     proto = model(nodes, {"x": x}, {"w": w}, shapes={"x": ("n", 4)})
     graph = is_lowered(proto, {"x": x})
     assert graph.type("y") == TensorType.of("int32", ("n", 2))
+
+
+def test_zero_points_of_several_axes_stay_opaque_with_a_reason() -> None:
+    a, b = bytes_of(2, 3, 4), bytes_of(2, 4, 5)
+    constants = {"az": np.uint8(1), "bz": np.zeros((2, 1, 5), np.uint8)}
+    proto = model(helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"]), {"a": a, "b": b}, constants)
+    assert opaque(load(proto)) == ["'bz' has more than one axis"]
+    fits(load(proto), "y", session_run(proto, {"a": a, "b": b})[0])
+
+
+def bytes_of(*shape: int) -> Any:
+    return RNG.integers(0, 255, shape).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    "op, shapes, wrong",
+    [
+        ("matmul_integer", [(2, 3), (3, 4), (3,)], "scale, zero point or bias uint8[3]"),
+        ("matmul_integer", [(2, 3), (3, 4), (), (3,)], "scale, zero point or bias uint8[3]"),
+        ("conv_integer", [(1, 2, 5, 5), (4, 2, 3, 3), (2,)], "scale, zero point or bias uint8[2]"),
+        ("conv_integer", [(1, 2, 5, 5), (4, 2, 3, 3), (), (3,)], "scale, zero point or bias uint8[3]"),
+    ],
+)
+def test_zero_points_that_fit_nothing_are_refused(op: str, shapes: list[tuple[int, ...]], wrong: str) -> None:
+    with pytest.raises(ShapeError, match=re.escape(wrong)):
+        OPS[op].result_types([TensorType.of("uint8", s) for s in shapes], OPS[op].complete({}))

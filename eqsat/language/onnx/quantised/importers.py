@@ -80,7 +80,7 @@ def _conv_integer(call: Call) -> None:
 
 
 def _matmul_integer(call: Call) -> None:
-    _check_rows(call, 2)
+    _check_axes(call, 2, 3)
     call.emit("matmul_integer", *(call.optional(i) for i in range(4)))
 
 
@@ -93,15 +93,15 @@ def _qlinear_conv(call: Call) -> None:
 def _qlinear_matmul(call: Call) -> None:
     for i in (0, 3, 7):
         _integers(call.type(i).dtype, "product of")
-    for i in (1, 2):
-        _check_rows(call, i)
+    _check_axes(call, 1, 2, 4, 5)
     call.emit("qlinear_matmul", *(call.value(i) for i in range(8)))
 
 
-def _check_rows(call: Call, index: int) -> None:
-    """Refuses a scale or zero point of whole stacks of matrices, whose axes runtimes read in different ways."""
-    if call.has(index) and len(call.shape(index)) > 1:
-        raise Unsupported(f"{call.value(index)!r} has more than one axis")
+def _check_axes(call: Call, *indices: int) -> None:
+    """Refuses scales and zero points of whole stacks of matrices, whose axes runtimes read in different ways."""
+    for index in indices:
+        if call.has(index) and len(call.shape(index)) > 1:
+            raise Unsupported(f"{call.value(index)!r} has more than one axis")
 
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(

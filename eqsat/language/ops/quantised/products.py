@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
@@ -24,6 +25,44 @@ def _conv_shape(x: TensorType, w: TensorType, attrs: Attrs, dtype: DType) -> tup
     return (TensorType(dtype, made.shape),)
 
 
+def _check_each(size: Dim | None, *parameters: TensorType | None) -> None:
+    """ShapeError unless scales, zero points or a bias are numbers, or vectors of a size where one is given."""
+    for parameter in parameters:
+        if parameter is None or parameter.shape is None or parameter.shape in ((), (1,)):
+            continue
+        fits = size is not None and parameter.rank == 1
+        if not fits or (isinstance(size, int) and isinstance(parameter.dims[0], int) and parameter.dims[0] != size):
+            wanted = "a number" if size is None else f"a number, or a vector of {size}"
+            raise ShapeError(f"scale, zero point or bias {parameter}", expected=wanted)
+
+
+def _axis(x: TensorType, axis: int, least: int) -> Dim | None:
+    """The size of an axis of a tensor of some rank; None where that is less."""
+    return x.shape[axis] if x.shape is not None and len(x.shape) >= least else None
+
+
+def _check_sides(a: TensorType, b: TensorType, left: Operands, right: Operands) -> None:
+    """ShapeError unless parameters of a left operand belong to its rows, those of a right one to its columns."""
+    if a.shape is not None:
+        _check_each(_axis(a, -2, 2), *left)
+    if b.shape is not None:
+        _check_each(_axis(b, -1, 2), *right)
+
+
+def _check_filters(w: TensorType, numbers: Operands, channels: Operands, bias: TensorType | None = None) -> None:
+    """ShapeError unless parameters are numbers, those of filters by output channel where they are not."""
+    _check_each(None, *numbers)
+    if w.shape is None:
+        return
+    _check_each(w.dims[0] if w.dims else None, *channels)
+    if bias is None:
+        return
+    if bias.dtype is not DType.INT32 or (bias.shape is not None and bias.rank != 1):
+        raise ShapeError(f"bias {bias}", expected=f"a vector of {w.dims[0]} of int32")
+    if isinstance(w.dims[0], int) and bias.is_static and bias.static != (w.dims[0],):
+        raise ShapeError(f"bias {bias}", expected=f"a vector of {w.dims[0]}")
+
+
 def _check_quantised(*pairs: tuple[TensorType, TensorType | None]) -> None:
     for x, zero in pairs:
         if not x.dtype.is_integer:
@@ -35,6 +74,7 @@ def _conv_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x, w, x_zero, w_zero = (operands[i] if i < len(operands) else None for i in range(4))
     x, w = present((x,), 0), present((w,), 0)
     _check_quantised((x, x_zero), (w, w_zero))
+    _check_filters(w, [x_zero], [w_zero])
     return _conv_shape(x, w, attrs, DType.INT32)
 
 
@@ -100,6 +140,7 @@ def _matmul_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     a, b, a_zero, b_zero = (operands[i] if i < len(operands) else None for i in range(4))
     a, b = present((a,), 0), present((b,), 0)
     _check_quantised((a, a_zero), (b, b_zero))
+    _check_sides(a, b, [a_zero], [b_zero])
     return _matmul_shape(a, b, attrs, DType.INT32)
 
 
@@ -112,9 +153,7 @@ def _matmul_integer_sample(rng: random.Random, known: Sequence[Shape | None], at
 
 def _by_row(parameter: Any) -> Any:
     """A scale or zero point of the rows of a left operand, as it broadcasts with that."""
-    if parameter.ndim < 2:
-        return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, 1)
-    return parameter
+    return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, 1)
 
 
 def _by_column(parameter: Any) -> Any:
@@ -170,6 +209,8 @@ def _qlinear_conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x, w, made = present(operands, 0), present(operands, 3), present(operands, 7)
     _check_scales(operands)
     _check_quantised((x, operands[2]), (w, operands[5]), (made, None))
+    numbers = [operands[i] for i in (1, 2, 6, 7)]
+    _check_filters(w, numbers, [operands[4], operands[5]], operands[8] if len(operands) > 8 else None)
     return _conv_shape(x, w, attrs, made.dtype)
 
 
@@ -227,6 +268,8 @@ def _qlinear_matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     a, b, made = present(operands, 0), present(operands, 3), present(operands, 7)
     _check_scales(operands)
     _check_quantised((a, operands[2]), (b, operands[5]), (made, None))
+    _check_sides(a, b, operands[1:3], operands[4:6])
+    _check_each(None, *operands[6:8])
     return _matmul_shape(a, b, attrs, made.dtype)
 
 
