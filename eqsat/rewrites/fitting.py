@@ -136,6 +136,8 @@ def _gathered(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Iter
 
 def _attention(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Iterator[Sizes]:
     q, k = (*known, None, None)[:2]
+    if any(given is not None and len(given) != 4 for given in known[:3]):
+        return
     for s in shapes(bounds, 4, 4) if place < 3 else shapes(bounds, 2, 4):
         fits = q is None or place in (0, 3) or s[:2] == q[:2]
         if fits and (q is None or place != 1 or s[3] == q[3]) and (k is None or place != 2 or s[2] == k[2]):

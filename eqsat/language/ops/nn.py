@@ -338,7 +338,7 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     k = k or (batch, shared, length, width)
     v = v or (batch, shared, length, sampling.dim(rng))
     masks = [s if s is not None else (q[2], k[2]) for s in known[3:]]
-    return [q, k, v, *masks], {"causal": rng.random() < 0.3, **attrs}
+    return [q, k, v, *masks], {"causal": rng.random() < 0.3, "scale": rng.choice((None, 0.5, 2.0)), **attrs}
 
 
 @op(
