@@ -177,6 +177,7 @@ class _Bodies:
             settings,
             deadline=deadline,
             progress=None,
+            contrib=False,
             bounds={},
             opset=None,
             points=points,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eqsat import fused
 from eqsat.costs.cost import TERMS
 from eqsat.costs.model import CostModel
 from eqsat.extract import Solution
@@ -38,6 +39,8 @@ class Choosing:
         seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
         for name, solution in solutions.items():
             assembled = assemble(framed, solution, original, known)
+            if self.settings.contrib:
+                assembled = fused.for_onnxruntime(assembled)
             graph = lower(assembled.plan)
             if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
                 continue

@@ -78,6 +78,7 @@ def optimize(
     opset: int | None = None,
     measure: bool = True,
     strict: bool = False,
+    portable: bool = False,
     table: CostTable | str | Path | None = None,
     threads: int = 1,
     progress: Callable[[Progress], None] | None = None,
@@ -112,6 +113,8 @@ def optimize(
     * With `measure`, the finalists are timed against the original where the device's backend is here, and the original
       is kept unless the upper 95 % bound of new/old is below 1.
     * `seed` is that of the checks, the search and the timing; `opset` the one written, the model's own if left out.
+      Without `portable`, what was optimised for ONNX Runtime's CPU may be written in operators of its own, of the
+      domain com.microsoft, which other runtimes lack.
     * Where something fails after the model was read, the original is the result and `report.failure` says what failed;
       a region that is found wrong is first tried anew without the rules behind it. `strict` raises what failed instead.
     * `progress` is called with a Progress while the search runs; `should_stop` ends it with the best so far.
@@ -121,7 +124,7 @@ def optimize(
     cannot be used, and ExtractionError for limits that nothing meets; with `strict`, CertificateError for a result that
     differs from the original, and whatever else failed.
     """
-    check_flags(measure=measure, strict=strict)
+    check_flags(measure=measure, strict=strict, portable=portable)
     bounds = None if buckets is None else Buckets.of(buckets)
     both = sorted(bounds.ends.keys() & dict(sizes or {}).keys()) if bounds is not None else []
     if both:
@@ -154,6 +157,7 @@ def optimize(
         progress=progress,
         should_stop=should_stop,
         strict=strict,
+        portable=portable or bounds is not None,
     )
     prepared = prepared.with_bodies()
     if bounds is None:
@@ -202,6 +206,7 @@ def prepare(
     progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
     strict: bool = False,
+    portable: bool = False,
 ) -> Prepared:
     """The arguments of `optimize`, checked before the model is read, and what they set up."""
     check_names(device=device)
@@ -243,6 +248,7 @@ def prepare(
         progress=marked(progress),
         should_stop=marked(should_stop),
         strict=strict,
+        contrib=not portable and costs.device.name == "onnxruntime-cpu",
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     with pipeline.phase("read"):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eqsat import fused
 from eqsat.changes import explain, regions
 from eqsat.choosing import Choosing
 from eqsat.collector import seldom_collecting
@@ -252,6 +253,7 @@ class Pipeline:
                 because = deadline.reason
         with deadline:
             explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
+        self.warnings += fused.warnings(best.graph)
         outcome = Outcome(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings, settings.points)
@@ -295,7 +297,8 @@ class Pipeline:
     def frame(self, original: Graph, frozen: Snapshot, costs: CostModel, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
         settings = self.settings
-        available: Available = available_on(settings.device, settings.opset or opset_of(original))
+        opset = settings.opset or opset_of(original)
+        available: Available = available_on(settings.device, opset, contrib=settings.contrib)
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
         framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
@@ -335,6 +338,8 @@ class Pipeline:
         ]
         names = dict.fromkeys((settings.extractor, *(n for n in solutions if n == "greedy")))
         candidates = self.finalists(given, framed, costs, {name: solutions[name] for name in names})
+        if settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
+            candidates += self._portable(given, framed, costs)
         return solutions[settings.extractor], baselines, candidates
 
     def finalists(
@@ -342,6 +347,13 @@ class Pipeline:
     ) -> list[Candidate]:
         """The original, then the graph of each solution once."""
         return Choosing(self.settings, given, framed, costs, adjusted=self.adjust is not None).finalists(solutions)
+
+    def _portable(self, given: Given, framed: TensorProblem, costs: CostModel) -> list[Candidate]:
+        """What would be chosen without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
+        plain = replace(self, settings=replace(self.settings, contrib=False))
+        without = plain.frame(given.graph, framed.snapshot, costs)
+        solution = plain.solved(without, self.settings.extractor, [])
+        return plain.finalists(given, without, costs, {"portable": solution})[1:]
 
     def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
         """What an extractor chooses; the integer program starts from what is `known`."""

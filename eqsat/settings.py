@@ -15,7 +15,10 @@ from eqsat.runtime.examples import OverSizes, SizePoint
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run of the pipeline may choose, and how long it may take."""
+    """What a run of the pipeline may choose, and how long it may take.
+
+    `contrib` says whether a result may be written in operators of ONNX Runtime's own.
+    """
 
     device: str
     extractor: str
@@ -35,3 +38,4 @@ class Settings:
     progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
     strict: bool = False
+    contrib: bool = False

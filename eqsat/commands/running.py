@@ -51,6 +51,11 @@ _OPTIONS = (
     click.option("--seed", type=int, default=0, show_default=True, help="Of the checks, the search and the timing."),
     click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime."),
     click.option("--opset", type=int, help="Opset to write; the model's own if left out."),
+    click.option(
+        "--portable",
+        is_flag=True,
+        help="Write ONNX's operators alone, also where ONNX Runtime has faster ones of its own.",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from eqsat.errors import CostError, EqsatError
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.lower import WRITTEN, lower
+from eqsat.language.onnx.fused.contrib import for_onnxruntime
 from eqsat.language.plan import Held, Implementation, Kernel, Plan
 from eqsat.language.spec import OPS, spec
 from eqsat.language.state import State, stored_shape
@@ -225,7 +226,7 @@ class _Draft:
         graph = Graph(name, tuple(self.inputs), outputs, tuple(self.nodes), self.constants, self.types)
         boundary = {value: state for value, state in self.states.items() if not state.is_plain}
         if not any(member.layouts for member in self.chain.members):
-            return graph
+            return for_onnxruntime(graph)
         return lower(Plan(graph, tuple(self.kernels), boundary))
 
     def _operand(self, copy: int, place: int, index: int) -> str | None:

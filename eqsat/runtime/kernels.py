@@ -20,11 +20,16 @@ _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float
 Types = Sequence[TensorType | None]
 
 
-def available_on(device: str, opset: int) -> Callable[[str, Types, Types], bool]:
-    """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types."""
+def available_on(device: str, opset: int, *, contrib: bool = False) -> Callable[[str, Types, Types], bool]:
+    """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
+
+    With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that.
+    """
 
     def available(op: str, operands: Types, results: Types) -> bool:
         name = OPS[op].onnx
+        if contrib and device == "onnxruntime-cpu" and has_fused_kernel(op, operands):
+            return True
         if not has(op, opset) or name is None or device != "onnxruntime-cpu":
             return has(op, opset)
         if op == "reshape" and opset < ALLOWS_ZERO and not _reshapes_to_nothing(operands[0], results[0], opset):
@@ -46,6 +51,30 @@ def _reshapes_to_nothing(source: TensorType | None, wanted: TensorType | None, o
 def _may_be_empty(type: TensorType | None) -> bool:
     """True where some dim may be 0, which ONNX Runtime's Attention refuses."""
     return type is not None and type.shape is not None and not all(at_least(d, 1) for d in type.shape)
+
+
+def has_fused_kernel(op: str, operands: Sequence[TensorType | None]) -> bool:
+    """Whether ONNX Runtime has a kernel of its own for one of our operators on operands of these types, on the CPU.
+
+    >>> heads = TensorType.of("float32", (1, 2, 3, 4))
+    >>> has_fused_kernel("attention", [heads, heads, heads]), has_fused_kernel("relu", [heads])
+    (True, False)
+    """
+    from eqsat.language.onnx.fused.operators import DOMAIN, FUSED
+
+    return op in FUSED and FUSED[op].takes(operands) and _has_kernel_of(FUSED[op].name, DOMAIN)
+
+
+@cache
+def _has_kernel_of(name: str, domain: str) -> bool:
+    if importlib.util.find_spec("onnxruntime") is None:
+        return False
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return any(
+        (kernel.op_name, kernel.domain, kernel.provider) == (name, domain, "CPUExecutionProvider")
+        for kernel in state.get_all_opkernel_def()
+    )
 
 
 def may_spread_over_nothing(left: TensorType | None, right: TensorType | None) -> bool:

@@ -32,6 +32,7 @@ FLOORS = {
     "arguments": 6,
     "explanation": 6,
     "finalists": 6,
+    "fused": 6,
     "given": 5,
     "changes": 7,
     "result": 7,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from eqsat.language.graph import OPAQUE, Graph, Node
 from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporting import Model, Target
+from eqsat.language.onnx.fused.heads import Joined, joined_heads
+from eqsat.language.onnx.fused.operators import FUSED, write_joined
 from eqsat.language.onnx.microsoft.records import Record, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import EXPORTS
@@ -58,7 +60,7 @@ def save(graph: Graph, path: str | Path, opset: int | None = None) -> None:
     Tensors go to a file beside it, PATH.data, where they take over 2 GB or the model they came from kept its own so.
     ExportModelError where the target cannot be written, or is the model that was read or one of its data files.
     """
-    origin = _origin_of(graph)
+    origin = origin_of(graph)
     writer.save(*assemble(graph, opset), Path(path), sources=origin.files, external=origin.external)
 
 
@@ -67,7 +69,8 @@ def assemble(graph: Graph, opset: int | None = None) -> tuple[ModelProto, dict[s
     return _Export(graph, opset).model()
 
 
-def _origin_of(graph: Graph) -> OnnxOrigin:
+def origin_of(graph: Graph) -> OnnxOrigin:
+    """Where a graph came from; for one that was built in Python, an empty model at the opset such are written at."""
     if isinstance(graph.origin, OnnxOrigin):
         return graph.origin
     return OnnxOrigin(ModelProto(producer_name="eqsat").SerializeToString(), DEFAULT_OPSET, _LEAST_IR)
@@ -75,7 +78,7 @@ def _origin_of(graph: Graph) -> OnnxOrigin:
 
 class _Export:
     def __init__(self, graph: Graph, opset: int | None) -> None:
-        self.origin = _origin_of(graph)
+        self.origin = origin_of(graph)
         self.opset = opset if opset is not None else self.origin.opset or DEFAULT_OPSET
         if not OLDEST_OPSET <= self.opset <= newest_opset():
             raise ExportModelError(
@@ -90,6 +93,8 @@ class _Export:
         inner = {name for proto in self.opaque.values() for name in names_bound(proto)}
         self.out = Model(self.graph, self.opset, {*graph.inputs, *graph.outputs, *inner})
         self.names = self._named()
+        self.joined: Mapping[str, Joined] = {}
+        self.skipped: Set[str] = frozenset()
 
     def _means_the_same(self, record: Record) -> bool:
         """Whether a recorded operator is the same in the opset chosen."""
@@ -100,9 +105,14 @@ class _Export:
         """The model and its initializers."""
         for value in self.graph.inputs:
             self.out.dims.offer(value, self.graph.type(value))
+        if self.origin.contrib:
+            self.joined, self.skipped = joined_heads(self.graph, self._is_fused)
         for node in self.graph.nodes:
             check()
-            self._write(node)
+            if node.outputs[0] in self.joined:
+                self._write_joined(self.joined[node.outputs[0]])
+            elif node.outputs[0] not in self.skipped:
+                self._write(node)
         for name, value in self.graph.outputs.items():
             if self.names[value] != name:
                 self.out.add("Identity", [self.names[value]], [name])
@@ -133,11 +143,29 @@ class _Export:
                 expected="operators with an entry in the export table, or with a law that defines them by such",
                 remedy=f'state it where {node.op!r} is declared: laws=["{node.op}(x, …) => …"]',
             )
+        elif self._is_fused(node):
+            FUSED[node.op].write(Target(self.out, node, inputs, outputs))
         else:
             EXPORTS[node.op](Target(self.out, node, inputs, outputs))
         for value, name in zip(node.outputs, outputs, strict=True):
             if value:
                 self.out.dims.offer(name, self.graph.type(value))
+
+    def _is_fused(self, node: Node) -> bool:
+        """Whether a node is written as an operator of ONNX Runtime's own."""
+        if not self.origin.contrib or node.op not in FUSED or not FUSED[node.op].accepts(node):
+            return False
+        types = [self.graph.type(value) if value is not None else None for value in node.inputs]
+        return FUSED[node.op].takes([type if isinstance(type, TensorType) else None for type in types])
+
+    def _write_joined(self, joined: Joined) -> None:
+        """Writes an attention of heads that lie side by side."""
+        inputs = [self.names[v] if v is not None else "" for v in joined.node.inputs]
+        (value,) = joined.node.outputs
+        target = Target(self.out, joined.node, inputs, [self.names[value]])
+        constants = [[self.graph.constants[v] for v in values] for values in (joined.weights, joined.biases)]
+        write_joined(target, joined.heads, *constants)
+        self.out.dims.offer(self.names[value], self.graph.type(value))
 
     def _write_opaque(self, node: Node, inputs: list[str], outputs: list[str]) -> None:
         proto = self.opaque[id(node)]
@@ -174,13 +202,10 @@ class _Export:
 
     def _wrapped(self) -> tuple[ModelProto, dict[str, Constant]]:
         proto = ModelProto.FromString(self.origin.model)
-        self._set_versions(proto)
-        known = {o.domain for o in proto.opset_import}
-        new = {n.domain for n in self.out.nodes} - known - {"", "ai.onnx"}
-        proto.opset_import.extend(OperatorSetIdProto(domain=domain, version=1) for domain in sorted(new))
         graph = proto.graph
         graph.name = self.graph.name
         graph.node.extend(self.out.nodes)
+        self._set_versions(proto)
         tensors = self._initializers(proto)
         for value in self.graph.inputs:
             graph.input.append(self._info(value, self.graph.type(value), self.origin.inputs))
@@ -236,6 +261,8 @@ class _Export:
     def _set_versions(self, proto: ModelProto) -> None:
         imports = [o for o in proto.opset_import if o.domain not in ("", "ai.onnx")]
         del proto.opset_import[:]
+        new = {n.domain for n in proto.graph.node} - {o.domain for o in imports} - {"", "ai.onnx"}
+        imports += [OperatorSetIdProto(domain=domain, version=1) for domain in sorted(new)]
         proto.opset_import.extend([OperatorSetIdProto(domain="", version=self.opset), *imports])
         own = [o for o in proto.opset_import if o.domain in ("", "ai.onnx.ml")]
         least = helper.find_min_ir_version_for(own, ignore_unknown=True)
@@ -248,7 +275,8 @@ class _Export:
 
         A sparse one that is an output is written in full where it was none: ONNX Runtime would hand it out as sparse.
         """
-        read = {v for n in self.graph.nodes for v in n.inputs if v is not None} | set(self.graph.outputs.values())
+        written = (n for n in self.graph.nodes if n.outputs[0] not in self.skipped)
+        read = {v for n in written for v in n.inputs if v is not None} | set(self.graph.outputs.values())
         sparse = {id(c): data for c, data in self.origin.sparse.values()}
         tensors = dict(self.origin.defaults)
         for value, constant in self.graph.constants.items():

@@ -61,7 +61,7 @@ class Model:
         return self._parameters[key]
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
-        """Adds a node of ONNX's own domain."""
+        """Adds a node, of ONNX's own domain unless `domain` among the attributes names another."""
         kept = list(inputs)
         while kept and not kept[-1]:
             kept.pop()
@@ -126,6 +126,16 @@ class Target:
         """Adds the node that makes the results."""
         self._check(op_type)
         self.model.add(op_type, inputs, self.outputs, self.node.name, **attrs)
+
+    def make_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> str:
+        """Adds a node of another domain whose result only this translation uses."""
+        made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
+        self.model.add(op_type, inputs, [made], domain=domain, **attrs)
+        return made
+
+    def emit_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> None:
+        """Adds the node of another domain that makes the results."""
+        self.model.add(op_type, inputs, self.outputs, self.node.name, domain=domain, **attrs)
 
     def ints(self, values: Iterable[int]) -> str:
         """A vector of int64 as an initializer."""

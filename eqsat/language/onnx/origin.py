@@ -29,7 +29,7 @@ class OnnxOrigin:
     where the model kept its tensors in other files, `files` every file it was read from, and `warnings` what a user
     should hear of. `nodes` counts the nodes the model has, those that only hold a constant left out. `records` are the
     operators that were read as several of ours; `settled` says which of If, Loop and Scan gave way to what runs in
-    their place.
+    their place. `contrib` says that the graph is to run on ONNX Runtime, and may be written in operators of its own.
     """
 
     model: bytes
@@ -48,3 +48,4 @@ class OnnxOrigin:
     nodes: int = 0
     records: tuple[Record, ...] = ()
     settled: tuple[Settled, ...] = ()
+    contrib: bool = False

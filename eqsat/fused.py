@@ -1,0 +1,35 @@
+"""Results written in operators of ONNX Runtime's own: which graphs may be, and what a user is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eqsat.extract.assembly import Assembled
+from eqsat.language.graph import Graph
+
+
+def for_onnxruntime(assembled: Assembled) -> Assembled:
+    """The same, to be written in operators of ONNX Runtime's own."""
+    from eqsat.language.onnx.fused import contrib
+
+    return replace(assembled, plan=replace(assembled.plan, graph=contrib.for_onnxruntime(assembled.plan.graph)))
+
+
+def may_be_written(graph: Graph) -> bool:
+    """Whether a graph has what ONNX Runtime has an operator of its own for."""
+    from eqsat.language.onnx.fused.operators import FUSED
+
+    return any(node.op in FUSED for node in graph.nodes)
+
+
+def warnings(graph: Graph) -> list[str]:
+    """What a user is told of a result that other runtimes cannot run."""
+    from eqsat.language.onnx.fused.contrib import fused_names
+
+    names = fused_names(graph) if may_be_written(graph) else []  # of an original as it came there are none
+    if not names:
+        return []
+    return [
+        f"written in ONNX Runtime's own {', '.join(names)}, which other runtimes lack; portable=True (--portable) does "
+        "without"
+    ]

@@ -1,0 +1,1 @@
+"""Operators of ONNX Runtime's own domain in which results may be written."""
