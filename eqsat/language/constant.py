@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from eqsat.deadline import check
 from eqsat.language.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Elements of a tensor that are looked at together.
+PART = 1 << 22
 
 
 class Constant:
@@ -88,11 +91,15 @@ class Constant:
     def is_finite(self) -> bool:
         """True where no element is an infinity or NaN; elements that are no floats never are."""
         if self._finite is None:
-            array = self.array
-            if self.type.dtype.is_float and self.type.dtype.numpy.kind != "f":
-                array = array.astype(np.float32)
-            self._finite = not self.type.dtype.is_float or bool(np.isfinite(array).all())
+            self._finite = not self.type.dtype.is_float or all(map(_all_finite, self._parts()))
         return self._finite
+
+    def _parts(self) -> Iterator[Array]:
+        """The elements in parts of some megabytes: a tensor of gigabytes has no copy, and work on it can be ended."""
+        flat = self.array.reshape(-1) if self.array.flags.c_contiguous else self.array.ravel()
+        for start in range(0, flat.size, PART):
+            check(1 + min(flat.size - start, PART) // 4096)
+            yield flat[start : start + PART]
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"
@@ -102,6 +109,10 @@ def _bytes_of(array: Array) -> memoryview:
     """The bytes of elements in row-major order, without a copy where they lie so."""
     data: memoryview = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     return data
+
+
+def _all_finite(array: Array) -> bool:
+    return bool(np.isfinite(array if array.dtype.kind == "f" else array.astype(np.float32)).all())
 
 
 def narrowed(array: Array, dtype: DType) -> Array:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.deadline import current
+from eqsat.deadline import check, current
 from eqsat.errors import BackendError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
@@ -21,8 +20,9 @@ from eqsat.runtime.threads import check_threads
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: Above this many bytes of constants a model goes through a file: a protobuf message ends at 2 GiB.
-FILE_BYTES = 1 << 30
+#: Above this many bytes of constants ONNX Runtime reads them where they are: a protobuf message ends at 2 GiB, and
+#: copies of gigabytes take seconds that nothing ends. Tensors smaller than `SHARED_BYTES` are copied all the same.
+COPIED_BYTES, SHARED_BYTES = 1 << 28, 1 << 20
 
 #: Element types that ONNX Runtime keeps but NumPy knows only through ml_dtypes.
 _FOREIGN = frozenset(d for d in DType if d is not DType.STRING and d.numpy.isbuiltin != 1)
@@ -41,22 +41,21 @@ class SessionBackend:
 
     def compile(self, graph: Graph, *, threads: int | None = None) -> SessionProgram:
         """A session that runs the graph; BackendError where ONNX Runtime refuses it."""
-        from eqsat.language.onnx.exporter import save, to_model
+        from eqsat.language.onnx.exporter import to_model
 
-        if sum(c.nbytes for c in graph.constants.values()) <= FILE_BYTES:
+        if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
             return SessionProgram(graph, session(to_model(graph), threads=threads, where=graph.name))
-        with tempfile.TemporaryDirectory(prefix="eqsat-") as folder:
-            path = Path(folder) / "model.onnx"
-            save(graph, path)
-            return SessionProgram(graph, session(path, threads=threads, where=graph.name))
+        model, held = _with_tensors_apart(graph)
+        return SessionProgram(graph, session(model, threads=threads, where=graph.name, held=held), held)
 
 
 class SessionProgram:
     """A graph compiled by ONNX Runtime; `session` is its InferenceSession."""
 
-    def __init__(self, graph: Graph, session: Any) -> None:
+    def __init__(self, graph: Graph, session: Any, held: Mapping[str, Any] | None = None) -> None:
         self.graph = graph
         self.session = session
+        self._held = held  # ONNX Runtime reads these where they are
         self._options: Any = None
         self._order = [o.name for o in session.get_outputs()]
         values = (*graph.inputs, *graph.outputs.values())
@@ -137,9 +136,12 @@ class SessionProgram:
         return np.frombuffer(data, declared.dtype.numpy).reshape(shape)
 
 
-def session(model: ModelProto | Path, *, threads: int | None = None, where: str = "") -> Any:
+def session(
+    model: ModelProto | Path, *, threads: int | None = None, where: str = "", held: Mapping[str, Any] | None = None
+) -> Any:
     """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model.
 
+    `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does.
     TimeUp where it is not ready when the deadline that it is made under is over: ONNX Runtime is then told to stop.
     """
     import onnxruntime as ort
@@ -153,6 +155,8 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
     options.log_severity_level = 4
     # Threads that spin while they wait starve every other session on the machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if held:
+        options.add_external_initializers(list(held), list(held.values()))
     current().check(0)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     try:
@@ -166,6 +170,29 @@ def session(model: ModelProto | Path, *, threads: int | None = None, where: str 
             expected="operators and element types that ONNX Runtime implements",
             remedy="run it on the backend 'numpy'",
         ) from error
+
+
+def _with_tensors_apart(graph: Graph) -> tuple[ModelProto, dict[str, Any]]:
+    """The model of a graph without its large tensors, and these as ONNX Runtime takes them, without a copy."""
+    from onnx import TensorProto
+
+    from eqsat.language.onnx.exporter import assemble
+    from eqsat.language.onnx.tensors import number_of, tensor_of
+
+    model, tensors = assemble(graph)
+    held: dict[str, Any] = {}
+    for name, constant in tensors.items():
+        check()
+        dtype = constant.type.dtype
+        if constant.nbytes < SHARED_BYTES or dtype is DType.STRING or dtype in _FOREIGN:
+            model.graph.initializer.append(tensor_of(name, constant))
+            continue
+        held[name] = ort_value(constant.array, dtype)
+        stub = TensorProto(name=name, data_type=number_of(dtype), dims=constant.type.static)
+        stub.data_location = TensorProto.EXTERNAL
+        stub.external_data.add(key="location", value="held in memory")
+        model.graph.initializer.append(stub)
+    return model, held
 
 
 def ort_value(array: Any, dtype: DType) -> Any:
