@@ -249,7 +249,8 @@ class Pipeline:
                 best, because = kept(candidates, judged)
             if self.failures:
                 best, because = candidates[0], "a region of what was found is wrong"
-            if best is candidates[0] and self.skipped and len(finalists) > 1 and measured is None:
+            unchecked = measured is None or len(candidates) < len(finalists)
+            if best is candidates[0] and self.skipped and len(finalists) > 1 and unchecked:
                 because = deadline.reason
         with deadline:
             explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
