@@ -22,7 +22,7 @@ from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.onnx.control.hoisting import Moved, hoisted
 from eqsat.language.onnx.control.inference import Body
-from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, nodes_within, replaced, sites, written
+from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, replaced, sites, written
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result
@@ -30,8 +30,8 @@ from eqsat.rewrites.definitions import expanded
 from eqsat.rewrites.rule import Rule
 from eqsat.sizes import points_for
 
-#: The share of what is left of the limit that all bodies together may take, divided by how many nodes each has.
-_SHARE = 0.5
+#: The share of the limit that all bodies together may take, and the share of what is left of that that one may.
+_SHARE, _MOST = 0.5, 0.25
 #: How often a loop is taken to run where that is not known; this decides nothing that is measured.
 _TRIPS = 8
 #: What a change is put down to that moved nodes in front of a loop.
@@ -51,7 +51,7 @@ def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], 
     warned = len(pipeline.warnings)
     deadline = pipeline.settings.deadline.part(_SHARE)
     try:
-        with pipeline.phase("bodies"), deadline:
+        with pipeline.phase("bodies"), pipeline.settings.deadline:
             graph, inside = _Bodies(pipeline, given.graph, rules, costs, deadline).whole(given.graph)
     except TimeUp as late:
         released(late)
@@ -79,13 +79,16 @@ class _Bodies:
         self.costs = costs
         self.names = Names(graph)
         self.fresh = fresh_beside(graph.types.values())
-        self.left = nodes_within(graph)
+        self.late = 0
 
     def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
         """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done."""
         graph, before = self.hoisted(graph)
         graph, inside = self.improved(graph)
         graph, after = self.hoisted(graph)
+        if self.late:
+            what = f"{self.late} bodies were" if self.late > 1 else "1 body was"
+            self.pipeline.skipped.append(f"{what} left as given: {self.deadline.reason}")
         return graph, [*before, *inside, *after]
 
     def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
@@ -136,6 +139,9 @@ class _Bodies:
         stop = self.settings.should_stop
         if stop is not None and stop():
             return records, None
+        if self.deadline.over:
+            self.late += 1
+            return records, None
         try:
             graph, records = self.improved(body.graph, f"{place}: ", runs, doubted)
             result = self._chosen(body, graph, size, doubted, place)
@@ -168,14 +174,11 @@ class _Bodies:
         before = body.graph if graph is not body.graph else None
         given = Given(None, graph, size, before=before, doubted=doubted, heard=True)
         settings, names = self.settings, dims_of(graph)
-        count = len(body.proto.node)
-        deadline = self.deadline.part(count / max(self.left, count, 1))
-        self.left -= count
         wanted = {name: {sized: 1.0} for name, sized in settings.sizes.items() if name in names}
         points, _ = points_for(given, wanted, settings.threads, run=False)
         settings = replace(
             settings,
-            deadline=deadline,
+            deadline=self.deadline.part(_MOST),
             progress=None,
             contrib=False,
             bounds={},

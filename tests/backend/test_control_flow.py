@@ -548,3 +548,12 @@ def test_other_loops_stay_loops(name: str) -> None:
     for seed in range(3):
         feeds = draw(proto, seed)
         same(run(written, feeds), run(proto, feeds))
+
+
+def test_bodies_that_there_is_no_time_for_stay_and_are_told() -> None:
+    proto = inside("both branches")
+    result = optimised(proto, time_limit=1e-6)
+    assert any("left as" in text and "the time limit of 1e-06 s is over" in text for text in result.report.skipped)
+    for condition in (True, False):
+        feeds = draw(proto, 0, c=condition)
+        same(result.run(**feeds), run(proto, feeds))

@@ -12,11 +12,11 @@ from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.onnx.control.inference import Body, Control, control
-from eqsat.language.onnx.control.scope import Budget, Scope, count
+from eqsat.language.onnx.control.scope import Budget, Scope
 from eqsat.language.onnx.exporter import assemble
 from eqsat.language.onnx.importer import load_body
 from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_bound, names_within, rename_captured, subgraphs
+from eqsat.language.onnx.protos import captured, names_bound, names_within, rename_captured
 from eqsat.language.onnx.tensors import tensor_of
 
 #: Constants from this size on stand in the outermost graph, where equal ones are one; a node captures at most so many
@@ -64,12 +64,6 @@ def holds_bodies(graph: Graph) -> bool:
         n.op == OPAQUE and n.attrs["op_type"] in ("If", "Loop", "Scan") and n.attrs["domain"] in ("", "ai.onnx")
         for n in graph.nodes
     )
-
-
-def nodes_within(graph: Graph) -> int:
-    """How many nodes the bodies of a graph have, those of inner bodies too."""
-    opaque = (NodeProto.FromString(n.attrs["proto"]) for n in graph.nodes if n.op == OPAQUE)
-    return sum(count(body) for node in opaque for body in subgraphs(node))
 
 
 def sites(graph: Graph, fresh: Callable[[], Sym]) -> Iterator[Site]:
