@@ -52,9 +52,7 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
     "quantize_linear": {"to": "uint8"},
 }
 #: Operators that are not written attribute by attribute: models of them come from the exporter.
-EXPORTED: Mapping[str, int] = dict.fromkeys(
-    ("crop_resize", "grid_sample", "gru", "lstm", "resize", "resize_nearest", "rnn"), OPSET
-)
+EXPORTED = frozenset(["crop_resize", "grid_sample", "gru", "lstm", "one_hot", "resize", "resize_nearest", "rnn"])
 NAMES = sorted(n for n, s in OPS.items() if s.onnx is not None)
 
 
@@ -87,6 +85,8 @@ def operands(name: str, types: list[TensorType], attrs: Attrs, seed: int) -> lis
         arrays[1] = np.stack(np.unravel_index(chosen, sizes), axis=-1).reshape(shapes[1])
     elif name in ("gru", "lstm", "rnn") and len(arrays) > 4:
         arrays[4] = rng.integers(0, shapes[0][0], shapes[4], endpoint=True).astype(np.int32)
+    elif name == "reverse_sequence":
+        arrays[1] = rng.integers(0, shapes[0][attrs["time_axis"]], shapes[1], endpoint=True)
     elif name == "batch_norm":
         arrays[4] = np.abs(arrays[4]) + 0.1
     elif name == "pow":

@@ -184,6 +184,32 @@ def avg_pool(
     return result
 
 
+def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    drawn = _pool_sample(rng, known, {"ceil_mode": False, **attrs})
+    return None if drawn is None else (drawn[0], {"p": rng.choice((1, 2, 3)), **drawn[1]})
+
+
+@op("lp_pool", infer=_pool_type, flops=_pool_flops, sample=_lp_sample, onnx="LpPool")
+def lp_pool(
+    xp: Any,
+    x: Any,
+    *,
+    kernel: Ints,
+    p: int = 2,
+    strides: Ints = (),
+    pads: Ints = (),
+    dilations: Ints = (),
+    ceil_mode: bool = False,
+) -> Any:
+    """The p-norm of every window of N,C,spatial…, where padding counts as zeros (ONNX LpPool)."""
+    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    sizes = xp.apply("abs", found.of(found.padded(xp, x)))
+    if p == 1:
+        return xp.sum(sizes, axis=-1)
+    total = xp.sum(xp.power(sizes, xp.number(float(p), x)), axis=-1)
+    return xp.power(total, xp.number(1.0 / p, x))
+
+
 def _global_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     x = present(operands, 0)
     if x.shape is None:

@@ -50,15 +50,17 @@ def _conv_transpose(target: Target) -> None:
 
 
 def _pool(op_type: str) -> Exporter:
-    dilated = 10 if op_type == "MaxPool" else 19
+    dilated = {"MaxPool": 10, "LpPool": 18}.get(op_type, 19)
 
     def write(target: Target) -> None:
         values = window_attrs(target, target.attrs["kernel"])
         if "dilations" in values:
             target.needs(dilated, "dilations")
         if target.attrs["ceil_mode"] and not _by_padding(target, values):
-            target.needs(10, "ceil_mode")
+            target.needs(18 if op_type == "LpPool" else 10, "ceil_mode")
             values["ceil_mode"] = 1
+        if op_type == "LpPool":
+            values["p"] = target.attrs["p"]
         if target.attrs.get("count_include_pad"):
             values["count_include_pad"] = 1
         target.emit(op_type, target.input(0), **values)
@@ -286,6 +288,7 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
         "layer_norm": _layer_norm,
         "log_softmax": _softmax("LogSoftmax"),
         "lp_norm": _lp_norm,
+        "lp_pool": _pool("LpPool"),
         "lrn": _lrn,
         "max_pool": _pool("MaxPool"),
         "mvn": _mvn,

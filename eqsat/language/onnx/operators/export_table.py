@@ -233,6 +233,11 @@ def _topk(target: Target) -> None:
     return target.emit("TopK", target.input(0), target.ints([attrs["k"]]), axis=attrs["axis"], **flags)
 
 
+def _one_hot(target: Target) -> None:
+    depth = target.shape([target.attrs["depth"]])
+    target.emit("OneHot", target.input(0), depth, target.input(1), axis=target.attrs["axis"])
+
+
 _PLAIN = {ours: theirs for theirs, ours in (import_table.UNARY | import_table.BINARY).items()}
 
 #: Our operator -> the function that writes a node of it.
@@ -261,7 +266,9 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
         "minimum": _greatest("Min"),
         "mish": _mish,
         "mod": _mod,
+        "one_hot": _one_hot,
         "pow": _pow,
+        "reverse_sequence": same("ReverseSequence", batch_axis=("batch_axis", 1), time_axis=("time_axis", 0)),
         "selu": same("Selu", alpha=("alpha", None), gamma=("gamma", None)),
         "shrink": same("Shrink", bias=("bias", None), lambd=("lambd", None)),
         "silu": _silu,

@@ -12,6 +12,7 @@ from onnx import SparseTensorProto, TensorProto
 from eqsat.errors import ShapeError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
+from eqsat.language.fold import FOLDED_BYTES
 from eqsat.language.onnx.importing import Call, Importer, Unsupported, integer
 from eqsat.language.onnx.tensors import ExternalData, constant_of, dense_of, dtype_of
 from eqsat.language.spec import normal_axis
@@ -291,9 +292,29 @@ def _range(call: Call) -> None:
 def _eye_like(call: Call) -> None:
     rows, columns = (call.size(0, i) for i in range(2))
     dtype = dtype_of(call.attrs["dtype"]) if "dtype" in call.attrs else call.type(0).dtype
-    if rows != columns or call.attrs.get("k", 0) or dtype is None:
-        raise Unsupported("EyeLike off the main diagonal of a square")
-    call.emit("eye", n=rows, dtype=dtype.value)
+    if dtype is None:
+        raise Unsupported(f"EyeLike of element type {call.attrs['dtype']}")
+    if rows == columns and not call.attrs.get("k", 0):
+        return call.emit("eye", n=rows, dtype=dtype.value)
+    if rows * columns * dtype.itemsize > FOLDED_BYTES:
+        raise Unsupported("a large EyeLike off the main diagonal of a square")
+    return call.emit_constant(Constant.of(np.eye(rows, columns, call.attrs.get("k", 0)).astype(dtype.numpy), dtype))
+
+
+def _one_hot(call: Call) -> None:
+    kinds = call.type(0).dtype, call.type(1).dtype
+    if kinds != (DType.INT64, DType.INT64):
+        # Runtimes have few combinations of element types, and the depth is written as int64.
+        raise Unsupported(f"OneHot of {kinds[0].value} with a depth of {kinds[1].value}")
+    if not call.shape(0):
+        raise Unsupported("OneHot of one number")
+    (depth,) = call.dims(1)
+    call.emit("one_hot", call.value(0), call.value(2), depth=depth, axis=call.attrs.get("axis", -1))
+
+
+def _reverse_sequence(call: Call) -> None:
+    axes = {k: call.attrs.get(k, default) for k, default in (("batch_axis", 1), ("time_axis", 0))}
+    call.emit("reverse_sequence", call.value(0), call.value(1), **axes)
 
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
@@ -308,9 +329,11 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Gather": _gather("gather"),
         "GatherElements": _gather("gather_elements"),
         "GatherND": _gather_nd,
+        "OneHot": _one_hot,
         "Pad": _pad,
         "Range": _range,
         "Reshape": _reshape,
+        "ReverseSequence": _reverse_sequence,
         "Scatter": _scatter_elements,
         "ScatterElements": _scatter_elements,
         "ScatterND": _scatter_nd,

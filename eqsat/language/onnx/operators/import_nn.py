@@ -68,7 +68,7 @@ def _conv_transpose(call: Call) -> None:
     wanted = call.attrs.get("output_shape")
     auto = call.attrs.get("auto_pad", "NOTSET")
     if wanted is not None or auto not in ("NOTSET", "", "VALID"):
-        pads = _transposed_pads(call, filters[2:], strides, dilations, extra, wanted, auto)
+        pads, extra = _transposed_pads(call, filters[2:], strides, dilations, extra, wanted, auto)
     elif auto == "VALID":
         pads = (0,) * (2 * spatial)
     call.emit(
@@ -92,9 +92,9 @@ def _transposed_pads(
     extra: tuple[int, ...],
     wanted: tuple[int, ...] | None,
     auto: str,
-) -> tuple[int, ...]:
-    """The pads that give the output shape asked for, by the formula of ONNX's ConvTranspose."""
-    begins, ends = [], []
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The pads and output padding that give the output shape asked for, by the formula of ONNX's ConvTranspose."""
+    begins, ends, more = [], [], list[int]()
     spatial = len(strides)
     for i in range(spatial):
         window, size = kernel[i], call.size(0, 2 + i)
@@ -102,11 +102,14 @@ def _transposed_pads(
             raise Unsupported("a kernel whose size is known by name only")
         target = wanted[len(wanted) - spatial + i] if wanted is not None else size * strides[i]
         total = strides[i] * (size - 1) + extra[i] + (window - 1) * dilations[i] + 1 - target
-        if total < 0:
+        # What the operator does not reach is more of its output padding, at the end.
+        more.append(extra[i] + max(-total, 0))
+        if total < 0 and more[i] >= max(strides[i], dilations[i]):
             raise Unsupported("an output_shape larger than the operator reaches")
+        total = max(total, 0)
         begins.append(total - total // 2 if auto != "SAME_UPPER" else total // 2)
         ends.append(total - begins[-1])
-    return (*begins, *ends)
+    return (*begins, *ends), tuple(more)
 
 
 def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
@@ -133,6 +136,8 @@ def _pool(op: str) -> Importer:
             "pads": padding(call, kernel),
             "ceil_mode": bool(call.attrs.get("ceil_mode", 0)),
         }
+        if op == "lp_pool":
+            attrs["p"] = call.attrs.get("p", 2)
         if op == "avg_pool":
             attrs["count_include_pad"] = bool(call.attrs.get("count_include_pad", 0))
         call.emit(op, call.value(0), **attrs)
@@ -182,10 +187,16 @@ def _rms_norm(call: Call) -> None:
 
 
 def _group_norm(call: Call) -> None:
-    if call.opset < 21:
-        raise Unsupported("GroupNormalization with a gain a group")
     groups = call.attrs["num_groups"]
-    call.emit("group_norm", *(call.value(i) for i in range(3)), groups=groups, epsilon=_epsilon(call))
+    gains = [call.value(1), call.value(2)]
+    if call.opset < 21:
+        # Then there was a gain and a bias for each group.
+        channels = call.size(0, 1)
+        for i, given in enumerate(gains):
+            column = call.make("reshape", given, shape=(groups, 1))
+            wide = call.make("expand", column, shape=(groups, channels // groups))
+            gains[i] = call.make("reshape", wide, shape=(channels,))
+    call.emit("group_norm", call.value(0), *gains, groups=groups, epsilon=_epsilon(call))
 
 
 def _lrn(call: Call) -> None:
@@ -222,6 +233,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "LayerNormalization": _layer_norm,
         "LogSoftmax": _softmax("log_softmax"),
         "LpNormalization": _lp_norm,
+        "LpPool": _pool("lp_pool"),
         "LRN": _lrn,
         "MaxPool": _pool("max_pool"),
         "MeanVarianceNormalization": _mvn,

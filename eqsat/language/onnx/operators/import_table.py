@@ -264,6 +264,28 @@ DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
     }
 )
 
+_BY_DATA = "how many elements it makes depends on its data"
+_BY_CHANCE = "random: it must be neither folded nor merged"
+_TRAINING = "for training alone"
+
+#: Why operators of ONNX's own domain that no function translates stay as they are.
+KEPT: Mapping[str, str] = MappingProxyType(
+    {
+        "Bernoulli": _BY_CHANCE,
+        "Compress": _BY_DATA,
+        "Multinomial": _BY_CHANCE,
+        "NegativeLogLikelihoodLoss": _TRAINING,
+        "NonMaxSuppression": _BY_DATA,
+        "NonZero": _BY_DATA,
+        "RandomNormal": _BY_CHANCE,
+        "RandomNormalLike": _BY_CHANCE,
+        "RandomUniform": _BY_CHANCE,
+        "RandomUniformLike": _BY_CHANCE,
+        "SoftmaxCrossEntropyLoss": _TRAINING,
+        "Unique": _BY_DATA,
+    }
+)
+
 
 def importers_of(domain: str) -> Mapping[str, Importer]:
     """How the operators of a domain are translated, by their names there."""
@@ -274,4 +296,7 @@ def reason_for(domain: str, op_type: str) -> str:
     """Why an operator that has no entry in the tables stays opaque."""
     if domain not in ("ai.onnx", *DOMAINS):
         return f"unknown domain {domain!r}"
-    return {**REASONS, **ML_REASONS}.get((domain, op_type), "no counterpart among the operators")
+    unknown = "no counterpart among the operators"
+    if domain in ("", "ai.onnx"):
+        return KEPT.get(op_type) or REASONS.get(("", op_type), unknown)
+    return {**REASONS, **ML_REASONS}.get((domain, op_type), unknown)
