@@ -44,7 +44,9 @@ def _axis(x: TensorType, axis: int, least: int) -> Dim | None:
 def _check_sides(a: TensorType, b: TensorType, left: Operands, right: Operands) -> None:
     """ShapeError unless parameters of a left operand belong to its rows, those of a right one to its columns."""
     if a.shape is not None:
-        _check_each(_axis(a, -2, 2), *left)
+        # A product with a vector has its rows as the last axis, where what is by row would be by column.
+        of_vector = b.shape is not None and len(b.shape) == 1
+        _check_each(None if of_vector else _axis(a, -2, 2), *left)
     if b.shape is not None:
         _check_each(_axis(b, -1, 2), *right)
 
