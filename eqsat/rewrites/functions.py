@@ -166,6 +166,17 @@ def integer(x: Operand) -> int:
 
 
 @function
+def invertible(x: Operand) -> bool | Fail:
+    """True for a constant whose elements all have finite reciprocals: no zeros, and none next to 0."""
+    found = x.value
+    if found is None or np.asarray(found).dtype.kind not in "fiu":
+        return Fail("not a small constant of numbers")
+    array = np.asarray(found)
+    least = 1.0 / np.finfo(array.dtype).max if array.dtype.kind == "f" else 1.0
+    return bool((np.abs(array.astype(np.float64)) >= least).all()) or Fail("a reciprocal overflows")
+
+
+@function
 def is_positive(x: Operand) -> bool | Fail:
     """True for a constant whose elements are all finite and above zero."""
     found = x.value

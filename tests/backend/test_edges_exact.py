@@ -142,3 +142,25 @@ def test_many_factors_that_leave_float32_leave_the_original_with_the_reason() ->
     assert [n.op_type for n in result.to_onnx().graph.node] == ["Mul", "MatMul"]
     (warning,) = result.report.warnings
     assert "left out" in warning
+
+
+def test_a_quotient_of_numbers_next_to_zero_stays_one() -> None:
+    """The reciprocal of a number below the normal ones is infinite, the quotient of two is not."""
+
+    def products(application: Any) -> float:
+        return 1e-4 if application.op == "div" else 1e-6
+
+    x = np.float32([1e-45, -1e-45, 1e-40, 2, -3e38])
+    for text in (
+        "g (float[5] x) => (float[5] y) { y = Div(x, x) }",
+        "g (float[5] x) => (float[5] y) { t = Abs(x) \n y = Div(x, t) }",
+        "g (float[5] x) => (float[5] y) <float[5] c = {1e-40, -1e-40, 1e-39, 4.0, -8.0}> { y = Div(x, c) }",
+    ):
+        source = model(text)
+        for finite_math in (None, False):
+            result = eqsat.optimize(source, measure=False, cost=products, finite_math=finite_math)
+            (made,) = result.run(x=x).values()
+            assert np.isfinite(run(source, x=x)).all()
+            assert np.allclose(made, run(source, x=x), rtol=1e-6)
+    eighth = model("g (float[5] x) => (float[5] y) <float c = {8.0}> { y = Div(x, c) }")
+    assert [n.op_type for n in eqsat.optimize(eighth, measure=False, cost=products).to_onnx().graph.node] == ["Mul"]
