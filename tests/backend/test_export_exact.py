@@ -288,3 +288,9 @@ def test_a_named_dim_of_0_runs_whatever_is_chosen(opset: int) -> None:
         for m, n in ((2, 3), (0, 3), (2, 0), (0, 0), (1, 1)):
             x = np.random.default_rng(0).normal(size=(4, m, n, 1)).astype(np.float32)
             assert np.allclose(run(source, x=x)[0], run(made, x=x)[0], rtol=1e-5)
+
+
+def test_batch_normalisation_of_a_vector_is_left_to_onnx_runtime() -> None:
+    source = model("g (float[1] x, float[1] g) => (float[1] y) { t = Neg(x) \n y = BatchNormalization(t, g, g, g, g) }")
+    x, g = np.float32([3]), np.float32([0.5])
+    assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=x, g=g)

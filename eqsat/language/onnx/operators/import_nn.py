@@ -169,6 +169,8 @@ def _batch_norm(call: Call) -> None:
         raise Unsupported("BatchNormalization in training mode")
     if call.opset < 9 and not call.attrs.get("spatial", 1):
         raise Unsupported("BatchNormalization over every position alone")
+    if len(call.shape(0)) < 2:
+        raise Unsupported("BatchNormalization of a vector, which ONNX Runtime takes for one channel")
     call.emit("batch_norm", *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
 
 
