@@ -23,14 +23,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from benchmarks.faults import clocks, graphs
+from benchmarks.faults import clocks
 from benchmarks.faults.commands import ROOT, can_mount
 from benchmarks.faults.kinds import KINDS, Kind
 from benchmarks.faults.page import PAGE, RESULT, rewritten
-from benchmarks.faults.watch import Bounds, Outcome, Watch
+from benchmarks.faults.watch import Attempt, Bounds, Outcome, Watch
 from eqsat.rewrites.factory.journal import Journal, subject_of
 
 _NOTED = 20
+#: What a try comes to that its process did not live to tell.
+_ENDED = ("crashed", "hung")
 
 
 @click.command()
@@ -57,8 +59,10 @@ def main(count: int | None, seed: int, jobs: int, kinds: tuple[str, ...], note: 
         with _progress(console) as bar:
             outcomes, seconds = _tried(name, tries[name], seed, jobs, bar, output)
         found = _summary(KINDS[name], outcomes, seconds, seed, jobs)
-        if name == "graphs":
-            found["kept"] = [_kept(o, seed, console) for o in outcomes if o.fault is not None]
+        keep = KINDS[name].kept
+        if keep is not None:
+            failed_ones = [o for o in outcomes if o.fault is not None][:_NOTED]
+            found["kept"] = [_kept(name, keep, o, seed, console) for o in failed_ones]
         _write(output, name, found, note)
         failed += len(found["failures"])
         console.print(_shown(name, found))
@@ -93,7 +97,12 @@ def _outcomes(kind: Kind, numbers: list[int], seed: int, jobs: int) -> Iterator[
             return None
         watch = watches.get()
         try:
-            return watch.call(kind.attempt, number, seed)
+            outcome = watch.call(kind.attempt, number, seed)
+            if kind.alone is not None and outcome.came_to in _ENDED:
+                alone = watch.call(kind.alone, number, seed)
+                if alone.fault is not None:
+                    return Outcome(number, f"{alone.came_to} without eqsat", None, outcome.seconds, 0.0)
+            return outcome
         finally:
             watches.put(watch)
 
@@ -110,12 +119,12 @@ def _outcomes(kind: Kind, numbers: list[int], seed: int, jobs: int) -> Iterator[
                 watches.get().close()
 
 
-def _kept(outcome: Outcome, seed: int, console: Console) -> str:
-    """Makes a graph that failed small, in a process that has not optimised anything yet."""
+def _kept(name: str, keep: Attempt, outcome: Outcome, seed: int, console: Console) -> str:
+    """Makes what failed small, in a process that has not optimised anything yet."""
     with Watch(Bounds(seconds=300.0), cold=True) as watch:
         # A function of this module would be one of __main__, which the process does not have.
-        kept = watch.call(graphs.kept, outcome.number, seed)
-    console.print(f"graph {seed + outcome.number}: {kept.came_to} {kept.fault or ''}", markup=False)
+        kept = watch.call(keep, outcome.number, seed)
+    console.print(f"{name} {outcome.number}: {kept.came_to} {kept.fault or ''}", markup=False)
     return f"graph_{seed + outcome.number}.onnx" if kept.came_to == "kept" else kept.came_to
 
 

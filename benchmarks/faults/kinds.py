@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 from benchmarks.faults import clocks, crowds, files, graphs, hostile_paths, hostile_sizes, kills, places
 from benchmarks.faults.watch import Attempt, Bounds
+from benchmarks.onnx_models import shrinking, trying
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of fault: how many tries, one try, its bounds, and in words what is tried and what must hold.
 
-    `test` is the file of the ordinary suite that tries some as well; `drawn` says that any number can be tried.
+    `test` is the file of the ordinary suite that tries some as well; `drawn` says that any number can be tried. `alone`
+    tries again what ended the process, without eqsat: what fails so is a fault of others. `kept` makes what failed
+    small, and keeps it.
     """
 
     tries: int
@@ -22,6 +25,8 @@ class Kind:
     holds: str
     test: str
     drawn: bool = True
+    alone: Attempt | None = None
+    kept: Attempt | None = None
 
 
 KINDS: dict[str, Kind] = {
@@ -33,6 +38,19 @@ KINDS: dict[str, Kind] = {
         "every output is the same at several sizes, on NumPy in float64 and its own width, and on ONNX Runtime; types, "
         "names and bounds hold; a graph that fails is made small and kept in `tests/regressions`",
         "tests/property/test_optimize_random.py",
+        kept=graphs.kept,
+    ),
+    "models": Kind(
+        20_000,
+        trying.attempt,
+        trying.BOUNDS,
+        "random ONNX models written as messages, of every opset that ONNX Runtime runs, half of them under random "
+        "costs, some by the command line or written at another opset",
+        "what ONNX Runtime runs is read, optimised and written, and the result runs at every size at which the "
+        "original did and gives the same: integers exactly, floats within what rounding of the original explains",
+        "tests/backend/test_random_models.py",
+        alone=trying.alone,
+        kept=shrinking.kept,
     ),
     "files": Kind(
         6000,
