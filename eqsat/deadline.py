@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NoReturn
 
 
 class TimeUp(Exception):  # noqa: N818 - a limit that is met is no error
@@ -88,6 +89,10 @@ class Deadline:
             self._steps.taken += steps
         if self.over:
             raise TimeUp(self.reason)
+
+    def stop(self) -> NoReturn:
+        """TimeUp, for work that would not be done before the end."""
+        raise TimeUp(self.reason)
 
     def part(self, share: float = 1.0, most: float = math.inf) -> Deadline:
         """An end after a share of what is left, and after at most so many seconds where seconds count."""

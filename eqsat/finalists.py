@@ -263,7 +263,9 @@ class _Compiling:
         if name == "original" and self.source is not None:
             from eqsat.runtime.session import SessionProgram, session
 
-            return SessionProgram(graph, session(self.source, threads=self.threads, where=graph.name))
+            return SessionProgram(
+                graph, session(self.source, threads=self.threads, where=graph.name, nodes=len(graph.nodes))
+            )
         try:
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:

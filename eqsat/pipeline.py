@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from eqsat import fused
 from eqsat.changes import explain, regions
 from eqsat.choosing import Choosing
@@ -17,7 +15,7 @@ from eqsat.collector import seldom_collecting
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import POLICIES
 from eqsat.deadline import TimeUp
-from eqsat.egraph.encode import Encoding, encode
+from eqsat.egraph.encode import Encoding, encode, nan_warnings
 from eqsat.egraph.saturate import Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
@@ -287,7 +285,7 @@ class Pipeline:
         """The e-graph of a model as it was given, and what grows it."""
         finite = self.settings.finite_math
         encoding = encode(given.graph, finite_math=finite, doubted=given.doubted, heard=given.heard)
-        self.warnings += [*given.warnings, *_nan_warnings(encoding)]
+        self.warnings += [*given.warnings, *nan_warnings(encoding)]
 
         def follow(phase: str, nodes: int) -> None:
             self._say(Progress("saturate", nodes=nodes, detail=phase))
@@ -447,14 +445,3 @@ class Pipeline:
                 backend="cupy" if costs.device.gpu else "onnxruntime",
                 should_stop=settings.should_stop,
             )
-
-
-def _nan_warnings(encoding: Encoding) -> Iterator[str]:
-    """One warning for each constant that holds NaN; only those are looked at that are not known to be finite."""
-    egraph, graph = encoding.egraph, encoding.graph
-    for name, constant in graph.constants.items():
-        if not constant.type.dtype.is_float or (egraph.eclass(encoding.values[name]).finite and not egraph.finite_math):
-            continue
-        count = int(np.isnan(constant.array.astype(np.float64)).sum())
-        if count:
-            yield f"constant {name!r} holds NaN in {count} of {constant.array.size} elements; it is kept as it is"

@@ -146,6 +146,6 @@ def _program(given: Given, threads: int) -> Program | None:
         if given.source is None:
             return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
         source = Path(given.source) if isinstance(given.source, str) else given.source
-        return SessionProgram(given.graph, session(source, threads=threads, where=given.graph.name))
+        return SessionProgram(given.graph, session(source, threads=threads, where=given.graph.name, nodes=given.nodes))
     except EqsatError:
         return None

@@ -102,7 +102,10 @@ class BucketedResult(Result):
         switch.save(self._cases(), Path(path), opset or self.opset)
 
     def save_each(self, folder: str | Path, opset: int | None = None) -> list[Path]:
-        """Writes a file for each choice into a folder, named after the buckets it is for; UsageError for no folder."""
+        """Writes a file for each choice into a folder, named after the buckets it is for, and returns their paths.
+
+        UsageError for no folder.
+        """
         target = Path(folder)
         if not target.is_dir():
             raise UsageError(f"no folder {str(folder)!r}", expected="one that exists", remedy="make it first")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from eqsat.deadline import check
 from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
@@ -91,3 +93,14 @@ def _sharper(stated: ValueType, inferred: TensorType) -> TensorType:
 def _name(result: Encoding, value: str, number: int) -> None:
     result.values[value] = number
     result.egraph.eclass(number).values.append(value)
+
+
+def nan_warnings(encoding: Encoding) -> Iterator[str]:
+    """One warning for each constant that holds NaN; only those are looked at that are not known to be finite."""
+    egraph, graph = encoding.egraph, encoding.graph
+    for name, constant in graph.constants.items():
+        if not constant.type.dtype.is_float or (egraph.eclass(encoding.values[name]).finite and not egraph.finite_math):
+            continue
+        count = int(np.isnan(constant.array.astype(np.float64)).sum())
+        if count:
+            yield f"constant {name!r} holds NaN in {count} of {constant.array.size} elements; it is kept as it is"

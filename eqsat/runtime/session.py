@@ -15,6 +15,7 @@ from eqsat.errors import BackendError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
 from eqsat.runtime.inputs import checked_inputs
+from eqsat.runtime.rehearsal import rehearse
 from eqsat.runtime.threads import check_threads
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 #: Above this many bytes of constants ONNX Runtime reads them where they are: a protobuf message ends at 2 GiB, and
 #: copies of gigabytes take seconds that nothing ends. Tensors smaller than `SHARED_BYTES` are copied all the same.
 COPIED_BYTES, SHARED_BYTES = 1 << 28, 1 << 20
+
+#: From so many nodes on a session may take seconds in which ONNX Runtime does not look whether it is to stop.
+MANY_NODES = 5_000
 
 #: Element types that ONNX Runtime keeps but NumPy knows only through ml_dtypes.
 _FOREIGN = frozenset(d for d in DType if d is not DType.STRING and d.numpy.isbuiltin != 1)
@@ -137,12 +141,19 @@ class SessionProgram:
 
 
 def session(
-    model: ModelProto | Path, *, threads: int | None = None, where: str = "", held: Mapping[str, Any] | None = None
+    model: ModelProto | Path,
+    *,
+    threads: int | None = None,
+    where: str = "",
+    held: Mapping[str, Any] | None = None,
+    nodes: int = 0,
 ) -> Any:
     """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model.
 
-    `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does.
-    TimeUp where it is not ready when the deadline that it is made under is over: ONNX Runtime is then told to stop.
+    `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does. `nodes`
+    are those of a model that is a file. TimeUp where it is not ready when the deadline that it is made under is over:
+    ONNX Runtime is then told to stop, and of many nodes, through which it goes on all the same, the session is first
+    made in a process that can be ended.
     """
     import onnxruntime as ort
 
@@ -159,6 +170,8 @@ def session(
         options.add_external_initializers(list(held), list(held.values()))
     current().check(0)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    if not held and (nodes if isinstance(model, Path) else len(model.graph.node)) >= MANY_NODES:
+        rehearse(source, threads or 0)
     try:
         with current().ending(lambda: options.set_load_cancellation_flag(True)):
             return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])

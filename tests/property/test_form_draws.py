@@ -11,11 +11,11 @@ from eqsat.language.draws import form_sample
 from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
 
+#: Operators that read more of their attributes than forms say.
+_OTHERS = ("cast", "crop_resize", "group_norm", "lrn", "resize", "resize_nearest")
 #: Operators whose forms and defaults say all there is to draw: no attribute without a default, nor one of geometry.
 DRAWN = sorted(
-    n
-    for n, s in OPS.items()
-    if s.form is not None and not s.form.windowed and not s.dtypes and n not in ("cast", "group_norm", "lrn")
+    n for n, s in OPS.items() if s.form is not None and not s.form.windowed and not s.dtypes and n not in _OTHERS
 )
 
 

@@ -69,6 +69,7 @@ class _Import:
         self.room = _MOST_UNROLLED
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._taken: set[str] = set()
+        self._read: set[str] = set()
         shown = ([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
         self._dim = reader(shown) if scope is None else scope.reader()
 
@@ -78,6 +79,7 @@ class _Import:
         structure.check_names(proto, self.where)
         structure.check_arity(proto, self.where)
         reads = [structure.operands(n) for n in proto.node]
+        self._read = {value for operands in reads for value in operands} | {value.name for value in proto.output}
         structure.check(proto, reads, self.where)
         order = structure.order(proto, reads, self.where)
         if order != sorted(order):
@@ -161,6 +163,8 @@ class _Import:
         if body is not None:
             for name, constant in body.constants.items():
                 self.folder.add_constant(name, constant)
+            # The outputs of the node may be what is made within, so they count as read.
+            self._read |= {value for inner in body.nodes for value in (*structure.operands(inner), *node.output)}
             for inner in body.nodes:
                 self._node(index, inner)
             return
@@ -186,7 +190,7 @@ class _Import:
     def _translate(self, node: NodeProto) -> None:
         """Adds the operators that a node is; keeps a record of one that another domain calls something of its own."""
         table, count = importers_of(node.domain), len(self.folder.nodes)
-        call = Call(node, self.opset, self.folder, self._fresh_name)
+        call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         table[node.op_type](call)
         made = self.folder.nodes[count:]
         if not made or self._unread(node) or (importers_of("") is table and node.op_type not in FUSED):
@@ -270,7 +274,7 @@ class _Import:
 
     def _opaque_types(self, node: NodeProto) -> Mapping[str, ValueType]:
         """The types of a node's outputs, by our own tables for what onnx knows little of, else by onnx."""
-        call = Call(node, self.opset, self.folder, self._fresh_name)
+        call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         version = opsets_of(self.model).get(node.domain, self.opset)
         return ml_types(call) or opaque.result_types(node, self.model, version, self.folder) or own_types(call)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,13 @@ class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
 
 
 class Call:
-    """One ONNX node to translate; operands by index, attributes by name."""
+    """One ONNX node to translate; operands by index, attributes by name; `read` are all values that anything reads."""
 
-    def __init__(self, node: NodeProto, opset: int, folder: Folder, fresh_name: Callable[[str], str]) -> None:
+    def __init__(
+        self, node: NodeProto, opset: int, folder: Folder, fresh_name: Callable[[str], str], read: Set[str]
+    ) -> None:
         self.node = node
+        self._read = read
         self.opset = opset
         self.attrs = attributes(node)
         self._folder = folder
@@ -120,6 +123,10 @@ class Call:
     def uses(self, index: int) -> bool:
         """True where the output is there; whether anybody reads it does not matter."""
         return index < len(self.node.output) and bool(self.node.output[index])
+
+    def reads(self, index: int) -> bool:
+        """True where a node reads the output, or the model hands it out."""
+        return self.uses(index) and self.node.output[index] in self._read
 
     def unused(self, index: int) -> str:
         """A name for an output that nobody reads."""

@@ -278,7 +278,7 @@ def _mvn_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     "mvn",
     infer=_mvn_type,
     flops=flops_per_input(8),
-    sample=sampling.one_operand(4, axes=sampling.choice((0, 2, 3), (0, 1, 2, 3), (1,))),
+    sample=sampling.one_operand(axes=sampling.axes),
     index="...{axes} -> ...{axes}",
     onnx="MeanVarianceNormalization",
 )

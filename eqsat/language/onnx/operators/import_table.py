@@ -82,7 +82,7 @@ def _dropout(call: Call) -> None:
     if call.opset >= 12 and call.has(2) and call.scalar(2):
         raise Unsupported("dropout in training mode is random")
     if call.uses(1):
-        if call.opset < 12:
+        if call.opset < 12 and call.reads(1):
             raise Unsupported("before opset 12 ONNX does not say what the mask of Dropout holds")
         call.emit("fill", shape=call.shape(0), value=True, dtype="bool", outputs=[call.node.output[1]])
     call.emit("identity", call.value(0))
