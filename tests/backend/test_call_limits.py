@@ -102,7 +102,7 @@ def test_the_command_line_takes_steps_and_tells_what_was_skipped(tmp_path, capsy
     assert run(["optimize", *arguments, "--no-measure", "--steps", "50"]) == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["stopped_by"] == "step_limit" and report["kept"] == "original"
-    assert report["skipped"][0] == "nothing was looked for: the limit of 50 steps is reached"
+    assert "nothing was looked for: the limit of 50 steps is reached" in report["skipped"]
     assert "skipped: nothing was looked for" in capsys.readouterr().out
     np.testing.assert_array_equal(outputs(onnx.load(tmp_path / "out.onnx")), outputs(model))
 
