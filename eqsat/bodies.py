@@ -97,7 +97,7 @@ class _Bodies:
         return graph, [self._moved(each) for each in moved]
 
     def _moved(self, moved: Moved) -> Inside:
-        """What moving nodes out of a loop saves: all runs but one."""
+        """The cost saved by moving nodes out of a loop: all runs but one."""
         costs = self.costs.at({})
         saved = (costs.graph(moved.before).price, costs.graph(moved.after).price)
         nodes = len(moved.before.nodes), len(moved.after.nodes)
@@ -133,7 +133,7 @@ class _Bodies:
     def _body(
         self, body: Body, place: str, runs: float, doubted: frozenset[str], outside: Mapping[str, Constant]
     ) -> tuple[list[Inside], _Written | None]:
-        """What was done to a body and the bodies within it, and what stands in its place where something was."""
+        """The changes to a body and the bodies within it, and what stands in its place where there are any."""
         size = sum(n.op_type != "Constant" for n in body.proto.node)
         records: list[Inside] = []
         stop = self.settings.should_stop

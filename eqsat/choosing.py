@@ -22,7 +22,7 @@ from eqsat.settings import Settings
 
 @dataclass(frozen=True)
 class Choosing:
-    """What finalists are made of; `adjusted` says that the costs of the problem are no longer those of the model."""
+    """The parts of finalists; `adjusted` says that the costs of the problem are no longer those of the model."""
 
     settings: Settings
     given: Given

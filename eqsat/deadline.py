@@ -69,7 +69,7 @@ class Deadline:
 
     @property
     def reason(self) -> str:
-        """What to tell of work that was left out because the end had come."""
+        """The reason to tell of work that was left out because the end had come."""
         if self.counts_steps:
             return f"the limit of {int(self._length):,} steps is reached".replace(",", " ")
         return f"the time limit of {self._length:g} s is over"

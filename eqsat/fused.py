@@ -23,7 +23,7 @@ def may_be_written(graph: Graph) -> bool:
 
 
 def warnings(graph: Graph) -> list[str]:
-    """What a user is told of a result that other runtimes cannot run."""
+    """Warnings about a result that other runtimes cannot run."""
     from eqsat.language.onnx.fused.contrib import fused_names
 
     names = fused_names(graph) if may_be_written(graph) else []  # of an original as it came there are none

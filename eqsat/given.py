@@ -40,7 +40,7 @@ class Inside:
 
     @property
     def saved(self) -> float:
-        """What all runs together save."""
+        """The cost that all runs together save."""
         return (self.costs[0] - self.costs[1]) * self.runs
 
 

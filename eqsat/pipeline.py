@@ -348,7 +348,7 @@ class Pipeline:
         return Choosing(self.settings, given, framed, costs, adjusted=self.adjust is not None).finalists(solutions)
 
     def _portable(self, given: Given, framed: TensorProblem, costs: CostModel) -> list[Candidate]:
-        """What would be chosen without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
+        """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
         plain = replace(self, settings=replace(self.settings, contrib=False))
         without = plain.frame(given.graph, framed.snapshot, costs)
         solution = plain.solved(without, self.settings.extractor, [])

@@ -15,7 +15,7 @@ from eqsat.runtime.examples import OverSizes, SizePoint
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run of the pipeline may choose, and how long it may take.
+    """The choices that a run of the pipeline has, and how long it may take.
 
     `contrib` says whether a result may be written in operators of ONNX Runtime's own.
     """

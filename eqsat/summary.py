@@ -135,7 +135,7 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
 
 
 def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
-    """What reading the model put in the place of its control flow, as rows of what changed."""
+    """The nodes that reading put in the place of control flow, as rows of what changed."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
         yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
 

@@ -201,7 +201,7 @@ class _Import:
         self.records.append(record(node, inputs, outputs, made, *known, frozenset(call.looked_at)))
 
     def _control(self, node: NodeProto) -> Control | None:
-        """What is known of a node that holds bodies, where it is none of those whose condition is known."""
+        """The facts known of a node that holds bodies, where it is none of those whose condition is known."""
         if not any(a.HasField("g") for a in node.attribute) or self._condition(node) is not None:
             return None
 

@@ -1,4 +1,4 @@
-"""What a loop computes alike in every run, moved in front of it."""
+"""Nodes that a loop computes alike in every run, moved in front of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a body sees of the graph around it."""
+"""The scope of a body: all that it sees of the graph around it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Budget:
 
     @staticmethod
     def of(graph: GraphProto) -> Budget:
-        """What the bodies within a graph may take."""
+        """The budget of the bodies within a graph."""
         return Budget(max(_NODES, _TIMES * (count(graph) - len(graph.node))))
 
     def take(self, body: GraphProto) -> bool:
@@ -45,7 +45,7 @@ def count(graph: GraphProto) -> int:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a body sees of the graph around it: the types of its own inputs and of the values that it captures, and the
+    """The graph around a body as it sees it: the types of its own inputs and of the values that it captures, and the
     constants and dims among them.
 
     A body that is `repeated` runs any number of times: what the model states of shapes in it may hold of one run alone.

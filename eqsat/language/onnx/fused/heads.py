@@ -143,7 +143,7 @@ def _heads(graph: Graph, value: str | None) -> int:
 
 
 def _no_longer_read(graph: Graph, found: Mapping[str, Joined], readers: Mapping[str, list[Node]]) -> set[str]:
-    """What split and moved operands that only such attention reads, and not as a mask."""
+    """The nodes that split and moved operands that only such attention reads, and not as a mask."""
     needed = {*graph.outputs.values(), *(v for one in found.values() for v in one.node.inputs)}
     unread: set[str] = set()
     for node in reversed(graph.nodes):

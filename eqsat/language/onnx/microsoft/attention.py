@@ -85,7 +85,7 @@ def _kept(call: Call, mask: int, keys: Dim, batch: Dim) -> str:
 
 
 def _mask(call: Call, mask: int, bias: int, keys: Dim, batch: Dim) -> str | None:
-    """What is added to the scores: the filter value where a mask is 0, and a bias."""
+    """The addend of the scores: the filter value where a mask is 0, and a bias."""
     total = call.optional(bias)
     if not call.has(mask):
         return total
