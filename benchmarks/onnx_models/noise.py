@@ -1,8 +1,9 @@
 """How far rounding alone moves the results of a model: Monte Carlo arithmetic (Parker, 1997) on the model itself.
 
 Every float that a node makes, every float input and weight, is multiplied by a random number next to 1, element by
-element, and the model run so several times. The spread of a result is what its own rounding may move it by; a rewrite
-that is right in the reals and rounds elsewhere stays within it. Nothing of this knows how the optimiser works.
+element, and moved by one unit where it lies below the normal numbers; the model is run so several times. The spread of
+a result is what its own rounding may move it by; a rewrite that is right in the reals and rounds elsewhere stays within
+it. Nothing of this knows how the optimiser works.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx import shape_inference as inference
 
+from benchmarks.onnx_models.inner_noise import inlined, stir_bodies
 from benchmarks.onnx_models.sessions import Feed, Session, arrays
 
 #: Units of rounding that the noise has, and runs at each level.
@@ -36,6 +38,14 @@ _POLES = frozenset(
 _ORDER = frozenset(
     ("ArgMax", "ArgMin", "GlobalMaxPool", "Hardmax", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Unique")
 )
+#: Operators whose results have as many elements as their operands' values ask for.
+_SIZED = frozenset(("Compress", "NonZero", "Unique"))
+#: Operators that make windows of signals.
+_WINDOWS = frozenset(("BlackmanWindow", "HammingWindow", "HannWindow"))
+#: Operators that slide a window over their operand.
+_POOLS = frozenset(("AveragePool", "Conv", "LpPool", "MaxPool"))
+#: Operators whose factors may be multiplied in another order.
+_PRODUCTS = frozenset(("Div", "Mul"))
 #: Operators that add up, and overflow on the way or not by the order of their terms.
 _SUMS = frozenset(
     """
@@ -48,14 +58,28 @@ _SUMS = frozenset(
 
 
 def types_of(model: ModelProto) -> dict[str, int]:
-    """The element type of every tensor of the main graph that is known."""
-    try:
-        graph = inference.infer_shapes(model).graph
-    except Exception:  # noqa: BLE001 - then the model says what it says
-        graph = model.graph
-    found = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
-    found |= {t.name: t.data_type for t in graph.initializer}
-    return {name: kind for name, kind in found.items() if kind}
+    """The element type of every tensor of the main graph that is known.
+
+    Of an operator that onnx's inference does not know it is taken for that of the first operand.
+    """
+    made = ModelProto()
+    made.CopyFrom(model)
+    while True:
+        try:
+            graph = inference.infer_shapes(made).graph
+        except Exception:  # noqa: BLE001 - then the model says what it says
+            graph = made.graph
+        found = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
+        found |= {t.name: t.data_type for t in graph.initializer}
+        found = {name: kind for name, kind in found.items() if kind}
+        guessed = [
+            helper.make_tensor_value_info(node.output[0], found[node.input[0]], None)
+            for node in model.graph.node
+            if node.domain and node.input and node.input[0] in found and node.output[0] not in found
+        ]
+        if not guessed:
+            return found
+        made.graph.value_info.extend(guessed)
 
 
 def shown(model: ModelProto) -> tuple[ModelProto, list[str]]:
@@ -80,22 +104,26 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
 
     What ONNX does not define: casts of what an integer type does not hold, the greatest of numbers and NaN, which goes
     by their places. What ONNX Runtime does not do: it leaves memory as it was where there is nothing to reduce. A sum
-    that overflows on its way depends on the order of its terms; where results are taken for finite, none that
-    overflows is promised.
+    that overflows on its way depends on the order of its terms, as a product does on that of its factors; where results
+    are taken for finite, none that overflows is promised.
     """
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     known |= inner_values(model, feed)
+    factors = {v for node in model.graph.node if node.op_type in _PRODUCTS for v in node.input}
     for node in model.graph.node:
         operands = [known[v] for v in node.input if v in known]
         made = [known[v] for v in node.output if v in known]
         words = _undefined(node, operands, made) or _overflow(node, operands, made, finite=finite)
+        on_the_way = node.op_type == "ReduceProd" or node.output[0] in factors
+        if words is None and on_the_way and _overflows_as_product(node, operands, made):
+            words = "overflows on the way of a product"
         if words is not None:
             return f"{node.op_type} {words}"
     return None
 
 
 def _undefined(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> str | None:
-    """What neither ONNX nor ONNX Runtime defines of a node on its operands."""
+    """The reason why neither ONNX nor ONNX Runtime defines a node on its operands, or None."""
     floats = [v for v in operands if _is_float(v)]
     if node.op_type in ("Cast", "CastLike") and floats and made and made[0].dtype.kind in "iu":
         limits = np.iinfo(made[0].dtype)
@@ -103,14 +131,39 @@ def _undefined(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) ->
         x = np.trunc(operands[0].astype(np.float64))
         if not ((x >= low) & (x <= high) & ((x < high) | (high < 2.0**53))).all():
             return f"of a number that {made[0].dtype} does not hold"
+    if node.op_type in _POOLS and operands and not _has_windows(node, operands):
+        return "of fewer elements than a window has, of which ONNX makes nothing"
+    if node.op_type in _WINDOWS:
+        return "of cosines that cancel, in an order that ONNX does not say"
+    if node.op_type == "Clip" and any(np.isinf(v).any() for v in floats[:1]) and not _is_bounded(node):
+        return "of an infinity without a bound, which becomes the largest number in some kernels"
     if node.op_type in _ORDER and any(np.isnan(v).any() for v in floats):
         return "of NaN"
     empty = any(np.size(v) == 0 for v in operands[:2])
     if empty and made and np.size(made[0]) and (node.op_type in _SUMS or node.op_type.startswith("Reduce")):
         return "of nothing"
-    if empty and node.op_type.startswith("Reduce"):
+    if empty and node.op_type.startswith(("Arg", "Reduce")):
         return "of an empty tensor, whose shape ONNX Runtime gets wrong for negative axes"
     return None
+
+
+def _is_bounded(node: NodeProto) -> bool:
+    """Whether a Clip has both bounds."""
+    return sum(bool(v) for v in node.input[1:]) + len(node.attribute) == 2
+
+
+def _has_windows(node: NodeProto, operands: Sequence[Any]) -> bool:
+    """Whether a window lies within the operand with its pads along every axis."""
+    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    kernel = attrs.get("kernel_shape") or (operands[1].shape[2:] if len(operands) > 1 else ())
+    dims, count = np.shape(operands[0])[2:], len(kernel)
+    if attrs.get("auto_pad", b"NOTSET") in (b"SAME_UPPER", b"SAME_LOWER"):
+        return True
+    pads, dilations = attrs.get("pads", (0,) * 2 * count), attrs.get("dilations", (1,) * count)
+    return all(
+        (k - 1) * step + 1 <= d + pads[i] + pads[count + i]
+        for i, (k, step, d) in enumerate(zip(kernel, dilations, dims, strict=False))
+    )
 
 
 def _overflow(node: NodeProto, operands: Sequence[Any], made: Sequence[Any], *, finite: bool) -> str | None:
@@ -123,10 +176,34 @@ def _overflow(node: NodeProto, operands: Sequence[Any], made: Sequence[Any], *, 
         return None
     floats = [v for v in operands if _is_float(v)]
     results = [v for v in made if _is_float(v)]
-    overflows = all(np.isfinite(v).all() for v in floats) and not all(np.isfinite(v).all() for v in results)
+    overflows = _is_new_infinity(floats, results)
     with np.errstate(all="ignore"):
         large = node.op_type in _SUMS and any(_is_large(v) for v in floats)
     return "overflows" if overflows or large else None
+
+
+def _overflows_as_product(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> bool:
+    """Whether a product or quotient of finite numbers leaves its type, and by no pole."""
+    if node.op_type == "ReduceProd" and operands and _is_float(operands[0]):
+        return _may_leave(operands[0])
+    if node.op_type not in _PRODUCTS or len(operands) < 2 or not _is_float(operands[1]):
+        return False
+    pole = (node.op_type == "Div") & (operands[1] == 0)
+    return bool((np.isfinite(operands[0]) & np.isfinite(operands[1]) & ~pole & ~np.isfinite(made[0])).any())
+
+
+def _may_leave(factors: Any) -> bool:
+    """True where some of the factors have a product beyond their type, or one that is 0."""
+    sizes = np.abs(factors[np.isfinite(factors) & (factors != 0)].astype(np.float64))
+    limits = np.finfo(factors.dtype)
+    powers = np.log2(sizes[sizes > 0])
+    return bool(powers[powers > 0].sum() >= limits.maxexp or powers[powers < 0].sum() <= limits.minexp)
+
+
+def _is_new_infinity(operands: Sequence[Any], made: Sequence[Any]) -> bool:
+    """True where finite numbers make something that is not."""
+    floats, results = ([v for v in values if _is_float(v)] for values in (operands, made))
+    return all(np.isfinite(v).all() for v in floats) and not all(np.isfinite(v).all() for v in results)
 
 
 def _is_large(value: Any) -> bool:
@@ -139,7 +216,7 @@ def underflows(model: ModelProto, feed: Feed) -> bool:
     """True where a result is so small that it has fewer digits than its type: what is made of it may have any."""
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     floats = [v for v in (known | inner_values(model, feed)).values() if _is_float(v)]
-    return any(bool(((v != 0) & (np.abs(v) < np.finfo(v.dtype).tiny)).any()) for v in floats)
+    return any(bool(_is_tiny(v).any()) for v in floats)
 
 
 def _is_float(value: Any) -> bool:
@@ -147,14 +224,27 @@ def _is_float(value: Any) -> bool:
 
 
 def noisy_runs(model: ModelProto, feed: Feed) -> Iterator[list[Any]]:
-    """The outputs of the model with noise, run by run."""
+    """The outputs of the model with noise, run by run.
+
+    Where rounding decides how many elements a value has, which noise for each element does not fit, a value has one
+    factor for all.
+    """
+    model = inlined(model)
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} | inner_values(model, feed)
-    floats = {name: value for name, value in known.items() if _is_float(value) and value.dtype.type in _UNIT}
-    session = Session(noisy(model, floats))
+    exact = {v for node in model.graph.node for i, v in enumerate(node.input) if i in _EXACT.get(node.op_type, ())}
+    floats = {n: v for n, v in known.items() if _is_float(v) and v.dtype.type in _UNIT and n not in exact}
+    if any(node.op_type in _SIZED for node in model.graph.node):
+        floats = {name: np.ones((), value.dtype) for name, value in floats.items()}
+    stirred = noisy(model, floats)
+    within = {name: np.ones((), kind) for name, kind in stir_bodies(stirred).items()}
+    session = Session(stirred)
     rng = np.random.default_rng(len(floats))
     for level in LEVELS:
         for _ in range(RUNS):
-            found = arrays(session.run(dict(feed) | {_noise(n): _factors(rng, v, level) for n, v in floats.items()}))
+            noise = {_noise(n): _factors(rng, v, level) for n, v in floats.items()}
+            noise |= {n: _factors(rng, one, level) for n, one in within.items()}
+            noise |= {_shift(n): _shifts(rng, v) for n, v in floats.items() if _is_tiny(v).any()}
+            found = arrays(session.run(dict(feed) | noise))
             if found is not None:
                 yield found
 
@@ -163,10 +253,20 @@ def _noise(name: str) -> str:
     return f"{name}/noise"
 
 
+def _shift(name: str) -> str:
+    return f"{name}/shift"
+
+
+def _shifts(rng: np.random.Generator, value: Any) -> Any:
+    """A unit up, down or nothing where numbers lie below the normal ones."""
+    unit = np.finfo(value.dtype).smallest_subnormal
+    return np.where(_is_tiny(value), rng.integers(-1, 2, value.shape), 0).astype(value.dtype) * unit
+
+
 def _factors(rng: np.random.Generator, value: Any, level: float) -> Any:
     """Random numbers next to 1."""
     width = level * _UNIT[value.dtype.type]
-    return rng.uniform(1.0 - width, 1.0 + width, value.shape).astype(value.dtype)
+    return np.asarray(rng.uniform(1.0 - width, 1.0 + width, value.shape)).astype(value.dtype)
 
 
 def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:
@@ -179,28 +279,44 @@ def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:
     for name in dict.fromkeys([v.name for v in graph.input] + [t.name for t in graph.initializer]):
         if name in floats:
             renamed[name] = f"{name}/noisy"
-            nodes.append(helper.make_node("Mul", [name, _noise(name)], [renamed[name]]))
+            nodes += _stirred(name, name, renamed[name], floats)
     for node in model.graph.node:
         kept = NodeProto()
         kept.CopyFrom(node)
-        exact = _EXACT.get(node.op_type, ())
-        kept.input[:] = [v if i in exact else renamed.get(v, v) for i, v in enumerate(node.input)]
+        kept.input[:] = [renamed.get(v, v) for v in node.input]
         _rename_captured(kept, renamed)
         nodes.append(kept)
         for i, name in enumerate(node.output):
             if name in floats:
                 kept.output[i] = f"{name}/exact"
-                nodes.append(helper.make_node("Mul", [kept.output[i], _noise(name)], [name]))
+                nodes += _stirred(name, kept.output[i], name, floats)
     del graph.node[:]
     graph.node.extend(nodes)
     for output in graph.output:
         output.name = renamed.get(output.name, output.name)
     graph.input.extend(
-        helper.make_tensor_value_info(_noise(n), helper.np_dtype_to_tensor_dtype(v.dtype), None)
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), [None] * v.ndim)
         for n, v in floats.items()
+        for name in ([_noise(n), _shift(n)] if _is_tiny(v).any() else [_noise(n)])
     )
     del graph.value_info[:]
     return made
+
+
+def _stirred(name: str, given: str, made: str, floats: Mapping[str, Any]) -> list[NodeProto]:
+    """Nodes that put the noise of a value on what is given."""
+    if not _is_tiny(floats[name]).any():
+        return [helper.make_node("Mul", [given, _noise(name)], [made])]
+    between = f"{name}/between"
+    return [
+        helper.make_node("Mul", [given, _noise(name)], [between]),
+        helper.make_node("Add", [between, _shift(name)], [made]),
+    ]
+
+
+def _is_tiny(value: Any) -> Any:
+    """Where the numbers lie below the normal ones, whose rounding is no share of them."""
+    return (value != 0) & (np.abs(value) < np.finfo(value.dtype).tiny)
 
 
 def _rename_captured(node: NodeProto, renamed: Mapping[str, str]) -> None:

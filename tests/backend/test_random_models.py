@@ -101,6 +101,72 @@ def test_the_judge_asks_for_infinities_and_nan_unless_results_were_taken_for_fin
     assert difference(poles, zero, Session(poles).run(zero), [np.zeros(1, np.float32)], finite=True) is not None
 
 
+def test_the_judge_takes_an_overflow_on_the_way_of_a_product_alone() -> None:
+    """Factors have no order; what a pole makes of a number is no overflow (docs/adr/0025)."""
+    nodes = [helper.make_node("Mul", ["x", "a"], ["d"]), helper.make_node("Mul", ["d", "b"], ["y"])]
+    factors = {"a": np.array([2], np.float32), "b": np.array([0.125], np.float32)}
+    x = {"x": np.array([3e38], np.float32)}
+    model = model_of(nodes, x, factors)
+    kept = [np.array([7.5e37], np.float32)]
+    assert np.isinf(Session(model).run(x)[0])
+    assert difference(model, x, Session(model).run(x), kept, finite=False) is None
+    nodes[0].op_type = "Div"
+    by_zero = model_of(nodes, x, factors | {"a": np.zeros(1, np.float32)})
+    assert difference(by_zero, x, Session(by_zero).run(x), kept, finite=False) is not None
+
+
+def test_the_judge_takes_digits_lost_next_to_zero_also_where_a_model_divides_by_zero() -> None:
+    """Half of the least number is 0, and 0 / 0 is not 1e-45 / 0; half of 1 is no such number."""
+    nodes = [helper.make_node("Div", ["x", "a"], ["d"]), helper.make_node("Div", ["d", "b"], ["y"])]
+    factors = {"a": np.array([2], np.float32), "b": np.zeros(1, np.float32)}
+    infinite = [np.array([np.inf], np.float32)]
+    for number, taken in ((np.finfo(np.float32).smallest_subnormal, True), (np.float32(0), False)):
+        x = {"x": np.array([number], np.float32)}
+        model = model_of(nodes, x, factors)
+        old = Session(model).run(x)
+        assert np.isnan(old[0])
+        assert (difference(model, x, old, infinite, finite=True) is None) == taken
+
+
+def test_the_judge_leaves_windows_alone_that_lie_in_no_operand() -> None:
+    x = {"x": np.float32([[[3.0]]])}
+    for count, taken in ((1, False), (0, True)):
+        nodes = [helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, count], count_include_pad=1,
+                                  strides=[2])]  # fmt: skip
+        model = model_of(nodes, x, {})
+        old = Session(model).run(x)
+        assert (difference(model, x, old, [old[0] * 2], finite=True) is None) == taken
+
+
+def test_the_judge_leaves_the_order_of_factors_open() -> None:
+    """1e38 * 10 * 0 is NaN in one order and 0 in others; 2 * 0 is 0 in each."""
+    nodes = [helper.make_node("ReduceProd", ["x"], ["y"])]
+    for factors, taken in (([1e38, 1e38, 0], True), ([2, 3, 0], False)):
+        x = {"x": np.array(factors, np.float32)}
+        model = model_of(nodes, x, {})
+        nan = [np.full((1,), np.nan, np.float32)]
+        assert (difference(model, x, Session(model).run(x), nan, finite=False) is None) == taken
+
+
+def test_the_judge_knows_the_rounding_of_models_with_loops_over_slices() -> None:
+    """A Scan wants the shape of what it carries, also where noise is put on it."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "v"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],
+        "body",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("s", "v")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("t", "u")],
+    )
+    nodes = [
+        helper.make_node("Scan", ["s0", "x"], ["last", "all"], body=body, num_scan_inputs=1),
+        helper.make_node("Mul", ["last", "last"], ["y"]),
+    ]
+    feed = {"s0": np.zeros(2, np.float32), "x": np.array([[2049.3, 1], [-2049.29, 2]], np.float32)}
+    model = model_of(nodes, feed, {})
+    old = Session(model).run(feed)
+    assert difference(model, feed, old, [old[0] * np.float32(1 + 1e-5)], finite=True) is None
+    assert difference(model, feed, old, [old[0] * np.float32(1.5)], finite=True) is not None
+
+
 def test_a_failing_model_is_made_small() -> None:
     """Of a chain of ten the one node stays that a verdict asks for."""
     nodes = [helper.make_node("Relu" if i != 4 else "Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(10)]
