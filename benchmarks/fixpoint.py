@@ -85,7 +85,7 @@ def fired(graph: Graph) -> Mapping[str, int]:
 
 
 def measured(model: ModelProto) -> dict[str, Any]:
-    """What each way of reading a model comes to."""
+    """The figures of each way of reading a model."""
     repeated, count = passes(model)
     graphs = {"one pass": one_pass(model), "passes": repeated, "fixpoint": read(model)}
     rows: dict[str, Any] = {}

@@ -85,7 +85,7 @@ def make(path: Path, count: int) -> None:
 
 
 def outputs(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """What a file computes for fixed ids."""
+    """The outputs of a file for fixed ids."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     found: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = session.run(None, {"ids": np.array([0, 3, 5, 7])})[0]
     return found

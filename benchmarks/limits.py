@@ -1,4 +1,4 @@
-"""Whether a call ends within its time limit: long chains, trees of sums, deep transformers, nodes of many operands.
+"""Whether a call ends within its time limit: models that are long, wide, or hold many bodies or large tables.
 
 `python -m benchmarks.limits [--limit SECONDS …] [MODEL …]` optimises each model under each limit, every time in a
 process of its own, and prints a table and writes it as JSON. The time is that of the call without reading the model; a
@@ -75,7 +75,7 @@ def apart(path: Path, limit: float) -> dict[str, Any]:
 
 
 def measured(path: Path, limit: float) -> dict[str, Any]:
-    """What a call under a limit took from the moment its model was read, and what it left out."""
+    """Seconds of a call under a limit from the moment its model was read, and the work it left out."""
     begun: list[float] = []
     begin = Deadline.begin
 

@@ -1,11 +1,11 @@
-"""Long and wide ONNX models: chains, trees of sums, deep transformers, nodes of very many operands."""
+"""Long and wide ONNX models: chains, trees of sums, deep transformers, nodes of very many operands, bodies, tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 _OPSET = 17
 
@@ -87,6 +87,48 @@ def wide(op: str, operands: int) -> ModelProto:
     return _model(f"wide {op}", nodes, {"x": (1, 4)}, "out", (operands if op == "Concat" else 1, 4), held)
 
 
+def bodies(count: int) -> ModelProto:
+    """A chain of If nodes, each with two bodies of three nodes that cancel in part."""
+    nodes, value = [], "x"
+
+    def body(kind: str, index: int, value: str) -> GraphProto:
+        inner = [helper.make_node("Neg", [value], [f"{kind}a{index}"])]
+        inner.append(helper.make_node("Neg", [f"{kind}a{index}"], [f"{kind}b{index}"]))
+        inner.append(helper.make_node(kind, [f"{kind}b{index}"], [f"{kind}c{index}"]))
+        made = helper.make_tensor_value_info(f"{kind}c{index}", TensorProto.FLOAT, (8, 8))
+        return helper.make_graph(inner, f"{kind}{index}", [], [made])
+
+    for index in range(count):
+        branches = {"then_branch": body("Relu", index, value), "else_branch": body("Tanh", index, value)}
+        nodes.append(helper.make_node("If", ["c"], [f"v{index}"], **branches))
+        value = f"v{index}"
+    model = _model("bodies", nodes, {"x": (8, 8)}, value, (8, 8), {})
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, ()))
+    return model
+
+
+def tables(count: int, rows: int) -> ModelProto:
+    """Rows selected from tables of 64 columns, negated twice, each multiplied by weights, and added up."""
+    rng, nodes, held = np.random.default_rng(0), [], {}
+    for i in range(count):
+        held |= {
+            f"t{i}": rng.standard_normal((rows, 64), np.float32),
+            f"w{i}": rng.standard_normal((64, 64), np.float32),
+        }
+        nodes += [
+            helper.make_node("Gather", [f"t{i}", "ids"], [f"g{i}"]),
+            helper.make_node("Neg", [f"g{i}"], [f"a{i}"]),
+        ]
+        nodes += [
+            helper.make_node("Neg", [f"a{i}"], [f"b{i}"]),
+            helper.make_node("MatMul", [f"b{i}", f"w{i}"], [f"m{i}"]),
+        ]
+    nodes.append(helper.make_node("Sum", [f"m{i}" for i in range(count)], ["y"]))
+    model = _model("tables", nodes, {}, "y", (32, 64), held)
+    model.graph.input.append(helper.make_tensor_value_info("ids", TensorProto.INT64, (32,)))
+    return model
+
+
 #: Every model by name; each is built when it is asked for.
 MODELS: Mapping[str, Callable[[], ModelProto]] = {
     "chain of 20 000": lambda: chain(20_000),
@@ -97,6 +139,8 @@ MODELS: Mapping[str, Callable[[], ModelProto]] = {
     "Concat of 2 048": lambda: wide("Concat", 2048),
     "Sum of 2 048": lambda: wide("Sum", 2048),
     "Max of 2 048": lambda: wide("Max", 2048),
+    "2 000 nodes with bodies": lambda: bodies(2000),
+    "tables of 1 GB": lambda: tables(4, 1 << 20),
 }
 
 

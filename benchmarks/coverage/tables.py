@@ -43,7 +43,9 @@ def lacking(row: Mapping[str, Any]) -> str:
     for entry in sorted(row["operators"], key=lambda entry: -entry.get("time", 0.0)):
         name = entry["operator"] if entry["domain"] == "ai.onnx" else f"{entry['domain']}.{entry['operator']}"
         time = f", {percent(entry['time'])} of the time" if "time" in entry else ""
-        parts.append(f"{entry['count']} {name}{time}: {'; '.join(entry['reasons'])}")
+        read = entry.get("nodes_read_within", 0)
+        inside = f" besides its bodies, of which {read} nodes are read and optimised" if read else ""
+        parts.append(f"{entry['count']} {name}{time}{inside}: {'; '.join(entry['reasons'])}")
     return ". ".join(parts)
 
 

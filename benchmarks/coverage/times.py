@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,8 +23,11 @@ from onnx import GraphProto, NodeProto
 from eqsat.commands.opaque import listing
 from eqsat.errors import BackendError, EqsatError
 from eqsat.given import Given, read
+from eqsat.language.dims import Sym
+from eqsat.language.fold import fresh_beside
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.onnx import functions
+from eqsat.language.onnx.control.sites import sites
 from eqsat.language.onnx.protos import subgraphs
 from eqsat.runtime.session import SessionProgram
 from eqsat.sizes import points_for
@@ -44,11 +47,15 @@ _LEVELS = {
 
 @dataclass(frozen=True)
 class _Place:
-    """A node of the model by the name it is given for the profiler: its operator, and the opaque one it belongs to."""
+    """A node of the model by the name it is given for the profiler: its operator, and the opaque one it belongs to.
+
+    `bodies` says that the graphs it holds are read by themselves: what is opaque about it is its own time alone.
+    """
 
     operator: str
     opaque: str | None
     inner: bool
+    bodies: bool
 
 
 def coverage(path: Path) -> dict[str, Any]:
@@ -78,7 +85,9 @@ def _shares(path: Path, given: Given) -> tuple[dict[str, float], str]:
     each node is itself and others are slower than they need be; of these the one is taken where opaque nodes take more.
     """
     model = functions.inlined(onnx.load(path), path.name)
-    places = dict(_renamed(model.graph, _opaque_values(given.graph)))
+    values = _Values()
+    values.collect(given.graph, fresh_beside(given.graph.types.values()))
+    places = dict(_renamed(model.graph, values))
     with tempfile.TemporaryDirectory(prefix="eqsat-coverage-") as folder:
         renamed = Path(folder) / "model.onnx"
         onnx.save(model, renamed, save_as_external_data=model.ByteSize() > _FILE_BYTES, location="model.data")
@@ -90,31 +99,46 @@ def _shares(path: Path, given: Given) -> tuple[dict[str, float], str]:
     return max(found, key=lambda one: sum(one[0].values()))
 
 
-def _opaque_values(graph: Graph) -> set[tuple[str, str]]:
+class _Values:
     """The values that opaque nodes make, by their names in the model, each with the operator that makes it.
 
-    What is read in the place of an `If` makes the values of that too, and is another operator.
+    What is read in the place of an `If` makes the values of that too, and is another operator. `bodies` are those of
+    nodes whose bodies are read by themselves; what is opaque in these is among the rest.
     """
-    made: set[tuple[str, str]] = set()
-    for node in graph.nodes:
-        if node.op == OPAQUE:
+
+    def __init__(self) -> None:
+        self.opaque: set[tuple[str, str]] = set()
+        self.bodies: set[tuple[str, str]] = set()
+
+    def collect(self, graph: Graph, fresh: Callable[[], Sym]) -> None:
+        """Adds the opaque nodes of a graph and of the bodies in it that are read."""
+        read = {id(site.node): site.control.bodies for site in sites(graph, fresh)}
+        for node in graph.nodes:
+            if node.op != OPAQUE:
+                continue
             proto = NodeProto.FromString(node.attrs["proto"])
             operator = _named(proto.domain, proto.op_type)
-            made |= {(known, operator) for value in proto.output for known in (value, _NUMBERED.sub("", value))}
-    return made
+            made = {(known, operator) for value in proto.output for known in (value, _NUMBERED.sub("", value))}
+            self.opaque |= made
+            if id(node) in read:
+                self.bodies |= made
+            for body in read.get(id(node), ()):
+                self.collect(body.graph, fresh)
 
 
 def _renamed(
-    graph: GraphProto, opaque: Set[tuple[str, str]], prefix: str = "n", within: str | None = None
+    graph: GraphProto, values: _Values, prefix: str = "n", within: str | None = None
 ) -> Iterator[tuple[str, _Place]]:
     """Gives every node a name that no other has, those within others too, and yields what it is."""
     for index, node in enumerate(graph.node):
         node.name = f"{prefix}{index}"
         operator = _named(node.domain, node.op_type)
-        own = within or (operator if any((v, operator) in opaque for v in node.output) else None)
-        yield node.name, _Place(node.op_type, own, prefix != "n")
+        made = {(value, operator) for value in node.output}
+        own = within or (operator if made & values.opaque else None)
+        bodies = within is None and bool(made & values.bodies)
+        yield node.name, _Place(node.op_type, own, prefix != "n", bodies)
         for number, inner in enumerate(subgraphs(node)):
-            yield from _renamed(inner, opaque, f"{node.name}g{number}n", own)
+            yield from _renamed(inner, values, f"{node.name}g{number}n", None if bodies else own)
 
 
 def _profiled(path: Path, given: Given, level: str, folder: Path) -> tuple[dict[str, float], str]:
@@ -136,13 +160,27 @@ def _profiled(path: Path, given: Given, level: str, folder: Path) -> tuple[dict[
     for event in json.loads(Path(session.end_profiling()).read_text()):
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
             times.setdefault(event["name"].removesuffix(_KERNEL), []).append(event["dur"])
-    # A node of a loop runs several times in each run; what runs once is measured by its median.
-    seconds = {name: (median(t[1:]) if len(t) == runs else sum(t) / runs) for name, t in times.items()}
+    seconds = {name: _of_a_run(taken, runs) for name, taken in times.items()}
     return seconds, given.graph.sizing.describe(point.sizes)
 
 
+def _of_a_run(taken: Sequence[float], runs: int) -> float:
+    """The time of a node in one run: the median of all but the first, each with as many times as a loop has turns."""
+    turns, rest = divmod(len(taken), runs)
+    if rest:
+        return sum(taken) / runs
+    return median(sum(taken[i * turns : (i + 1) * turns]) for i in range(1, runs))
+
+
 def _attributed(seconds: Mapping[str, float], places: Mapping[str, _Place]) -> dict[str, float]:
-    """The share of each opaque operator in the time of all nodes that are in no other."""
+    """The share of each opaque operator in the time of all nodes that are in no other.
+
+    Of a node whose bodies are read by themselves it is the time that the nodes of these do not take.
+    """
+    inside: dict[str, float] = {}
+    for name, taken in seconds.items():
+        if name in places and places[name].inner:
+            inside[_outer(name)] = inside.get(_outer(name), 0.0) + taken
     total = 0.0
     opaque: dict[str, float] = {}
     for name, taken in seconds.items():
@@ -150,14 +188,20 @@ def _attributed(seconds: Mapping[str, float], places: Mapping[str, _Place]) -> d
         if place is None or not place.inner:
             total += taken
         if place is not None and place.opaque is not None and not _is_counted(name, places):
-            opaque[place.opaque] = opaque.get(place.opaque, 0.0) + taken
+            own = max(taken - inside.get(name, 0.0), 0.0) if place.bodies else taken
+            opaque[place.opaque] = opaque.get(place.opaque, 0.0) + own
     return {name: taken / total for name, taken in opaque.items()} if total else {}
+
+
+def _outer(name: str) -> str:
+    """The name of the node that holds one."""
+    return re.sub(r"g\d+n\d+$", "", name)
 
 
 def _is_counted(name: str, places: Mapping[str, _Place]) -> bool:
     """Whether a node is within one that is opaque, whose time has its own in it."""
-    outer = re.sub(r"g\d+n\d+$", "", name)
-    return outer != name and places[outer].opaque is not None
+    outer = places[_outer(name)]
+    return outer is not places[name] and outer.opaque is not None and not outer.bodies
 
 
 if __name__ == "__main__":

@@ -71,6 +71,32 @@ def test_an_if_whose_branch_is_known_is_not_opaque_and_what_is_opaque_in_the_bra
     assert 0 < shares["CDist"] < 1
 
 
+def test_of_a_loop_whose_body_is_read_its_own_time_counts_and_what_is_opaque_within(tmp_path):
+    def body(nodes):
+        states = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [64]) for n in ("row", "out")]
+        return helper.make_graph(nodes, "body", states[:1], states[1:])
+
+    def share(name, nodes):
+        scan = helper.make_node("Scan", ["x"], ["y"], body=body(nodes), num_scan_inputs=1)
+        return {o["operator"]: o for o in coverage(_model(tmp_path / name, [scan]))["operators"]}
+
+    reads = [helper.make_node("MatMul", ["row", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["out"])]
+    read = share("read.onnx", reads)
+    assert (read["Scan"]["count"], read["Scan"]["nodes_within"], read["Scan"]["nodes_read_within"]) == (1, 0, 2)
+    assert 0 < read["Scan"]["time"] < 1
+    own = [reads[0], helper.make_node("QuickGelu", ["h"], ["q"], domain="com.microsoft", alpha=1.0)]
+    own += [
+        helper.make_node("Inverse", ["w"], ["u"], domain="com.microsoft"),
+        helper.make_node("Add", ["q", "u0"], ["out"]),
+    ]
+    own.insert(3, helper.make_node("ReduceMax", ["u"], ["u0"], axes=[0], keepdims=0))
+    kept = share("kept.onnx", own)
+    assert kept["Inverse"]["count"] == 1
+    assert kept["Scan"]["nodes_read_within"] >= 3
+    assert 0 < kept["Inverse"]["time"] < 1
+    assert 0 < kept["Inverse"]["time"] + kept["Scan"]["time"] < 1
+
+
 def test_a_model_that_cannot_be_read_says_why(tmp_path):
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     found = coverage(tmp_path / "broken.onnx")
