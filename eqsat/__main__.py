@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -22,11 +24,21 @@ def main() -> NoReturn:
 
     if heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = run()
+    code = run(leave=_end)
     if heard:
         # The work is done, so what the interpreter takes down cannot be interrupted any more.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    """Ends the process at once after Ctrl-C: to free an e-graph of a large model object by object takes seconds."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -22,7 +22,7 @@ from eqsat.language.graph import Graph
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.onnx.control.hoisting import Moved, hoisted
 from eqsat.language.onnx.control.inference import Body
-from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, replaced, sites, written
+from eqsat.language.onnx.control.sites import Site, holds_bodies, names_in, replaced, sites, written
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result
@@ -51,7 +51,7 @@ def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], 
     warned = len(pipeline.warnings)
     deadline = pipeline.settings.deadline.part(_SHARE)
     try:
-        with pipeline.phase("bodies"), pipeline.settings.deadline:
+        with pipeline.phase("bodies"), deadline:
             graph, inside = _Bodies(pipeline, given.graph, rules, costs, deadline).whole(given.graph)
     except TimeUp as late:
         released(late)
@@ -77,19 +77,30 @@ class _Bodies:
         self.deadline = deadline
         self.rules = rules
         self.costs = costs
-        self.names = Names(graph)
+        self.names = names_in(graph)
         self.fresh = fresh_beside(graph.types.values())
         self.late = 0
 
     def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
-        """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done."""
-        graph, before = self.hoisted(graph)
+        """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done.
+
+        What there is no time for is left out, and what was done before is kept.
+        """
+        graph, before = self._hoisted_in_time(graph)
         graph, inside = self.improved(graph)
-        graph, after = self.hoisted(graph)
+        graph, after = self._hoisted_in_time(graph)
         if self.late:
             what = f"{self.late} bodies were" if self.late > 1 else "1 body was"
             self.pipeline.skipped.append(f"{what} left as given: {self.deadline.reason}")
         return graph, [*before, *inside, *after]
+
+    def _hoisted_in_time(self, graph: Graph) -> tuple[Graph, list[Inside]]:
+        try:
+            return self.hoisted(graph)
+        except TimeUp as late:
+            released(late)
+            self.pipeline.skipped.append(f"nodes were not moved out of loops: {late}")
+            return graph, []
 
     def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
         """A graph with what its loops compute alike in every run in front of them, and what was moved."""

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -44,8 +44,8 @@ for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rule
     commands.add_command(_command)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns its exit code.
+def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] | None = None) -> int:
+    """Runs the command line and returns its exit code, or calls `leave` with it when Ctrl-C aborted the work.
 
     0 for success, 2 for bad input or usage, 3 for a run that failed and kept the original, 1 for any other fault of
     eqsat itself, 130 when Ctrl-C aborted it. Errors are one message on stderr; --debug adds the traceback.
@@ -60,7 +60,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         except click.ClickException as error:
             return _fail(_usage(error), BAD_INPUT, settings)
         except (KeyboardInterrupt, click.Abort):
-            return _fail("interrupted; files are as they were", INTERRUPTED, settings)
+            code = _fail("interrupted; files are as they were", INTERRUPTED, settings)
+            if leave is not None:
+                leave(code)
+            return code
         except BrokenPipeError:
             # Whoever read our output has gone; nothing more can be said there.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

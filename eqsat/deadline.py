@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+Item = TypeVar("Item")
+
+#: Seconds that are left of a call that was asked to end early.
+_ASKED_SECONDS = 3.0
+#: How many items of `watched` go by between two looks at the deadline.
+_SELDOM = 1024
 
 
 class TimeUp(Exception):  # noqa: N818 - a limit that is met is no error
@@ -20,7 +27,8 @@ class Deadline:
 
     The clock starts when the deadline is made, and anew with `begin`. `part` is an earlier end of the same call, so
     there is one clock however many parts there are. Inside `with deadline:` the function `check` is a place at which
-    work ends with TimeUp once the deadline is over.
+    work ends with TimeUp once the deadline is over. Once `asked()` is true, at most three seconds are left of the call,
+    or a tenth of its steps: enough to check what was found of most models.
 
     >>> whole = Deadline(steps=100)
     >>> with whole.part(0.5):
@@ -35,8 +43,10 @@ class Deadline:
         *,
         steps: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        asked: Callable[[], bool] | None = None,
     ) -> None:
         self._seconds, self._now = seconds, now
+        self._request = None if asked is None else _Request(asked)
         self._steps = None if steps is None else _Steps()
         self._length = float(seconds if steps is None else steps)
         self._end = self._reading() + self._length
@@ -50,12 +60,14 @@ class Deadline:
     @property
     def over(self) -> bool:
         """Whether the end has come."""
-        return self._reading() >= self._end
+        reading = self._reading()
+        return reading >= self._last(reading)
 
     @property
     def left(self) -> float:
         """Seconds or steps to the end."""
-        return max(self._end - self._reading(), 0.0)
+        reading = self._reading()
+        return max(self._last(reading) - reading, 0.0)
 
     @property
     def seconds(self) -> float:
@@ -70,6 +82,8 @@ class Deadline:
     @property
     def reason(self) -> str:
         """The reason to tell of work that was left out because the end had come."""
+        if self._request is not None and self._request.end < self._end:
+            return "the run was interrupted"
         if self.counts_steps:
             return f"the limit of {int(self._length):,} steps is reached".replace(",", " ")
         return f"the time limit of {self._length:g} s is over"
@@ -90,6 +104,11 @@ class Deadline:
         if self.over:
             raise TimeUp(self.reason)
 
+    def expect(self, seconds: float) -> None:
+        """TimeUp where work that cannot look at the clock, and may take so many seconds, would end too late."""
+        if self.over or self.seconds < seconds:
+            self.stop()
+
     def stop(self) -> NoReturn:
         """TimeUp, for work that would not be done before the end."""
         raise TimeUp(self.reason)
@@ -104,8 +123,11 @@ class Deadline:
 
         Where steps are counted, what is done after the end is as long as it is.
         """
+        last = self._last(self._reading())
         late = math.inf if self.counts_steps else max(0.1 * self._length, 0.5)
-        return self._until(self._end + late)
+        other = self._until(last + (min(late, 0.5) if last < self._end else late))
+        other._request = None
+        return other
 
     @contextmanager
     def ending(self, call: Callable[[], object]) -> Iterator[None]:
@@ -128,8 +150,17 @@ class Deadline:
     def _until(self, end: float) -> Deadline:
         other = Deadline.__new__(Deadline)
         other._seconds, other._now, other._steps, other._length = self._seconds, self._now, self._steps, self._length
-        other._end, other._before = end, []
+        other._end, other._before, other._request = end, [], self._request
         return other
+
+    def _last(self, reading: float) -> float:
+        """The end, which comes earlier where that was asked for."""
+        request = self._request
+        if request is None:
+            return self._end
+        if request.end == math.inf and request.asked():
+            request.end = reading + (0.1 * self._length if self.counts_steps else _ASKED_SECONDS)
+        return min(self._end, request.end)
 
     def __enter__(self) -> Deadline:
         self._before.append(_CURRENT.get())
@@ -141,6 +172,15 @@ class Deadline:
 
     def _reading(self) -> float:
         return self._now() if self._steps is None else float(self._steps.taken)
+
+
+class _Request:
+    """Whether somebody asked that a call ends early, and when it does then; the parts of a call share it."""
+
+    __slots__ = ("asked", "end")
+
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        self.asked, self.end = asked, math.inf
 
 
 class _Steps:
@@ -167,6 +207,25 @@ def check(steps: int = 1) -> None:
     _CURRENT.get().check(steps)
 
 
+def expect(seconds: float) -> None:
+    """TimeUp where work that may take so many seconds would end after the deadline that it is done under."""
+    _CURRENT.get().expect(seconds)
+
+
 def spend(steps: int) -> None:
     """Counts steps of work that looks at its deadline itself, or that has a bound of its own."""
     _CURRENT.get().spend(steps)
+
+
+def watched(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, with a look at the deadline now and then; no steps are counted.
+
+    For loops whose single steps are too short for a look at a clock each, over all nodes of a model or an e-graph.
+
+    >>> sum(watched(range(5)))
+    10
+    """
+    for count, item in enumerate(items):
+        if not count % _SELDOM:
+            _CURRENT.get().check(0)
+        yield item

@@ -116,6 +116,7 @@ def kept_original(
     *,
     threads: int,
     opset: int | None,
+    interrupted: bool = False,
 ) -> Result:
     """The original as the result of a run that failed in a phase, or was `skipped`; nothing in it was computed."""
     graph = given.original
@@ -134,12 +135,14 @@ def kept_original(
         cost_after=price,
         lower_bound=0.0,
         gap=0.0,
-        stopped_by="failed" if failures else "time_limit",
+        stopped_by="failed" if failures else "interrupted" if interrupted else "time_limit",
         extraction="none",
         objective={} if costs.cost is not None else dict(costs.objective),
         certificate={"kind": "identical", "error": 0.0, "text": "nothing changed"},
         seconds=dict(seconds),
-        kept_because="the run failed" if failures else "there was no time for more",
+        kept_because="the run failed"
+        if failures
+        else f"there was {'an interruption' if interrupted else 'no time for more'}",
         opaque=[],
         operators_before=operators_of(graph),
         operators_after=operators_of(graph),

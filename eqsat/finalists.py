@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
-from eqsat.runtime.measure import LEAST_ROUNDS, Clock, Timings, combined, interleaved
+from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
@@ -100,17 +101,22 @@ def measure_finalists(
     worst: bool = False,
     should_stop: Callable[[], bool] | None = None,
     follow: Callable[[str], None] | None = None,
+    when_compared: Callable[[Compared], object] | None = None,
 ) -> Measured:
     """Times graphs, the original first, on a backend on the same random inputs, at each of the points.
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
     says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
-    some `seconds`. With `worst`, bounds are those of the point where they are largest. BackendError where the original
-    cannot be run there, or too little was measured when `should_stop()` became true.
+    some `seconds`. With `worst`, bounds are those of the point where they are largest. What was compared goes to
+    `when_compared` before anything is timed. Where the deadline leaves no time for all, the original is timed beside
+    the one that a single run shows to be fastest. BackendError where the original cannot be run there, or too little
+    was measured when `should_stop()` became true.
     """
     compiled = _Compiling(backend, source, threads, plans or {}, tuned)
     ready = _compared(graphs, compiled, points, seed, drift or {}, should_stop, follow)
+    if when_compared is not None:
+        when_compared(ready)
     if follow is not None:
         follow("timing")
     clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
@@ -119,13 +125,35 @@ def measure_finalists(
     for name, program in ready.programs.items():
         parts[name] = [(_part(name, index), point.weight) for index, point in enumerate(ready.points)]
         calls |= {part: program.bind(feeds) for (part, _), feeds in zip(parts[name], ready.feeds, strict=True)}
+    refused = dict(ready.refused)
     with current().ending(lambda: _end(ready.programs.values())):
+        for name in _untimed({name: [calls[part] for part, _ in parts[name]] for name in parts}):
+            refused[name] = "the time left was too short to time it beside the others"
+            for part, _ in parts.pop(name):
+                del calls[part]
         timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
     return Measured(
-        combined(timings, parts), ready.refused, ready.losses, ready.differing, ready.points, timings if worst else None
+        combined(timings, parts), refused, ready.losses, ready.differing, ready.points, timings if worst else None
     )
+
+
+def _untimed(calls: Mapping[str, Sequence[Callable[[], object]]]) -> set[str]:
+    """The finalists that are not timed, since the least rounds of all of them would end past the deadline."""
+    if not math.isfinite(current().seconds) or len(calls) < 3:
+        return set()
+    took: dict[str, float] = {}
+    for name, members in calls.items():
+        check(0)
+        start = time.monotonic()
+        for call in members:
+            call()
+        took[name] = time.monotonic() - start
+    if (LEAST_ROUNDS + WARM_UP) * sum(took.values()) < current().seconds:
+        return set()
+    others = [name for name in took if name != "original"]
+    return set(others) - {min(others, key=lambda name: took[name])}
 
 
 def _end(programs: Iterable[Program]) -> None:

@@ -234,7 +234,7 @@ def prepare(
         extractor=extractor,
         alpha=alpha,
         limits=limits_for(node_limit, time_limit if steps is None else math.inf),
-        deadline=Deadline(time_limit, steps=steps),
+        deadline=Deadline(time_limit, steps=steps, asked=marked(should_stop)),
         choices=choices,
         boundary=states,
         bounds=bounds,

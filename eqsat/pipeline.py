@@ -46,7 +46,7 @@ from eqsat.worst import ROUNDS, balanced
 
 #: The shares of a call that growing may take, and of what is then left those of choosing and, after that, of measuring:
 #: the certificate has the rest, since nothing is kept without one.
-_SATURATE, _EXTRACT, _MEASURE = 0.4, 0.5, 0.5
+_SATURATE, _EXTRACT, _MEASURE = 0.4, 0.5, 0.8
 #: The share of a call after which nothing is grown from a graph that is not yet in an e-graph.
 _ENCODE = 0.6
 #: The share that finding sizes the model runs at may take.
@@ -112,7 +112,8 @@ class Pipeline:
                 points, warnings = points_for(given, sizes, self.settings.threads, run=run)
         except TimeUp as late:
             points, warnings = points_for(given, sizes, run=False)
-            self.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
+            if run and given.graph.sizing.unread is not None:  # else its operators have told all there is to know
+                self.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
         self.settings = replace(self.settings, points=points)
         self.warnings += warnings
         return points
@@ -170,7 +171,7 @@ class Pipeline:
 
     def original(self, given: Given, costs: CostModel) -> Result:
         """The original, as the result of a run that failed, or that there was no time for."""
-        with self.settings.deadline.grace():
+        with self.settings.deadline.grace(), seldom_collecting():
             kept = kept_original(
                 given,
                 costs,
@@ -181,6 +182,7 @@ class Pipeline:
                 self.skipped,
                 threads=self.settings.threads,
                 opset=self.settings.opset,
+                interrupted=self.settings.should_stop is not None and self.settings.should_stop(),
             )
         self._name_limit(kept.report)
         return kept

@@ -27,13 +27,15 @@ from eqsat.settings import Settings
 @dataclass
 class Trials:
     """The trials of one run: what they warn of, the errors that cost it a finalist, and the names of finalists whose
-    outputs are not the original's; `skipped` is what there was no time for."""
+    outputs are not the original's; `skipped` is what there was no time for. What was compared before there was no time
+    left to measure is not compared again."""
 
     settings: Settings
     warnings: list[str]
     failures: list[Exception]
     skipped: list[str]
     differing: set[str] = field(default_factory=set)
+    _compared: Compared | None = None
 
     def certify(
         self, original: Graph, encoding: Encoding, candidate: Candidate, grown: Saturation, again: bool
@@ -87,8 +89,9 @@ class Trials:
         settings = self.settings
         if len(candidates) == 1 or any(not state.is_plain for state in settings.boundary.values()):
             return candidates  # of outputs held in states of their own, the certificate compares the rounding
+        known, self._compared = self._compared, None
         try:
-            compared = compare_finalists(
+            compared = known or compare_finalists(
                 {c.name: c.graph for c in candidates},
                 source,
                 points=settings.points,
@@ -128,6 +131,7 @@ class Trials:
         if any(not state.is_plain for state in settings.boundary.values()):
             self.warnings.append("not measured: inputs or outputs are held in states of their own")
             return None
+        self._compared = None
         try:
             measured = measure_finalists(
                 {c.name: c.graph for c in candidates},
@@ -142,6 +146,7 @@ class Trials:
                 drift=self._drift(candidates),
                 should_stop=settings.should_stop,
                 follow=lambda text: self._follow(text),
+                when_compared=lambda compared: setattr(self, "_compared", compared),
             )
         except TimeUp as late:
             self.skipped.append(f"not measured: {late}")

@@ -20,6 +20,25 @@ from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.view import View
 
 WIDE = Floats(wide=True)
+#: Operators that no kernel computes: their references run, on CuPy's functions or on the host.
+WITHOUT_KERNEL = frozenset(
+    {
+        "conv_integer",
+        "crop_resize",
+        "dynamic_quantize_linear",
+        "grid_sample",
+        "gru",
+        "lp_pool",
+        "lstm",
+        "matmul_integer",
+        "matmul_packed",
+        "qlinear_conv",
+        "qlinear_matmul",
+        "resize",
+        "resize_nearest",
+        "rnn",
+    }
+)
 _SUMMED = frozenset({"reduce_sum", "reduce_l1", "reduce_sum_square", "cumsum"})
 _CENTRED = frozenset({"layer_norm", "instance_norm", "group_norm", "mvn"})
 _LOGARITHMS = frozenset({"log_softmax", "reduce_log_sum", "reduce_log_sum_exp"})

@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
-from eqsat.certify.cone import Cone, positions, with_activations_apart
+from eqsat.certify.cone import Cone, positions
 from eqsat.deadline import check as check_time
 from eqsat.errors import CertificateError, UncheckedError
+from eqsat.language.activations import with_activations_apart
 from eqsat.language.constant import Array, Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE, Graph
@@ -114,7 +115,7 @@ def certify(
     named dims to check at. CertificateError names the value or the constant that differs, and by how much.
     """
     _check_folding(new, folded)
-    old, new = with_activations_apart(old), with_activations_apart(new)
+    old, new = (with_activations_apart(g, lambda n: f"{n.outputs[0]} before its activation") for g in (old, new))
     check = _Check(old, new, claims, sizes, seed, folded, positions(old), positions(new))
     _check_inputs(check)
     pending: list[Pair] = [(i, t) for i in new.inputs for t in claims.get(i, ()) if t != i]

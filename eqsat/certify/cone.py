@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.spec import spec
 
 
 class Cone:
@@ -67,22 +66,3 @@ class Cone:
 def positions(graph: Graph) -> dict[str, int]:
     """Where in a graph's list of nodes each value is made."""
     return {o: i for i, n in enumerate(graph.nodes) for o in n.outputs if o}
-
-
-def with_activations_apart(graph: Graph) -> Graph:
-    """The graph with each fused activation as a node of its own, which is what such an operator is defined to be."""
-    if not any(n.attrs.get("activation", "none") != "none" for n in graph.nodes):
-        return graph
-    nodes: list[Node] = []
-    types = dict(graph.types)
-    for node in graph.nodes:
-        activation = node.attrs.get("activation", "none")
-        if activation == "none":
-            nodes.append(node)
-            continue
-        (output,) = node.outputs
-        linear = f"{output} before {activation}"
-        types[linear] = graph.type(output)
-        nodes.append(replace(node, outputs=(linear,), attrs=node.attrs | {"activation": "none"}))
-        nodes.append(Node(activation, (linear,), (output,), spec(activation).complete({}), node.name))
-    return replace(graph, nodes=tuple(nodes), types=types)

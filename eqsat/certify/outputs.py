@@ -16,6 +16,7 @@ from eqsat.language.dims import evaluate
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE, Graph
 from eqsat.language.interpret import run
+from eqsat.language.onnx.origin import defaults_of
 from eqsat.language.spec import spec
 from eqsat.language.types import DType, TensorType
 
@@ -56,17 +57,22 @@ class Verdict:
 
 
 def samples(graph: Graph, draws: Sequence[Mapping[str, Any]], seed: int) -> list[Sample]:
-    """Drawn inputs, then inputs of other means and scales, those first that suit the constants the graph takes off."""
+    """Drawn inputs, then inputs of other means and scales, those first that suit the constants the graph takes off.
+
+    Inputs for which the model brings a default keep that: it may be a size, and 100 times a size ends in no time.
+    """
     rng = np.random.default_rng([seed, 3])
     listed = [Sample(ORDINARY, feeds) for feeds in draws]
     first = draws[0]
-    about = {name: (centre, spread) for name, (centre, spread) in centres(graph).items() if name in first}
+    drawn = set(first) - set(defaults_of(graph))
+    about = {name: (centre, spread) for name, (centre, spread) in centres(graph).items() if name in drawn}
     if about:
         feeds = {n: _drawn(a, *about[n], rng) if n in about else a for n, a in first.items()}
         listed.append(Sample("inputs near the constants that it takes off them", feeds))
-    if any(_is_float(graph, name) for name in first):
+    floats = {name for name in drawn if _is_float(graph, name)}
+    if floats:
         for title, mean, scale in _UNUSUAL:
-            feeds = {n: _drawn(a, mean, scale, rng) if _is_float(graph, n) else a for n, a in first.items()}
+            feeds = {n: _drawn(a, mean, scale, rng) if n in floats else a for n, a in first.items()}
             listed.append(Sample(title, feeds, ordinary=False))
     return listed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +15,24 @@ from eqsat.report import count, integer, percent
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+    from eqsat.language.dims import Sym
     from eqsat.language.graph import Graph
 
 
 @dataclass
 class Kept:
-    """An operator that stays opaque: its nodes, the nodes within their graphs, and why, with how many for each reason.
+    """An operator that stays opaque: its nodes, the nodes of their graphs, and why, with how many for each reason.
 
-    A reason names operands and results of the node by their places, so that nodes of one kind have one reason.
+    `within` counts nodes of graphs that are as opaque as the node that holds them; `read` those of bodies of If, Loop
+    and Scan that are read and optimised as graphs of their own, in which opaque ones are listed like any others. A
+    reason names operands and results of the node by their places, so that nodes of one kind have one reason.
     """
 
     domain: str
     operator: str
     count: int = 0
     within: int = 0
+    read: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -48,7 +52,7 @@ class Kept:
 class Listing:
     """The opaque operators of a model, the most frequent first, and how many nodes it has as eqsat reads it.
 
-    `nodes` counts the nodes within opaque ones too, since they are as opaque as those.
+    `nodes` counts the nodes within opaque ones too, whether they are as opaque as those or read by themselves.
     """
 
     nodes: int
@@ -75,6 +79,7 @@ class Listing:
                     "operator": entry.operator,
                     "count": entry.count,
                     "nodes_within": entry.within,
+                    "nodes_read_within": entry.read,
                     "share": self.share(entry),
                     "reasons": dict(sorted(entry.reasons.items(), key=lambda item: (-item[1], item[0]))),
                 }
@@ -85,11 +90,21 @@ class Listing:
 
 def listing(graph: Graph) -> Listing:
     """The operators of a graph that stay opaque, with the reason that reading it gave for each."""
+    from eqsat.language.fold import fresh_beside
+
+    found: dict[tuple[str, str], Kept] = {}
+    return _ordered(_collected(graph, found, fresh_beside(graph.types.values())), found)
+
+
+def _collected(graph: Graph, found: dict[tuple[str, str], Kept], fresh: Callable[[], Sym]) -> int:
+    """Adds the opaque nodes of a graph, and those of the bodies in it that are read; counts the nodes of all these."""
     from onnx import NodeProto
 
     from eqsat.language.graph import OPAQUE
+    from eqsat.language.onnx.control.sites import sites
 
-    found: dict[tuple[str, str], Kept] = {}
+    bodies = {id(site.node): site.control.bodies for site in sites(graph, fresh)}
+    total = len(graph.nodes)
     for node in graph.nodes:
         if node.op != OPAQUE:
             continue
@@ -97,9 +112,13 @@ def listing(graph: Graph) -> Listing:
         key = proto.domain or "ai.onnx", proto.op_type
         entry = found.setdefault(key, Kept(*key))
         entry.count += 1
-        entry.within += _nodes_within(proto)
         entry.reasons[placed(str(node.attrs["reason"]), proto)] += 1
-    return _ordered(len(graph.nodes) + sum(entry.within for entry in found.values()), found)
+        within = 0 if id(node) in bodies else _nodes_within(proto)
+        read = sum(_collected(body.graph, found, fresh) for body in bodies.get(id(node), ()))
+        entry.within += within
+        entry.read += read
+        total += within + read
+    return total
 
 
 def joined(listings: Sequence[Listing]) -> Listing:
@@ -109,6 +128,7 @@ def joined(listings: Sequence[Listing]) -> Listing:
         whole = found.setdefault((entry.domain, entry.operator), Kept(entry.domain, entry.operator))
         whole.count += entry.count
         whole.within += entry.within
+        whole.read += entry.read
         whole.reasons += entry.reasons
     return _ordered(sum(one.nodes for one in listings), found)
 
@@ -160,11 +180,11 @@ def _print_one(out: Console, name: str, found: Listing) -> None:
     out.print(said.replace("\n", "\\n"))
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("operator", overflow="fold")
-    for title in ("count", "nodes within", "share of nodes"):
+    for title in ("count", "nodes within", "read within", "share of nodes"):
         table.add_column(title, justify="right")
     table.add_column("reason", overflow="fold")
     for entry in found.kept:
-        within = integer(entry.within) if entry.within else "–"
+        within, read = (integer(nodes) if nodes else "–" for nodes in (entry.within, entry.read))
         share = percent(found.share(entry))
-        table.add_row(entry.name, integer(entry.count), within, share, entry.stated())
+        table.add_row(entry.name, integer(entry.count), within, read, share, entry.stated())
     out.print(table)

@@ -214,10 +214,12 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
         if key not in known:
             for value in node.inputs:
                 if value is not None and value not in arrays:
+                    check(0)
                     arrays[value] = exact.constant(env[value].array, env[value].type)
             operands = [None if v is None else arrays[v] for v in node.inputs]
             types = [None if v is None else env[v].type for v in node.inputs]
             array = evaluated(exact, node, operands, types, result)
+            check(0)
             with np.errstate(over="ignore", invalid="ignore"):  # the certificate says what leaves its type's range
                 known[key] = None if array is None else (array, Constant.of(array, result.dtype))
         if known[key] is None:

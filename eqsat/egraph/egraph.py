@@ -13,6 +13,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
 from eqsat.language.graph import Node as GraphNode
+from eqsat.language.masks import rows_attend
 from eqsat.language.spec import OPS, spec
 from eqsat.language.types import DType, OpaqueType, TensorType, ValueType
 
@@ -409,6 +410,14 @@ class TensorView:
     def finite(self) -> bool:
         """True where no element can be an infinity or NaN."""
         return self.egraph.eclass(self.leader).finite
+
+    @property
+    def attends(self) -> bool:
+        """True for a constant mask in which no row hides all keys."""
+        found = self.egraph.eclass(self.leader)
+        nodes = (self.egraph.nodes[n] for n in found.members) if found.constant else ()
+        held = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
+        return held.attends if held is not None else self.value is not None and rows_attend(self.value)
 
 
 def constructor_name(op: str, arity: int) -> str:

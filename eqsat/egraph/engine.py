@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from eqsat.deadline import check
 from eqsat.egraph.process import check_process, home, keep_forever
 from eqsat.errors import EqsatError
 
@@ -55,6 +56,7 @@ class Engine:
         self._egraph: Any = _bindings().EGraph()
         _ENGINES.add(self)
         self._pending: list[str] = []
+        self._pairs: dict[tuple[int, int], int] = {}
         self._declared: set[str] = set()
         self._equal = False
         self._run(
@@ -100,14 +102,25 @@ class Engine:
         """Adds an e-node called `number`.
 
         A table with a column for every operand costs egglog the square of their number, or more. `packed` puts them
-        into a balanced tree of pairs, which are e-classes without a name: equal operands still make equal e-nodes, and
-        no query sees the pairs.
+        into a balanced tree of pairs: equal operands still make equal e-nodes, and no query sees the pairs. Each pair
+        is an e-node of its own with a number below zero, since egglog takes the square of the length of a term.
         """
-        terms = [f"(node {k})" for k in operands]
-        while packed and len(terms) > 1:
-            paired = [f"(operands 0 {a} {b})" for a, b in zip(terms[::2], terms[1::2], strict=False)]
-            terms = paired + terms[len(terms) - len(terms) % 2 :]
-        self._write(f"(set (node {number}) ({' '.join((name, str(attrs), *terms))}))")
+        while packed and len(operands) > 1:
+            paired = [self._pair(a, b) for a, b in zip(operands[::2], operands[1::2], strict=False)]
+            operands = [*paired, *operands[len(operands) - len(operands) % 2 :]]
+        self._set(number, name, attrs, operands)
+
+    def _pair(self, a: int, b: int) -> int:
+        """The number of a pair of e-nodes, written once."""
+        known = self._pairs.get((a, b))
+        if known is None:
+            known = self._pairs[a, b] = -1 - len(self._pairs)
+            self._set(known, "operands", 0, (a, b))
+        return known
+
+    def _set(self, number: int, name: str, attrs: int, operands: Sequence[int]) -> None:
+        terms = "".join(f" (node {k})" for k in operands)
+        self._write(f"(set (node {number}) ({name} {attrs}{terms}))")
 
     def mark(self, name: str, number: int) -> None:
         """Records the class of an e-node in a relation."""
@@ -119,10 +132,18 @@ class Engine:
         self._equal = True
 
     def flush(self) -> None:
-        """Hands over what was written since the last time; egglog restores congruence."""
-        for start in range(0, len(self._pending), _CHUNK):
-            self._run("\n".join(self._pending[start : start + _CHUNK]))
-        self._pending.clear()
+        """Hands over what was written since the last time; egglog restores congruence.
+
+        TimeUp where the deadline is over before all is handed over; the rest is, when this is called again.
+        """
+        done = 0
+        try:
+            while done < len(self._pending):
+                check(0)
+                self._run("\n".join(self._pending[done : done + _CHUNK]))
+                done += _CHUNK
+        finally:
+            del self._pending[:done]
         if self._equal:
             self._equal = False
             self._run("(run-schedule (run unite))")
@@ -145,10 +166,13 @@ class Engine:
         index: dict[Any, int] = {}
         classes: list[list[int]] = []
         for row in functions["node"].rows:
+            named = number(row.inputs[0])
+            if named < 0:
+                continue  # a pair of operands
             position = index.setdefault(row.output, len(classes))
             if position == len(classes):
                 classes.append([])
-            classes[position].append(number(row.inputs[0]))
+            classes[position].append(named)
         matches: dict[str, list[tuple[int, ...]]] = {}
         for relation, tensors in relations:
             rows = functions[relation].rows

@@ -9,6 +9,7 @@ from typing import Any
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.query import Occurrence, Query, Rewrite, Site
+from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
 from eqsat.language.pattern import App, Bindings, Expression, Spread, Var
 from eqsat.language.spec import spec
@@ -110,8 +111,11 @@ class Binder:
         return _Form({}, bound, checks)
 
     def _agrees(self, app: App, attrs: Attrs, bindings: Bindings) -> bool:
-        """Whether fields given by expressions have the values these evaluate to."""
-        stated = self.query.rule.attributes(app, bindings)
+        """Whether fields given by expressions have the values these evaluate to; not where one has no value."""
+        try:
+            stated = self.query.rule.attributes(app, bindings)
+        except ShapeError:  # of a rank that is not known, for one
+            return False
         return all(Attrs(v=stated[name]) == Attrs(v=attrs[name]) for name in self._computed[id(app)])
 
     def _forms(self, app: App, leader: int, known: _Form) -> list[_Form]:

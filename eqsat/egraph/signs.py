@@ -1,4 +1,6 @@
-"""Zeros that a model adds and whose sign it can tell: x + 0 is x but where x is -0.0, and 1 / x tells."""
+"""Zeros that a model adds, or multiplies by, and whose sign it can tell: x + 0 is x but where x is -0.0.
+
+x * 0 is -0.0 where x is negative. 1 / x tells."""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ _OPAQUE_DIVISORS = ("Div", "If", "Loop", "Pow", "Reciprocal", "Scan", "SequenceM
 def signing_zeros(graph: Graph, *, heard: bool = False) -> frozenset[str]:
     """The constants of zeros that change the sign of a zero which the graph divides by, or, `heard`, what reads it.
 
-    Adding 0.0 makes 0.0 of -0.0, as taking -0.0 away does; -0.0 is neutral. The sign shows where an infinity is made of
-    it. What merely rounds otherwise, as a sum in another order, may turn a zero round as it may make it another number.
+    Adding 0.0 makes 0.0 of -0.0, as taking -0.0 away does; -0.0 is neutral. A product with 0 has its other factor's
+    sign. The sign shows where an infinity is made of it. What merely rounds otherwise, as a sum in another order, may
+    turn a zero round as it may make it another number.
     """
     told: set[str] = set(graph.outputs.values()) if heard else set()
     zeros: set[str] = set()
@@ -67,7 +70,9 @@ def _heard(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _signing(graph: Graph, node: Node) -> Iterator[str]:
-    """The zeros that a sum or difference does not merely hand its other operand on for."""
+    """The zeros that a sum or difference does not merely hand its other operand on for, and those of a product."""
+    if node.op == "mul":
+        yield from (v for v in node.inputs if v is not None and _is_zero(graph, v))
     if node.op not in ("add", "sub"):
         return
     for place, value in enumerate(node.inputs):
@@ -81,6 +86,11 @@ def _signing(graph: Graph, node: Node) -> Iterator[str]:
 def _is_positive(graph: Graph, value: str | None) -> bool:
     elements = _elements(graph, value)
     return elements is not None and bool((elements > 0).all())
+
+
+def _is_zero(graph: Graph, value: str) -> bool:
+    elements = _elements(graph, value)
+    return elements is not None and not elements.any()
 
 
 def _is_nonzero(graph: Graph, value: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.arguments import check_budget, check_flags
+from eqsat.arguments import check_budget, check_calls, check_flags
 from eqsat.costs.model import CostFunction, Objective
 from eqsat.costs.precision import PrecisionPolicy
 from eqsat.costs.table import CostTable
@@ -28,6 +28,7 @@ from eqsat.explore.reading import Run, class_view, class_views, growth_views, ru
 from eqsat.explore.session import Session
 from eqsat.explore.views import RunView
 from eqsat.explore.why import Chain, chain
+from eqsat.failures import marked
 from eqsat.files import write_text
 from eqsat.given import ModelArgument
 from eqsat.language.state import State
@@ -76,6 +77,7 @@ def explore(
     The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
     `optimize` returns; each has the limit to itself. Errors are the same too. Times are in seconds.
     """
+    check_calls(should_stop=should_stop)
     prepared = prepare(
         model,
         device=device,
@@ -101,9 +103,9 @@ def explore(
         table=table,
         threads=threads,
         progress=progress,
-        should_stop=should_stop,
+        should_stop=None,  # growth hears of it by itself, and goes on when it is asked to
     )
-    return Explorer(Session(prepared), model)
+    return Explorer(Session(prepared, marked(should_stop)), model)
 
 
 class Explorer:

@@ -52,10 +52,10 @@ class Session:
     It belongs to the thread that made it, as its e-graph does.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, should_stop: Callable[[], bool] | None = None) -> None:
         self.given, self.rules = prepared.given, prepared.rules
         self._model = prepared.costs
-        self._stop = _Stop(prepared.pipeline.settings.should_stop)
+        self._stop = _Stop(should_stop)
         settings = replace(prepared.pipeline.settings, should_stop=self._stop)
         self.pipeline = replace(prepared.pipeline, settings=settings)
         with self.pipeline.phase("saturate"):

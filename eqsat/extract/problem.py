@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from eqsat.deadline import watched
 from eqsat.errors import ExtractionError
 from eqsat.extract.limits import PEAK, Limit, Memory
 from eqsat.extract.program import Program, derivable
@@ -71,7 +72,7 @@ class Problem:
         self.memory = memory
         _check_counts(self)
         classes = {node.eclass for node in self.nodes}
-        for node in self.nodes:
+        for node in watched(self.nodes):
             _check_node(node, classes, states)
         for conversion in self.conversions:
             _check_conversion(conversion, classes, states)
@@ -119,10 +120,10 @@ class Problem:
             return goals.setdefault(goal, len(goals))
 
         roots = [index(root) for root in self.roots]
-        provides = [index((node.eclass, node.state)) for node in self.nodes]
-        needs = [tuple(sorted({index(goal) for goal in node.operands})) for node in self.nodes]
+        provides = [index((node.eclass, node.state)) for node in watched(self.nodes)]
+        needs = [tuple(sorted({index(goal) for goal in node.operands})) for node in watched(self.nodes)]
         costs = [float(node.cost) for node in self.nodes]
-        for conversion in self.conversions:
+        for conversion in watched(self.conversions):
             provides.append(index((conversion.eclass, conversion.target)))
             needs.append((index((conversion.eclass, conversion.source)),))
             costs.append(float(conversion.cost))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.deadline import check
+from eqsat.deadline import check, watched
 
 Choice = dict[int, int]
 """Goal -> the option chosen for it."""
@@ -31,13 +31,13 @@ class Program:
 
     def __post_init__(self) -> None:
         self.by_goal = [[] for _ in range(self.goals)]
-        for option, goal in enumerate(self.provides):
+        for option, goal in enumerate(watched(self.provides)):
             self.by_goal[goal].append(option)
 
     def users(self) -> list[list[int]]:
         """For every goal, the options that need it."""
         users: list[list[int]] = [[] for _ in range(self.goals)]
-        for option, needs in enumerate(self.needs):
+        for option, needs in enumerate(watched(self.needs)):
             for need in needs:
                 users[need].append(option)
         return users
@@ -128,7 +128,7 @@ def pieces(program: Program) -> list[list[int]]:
             goal = leader[goal]
         return goal
 
-    for option, goal in enumerate(program.provides):
+    for option, goal in enumerate(watched(program.provides)):
         for need in program.needs[option]:
             leader[find(need)] = find(goal)
     parts: dict[int, list[int]] = defaultdict(list)

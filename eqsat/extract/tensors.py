@@ -12,13 +12,14 @@ from eqsat.costs.cost import Cost
 from eqsat.costs.implementations import Choices
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import NARROW, lowers
-from eqsat.deadline import check
+from eqsat.deadline import check, watched
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.fused import chains
 from eqsat.extract.pricing import Pricing, Split
 from eqsat.extract.problem import Conversion, Node, Problem
+from eqsat.language.graph import Attrs
 from eqsat.language.onnx.availability import lacking
 from eqsat.language.plan import Implementation
 from eqsat.language.spec import OPS
@@ -26,15 +27,15 @@ from eqsat.language.state import LAYOUTS, PLAIN, State
 from eqsat.language.types import TensorType
 from eqsat.rewrites.definitions import definition
 
-#: Whether an operator on operands of these types, with results of these, runs where the result will run.
-Available: TypeAlias = Callable[[str, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
+#: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
+Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
 #: Operators of the e-graph that run nothing.
 _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
 #: Relative difference of prices that is no saving.
 _TIE = 1e-9
 
 
-def everything(op: str, operands: Sequence[TensorType | None], results: Sequence[TensorType | None]) -> bool:
+def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence[Any]) -> bool:
     """Whether an operator is available where all are."""
     return True
 
@@ -154,7 +155,8 @@ class _Framing:
         """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
         if node.original is not None or node.op not in OPS:
             return True
-        return _runs(node, self.given) and self.available(node.op, self.pricing.types(node), self.pricing.results(node))
+        types, results = self.pricing.types(node), self.pricing.results(node)
+        return _runs(node, self.given) and self.available(node.op, node.attrs, types, results)
 
     def _offer(self, leader: int, position: int) -> None:
         """Adds the ways to run one e-node by itself."""
@@ -195,7 +197,7 @@ class _Framing:
     def _single_ways(self) -> dict[int, list[Implementation]]:
         """The ways offered for every e-node that is an operator on tensors, by its position."""
         found: dict[int, list[Implementation]] = {}
-        for way in self.ways:
+        for way in watched(self.ways):
             node = self.snapshot.nodes[way.positions[0]]
             if node.op in OPS and node.operands and len(node.types) == 1:
                 plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
@@ -219,7 +221,7 @@ class _Framing:
         constant = {self.index[leader] for leader in self.pricing.derived}
         touched: list[list[int]] = []
         plain: dict[tuple[Any, ...], float] = {}
-        for node, way in zip(self.nodes, self.ways, strict=True):
+        for node, way in watched(zip(self.nodes, self.ways, strict=True)):
             goals = [(node.eclass, node.state), *node.operands]
             touched.append([c for c, s in goals if not row[s] and c not in constant])
             if all(row[s] for _, s in goals):
@@ -228,13 +230,13 @@ class _Framing:
         groups = _connected(len(self.leaders), touched)
         saves = [
             node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
-            for node, way in zip(self.nodes, self.ways, strict=True)
+            for node, way in watched(zip(self.nodes, self.ways, strict=True))
         ]
         saving = {groups[self.index[leader]] for leader in self._bound()}
         saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
         kept = [
             index
-            for index, node in enumerate(self.nodes)
+            for index, node in enumerate(watched(self.nodes))
             if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
             or (groups[touched[index][0]] in saving if touched[index] else saves[index])
         ]
@@ -243,10 +245,10 @@ class _Framing:
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
         """Offers each derived constant in every state that something reads it in."""
         wanted: dict[int, set[int]] = {}
-        for eclass, state in itertools.chain(roots, *(node.operands for node in self.nodes)):
+        for eclass, state in itertools.chain(roots, *(node.operands for node in watched(self.nodes))):
             wanted.setdefault(eclass, {0}).add(state)
         states = tuple(self.states)
-        for leader in self.pricing.derived:
+        for leader in watched(self.pricing.derived):
             position = self.snapshot.recipes[leader]
             for number in sorted(wanted.get(self.index[leader], (0,))):
                 price, cost = self.pricing.constant(leader, states[number])
@@ -256,7 +258,7 @@ class _Framing:
         """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
         while True:
             made = {n.eclass for n in self.nodes}
-            kept = [i for i, n in enumerate(self.nodes) if all(c in made for c, _ in n.operands)]
+            kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]
             if len(kept) == len(self.nodes):
                 return
             self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
@@ -269,7 +271,7 @@ class _Framing:
         if len(states) == 1:
             return found, costs
         used: dict[int, set[int]] = {}
-        for node in self.nodes:
+        for node in watched(self.nodes):
             used.setdefault(node.eclass, set()).add(node.state)
             for eclass, state in node.operands:
                 used.setdefault(eclass, set()).add(state)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.deadline import check
+from eqsat.language.masks import rows_attend
 from eqsat.language.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,7 +27,7 @@ class Constant:
     False
     """
 
-    __slots__ = ("_array", "_digest", "_finite", "_load", "type")
+    __slots__ = ("_array", "_attends", "_digest", "_finite", "_load", "type")
 
     def __init__(self, type: TensorType, load: Callable[[], Array]) -> None:
         self.type = type
@@ -34,6 +35,7 @@ class Constant:
         self._array: Array | None = None
         self._digest: bytes | None = None
         self._finite: bool | None = None
+        self._attends: bool | None = None
 
     @staticmethod
     def of(array: Any, dtype: DType | None = None) -> Constant:
@@ -72,9 +74,11 @@ class Constant:
                 body = repr([bytes(x) if isinstance(x, bytes) else str(x) for x in array.ravel()]).encode()
             else:
                 body = _bytes_of(array)
-            self._digest = hashlib.blake2b(
-                body, digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest()
-            ).digest()
+            made = hashlib.blake2b(digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest())
+            for start in range(0, len(body), 4 * PART):
+                check(0)
+                made.update(body[start : start + 4 * PART])
+            self._digest = made.digest()
         return self._digest
 
     def same_as(self, other: Constant) -> bool:
@@ -93,6 +97,13 @@ class Constant:
         if self._finite is None:
             self._finite = not self.type.dtype.is_float or all(map(_all_finite, self._parts()))
         return self._finite
+
+    @property
+    def attends(self) -> bool:
+        """True where no row along the last axis, as a mask of attention, hides all keys from its query."""
+        if self._attends is None:
+            self._attends = rows_attend(self.array)
+        return self._attends
 
     def _parts(self) -> Iterator[Array]:
         """The elements in parts of some megabytes: a tensor of gigabytes has no copy, and work on it can be ended."""

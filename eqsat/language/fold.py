@@ -56,6 +56,8 @@ class Folder:
         self.types: dict[str, ValueType] = {}
         self.constants: dict[str, Constant] = {}
         self.nodes: list[Node] = []
+        #: The elements of values that are sequences, where they are known.
+        self.sequences: dict[str, tuple[str, ...]] = {}
         self._given = self._folded = 0
         self._sources: dict[str, frozenset[str]] = {}
         self._renamed: dict[str, str] = {}

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from eqsat.deadline import check
+from eqsat.deadline import check, expect
 from eqsat.errors import BackendError, GraphError
 from eqsat.language.declaration import check_results, declaration_at_fault
 from eqsat.language.dims import Sym, evaluate, linear_in
-from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.spec import spec
+from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.spec import OpSpec, spec
 from eqsat.language.types import TensorType, ValueType
+
+#: Seconds that NumPy takes for an element that it reads or writes, and for an operation of a product, on one slow core.
+_ELEMENT_SECONDS, _FLOP_SECONDS = 1e-8, 1e-10
+#: From so many elements on, the time that a node takes is weighed against the deadline before it begins.
+_LONG = 1 << 18
 
 OpaqueRunner = Callable[[Node, list[Any]], list[Any]]
 
@@ -42,8 +47,10 @@ def run_node(
     results: list[TensorType],
     sizes: Mapping[str, int] | None = None,
 ) -> list[Any]:
-    """The outputs of one node by its operator's reference."""
+    """The outputs of one node by its operator's reference; TimeUp where there is no time for a large one."""
     declared = spec(node.op)
+    if sum(getattr(o, "size", 0) for o in operands) >= _LONG:
+        expect(_seconds(declared, node.attrs, operands, types, results))
     attrs = {k: concrete(v, sizes or {}) for k, v in node.attrs.items()}
     xp = interpretation.namespace(types, results)
     if declared.is_shipped:
@@ -55,6 +62,22 @@ def run_node(
     if not declared.is_shipped:
         check_results(declared, outputs, results, types)
     return [interpretation.finish(o, t) for o, t in zip(outputs, results, strict=True)]
+
+
+def _seconds(
+    declared: OpSpec,
+    attrs: Attrs,
+    operands: list[Any],
+    types: list[TensorType | None],
+    results: list[TensorType],
+) -> float:
+    """About how long a node takes NumPy, which nothing can end."""
+    elements = sum(getattr(o, "size", 0) for o in operands)
+    elements += sum(t.elements({}) for t in results if t.is_static)
+    counted = declared.flops is not None and declared.is_shipped
+    counted = counted and all(t is None or t.is_static for t in (*types, *results))
+    flops = declared.flops(types, results, attrs) if declared.flops is not None and counted else 0
+    return _ELEMENT_SECONDS * elements + _FLOP_SECONDS * (flops if isinstance(flops, int) else 0)
 
 
 def concrete(attr: Any, sizes: Mapping[str, int]) -> Any:

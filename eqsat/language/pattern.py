@@ -87,10 +87,11 @@ Left: TypeAlias = "tuple[App, ...] | Siblings"
 
 
 class Operand(Protocol):
-    """What a condition may ask of a bound tensor.
+    """A bound tensor as conditions ask of it.
 
     `constant` is true where the tensor is known before the program runs, `value` holds its elements where they are also
-    few (4096 at most), `finite` is true where it is known to hold neither infinities nor NaN.
+    few (4096 at most), `finite` is true where it is known to hold neither infinities nor NaN. `attends` is true for a
+    constant, of whatever size, that as a mask of attention lets each query look at something.
     """
 
     @property
@@ -108,6 +109,10 @@ class Operand(Protocol):
     @property
     def finite(self) -> bool:
         """True where no element can be an infinity or NaN."""
+
+    @property
+    def attends(self) -> bool:
+        """True for a constant mask in which no row hides all keys."""
 
 
 @dataclass(slots=True)

@@ -103,6 +103,12 @@ def heads_agree(q: Operand, k: Operand, v: Operand) -> bool | Fail:
 
 
 @function
+def hidden(q: Operand, k: Operand, *masks: Operand) -> str:
+    """The attribute `hidden` of attention: "none" where no query has scores of minus infinity alone, else "nan"."""
+    return "none" if q.finite and k.finite and all(mask.attends for mask in masks) else "nan"
+
+
+@function
 def mask_spans(q: Operand, k: Operand, mask: Operand) -> bool | Fail:
     """True where a mask of numbers broadcasts to the scores without changing their shape."""
     scores = (*q.type.dims[:3], k.type.dims[2])

@@ -28,6 +28,7 @@ class _Value:
     constant: bool = False
     value: None = None
     finite: bool = False
+    attends: bool = False
 
 
 def expanded(graph: Graph, lacking: Iterable[str]) -> Graph:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.masks import rows_attend
 from eqsat.language.pattern import Bindings, Expression
 from eqsat.language.types import TensorType
 from eqsat.rewrites.expression import evaluate
@@ -53,6 +54,11 @@ class Drawn:
             return None
         self.read = True
         return self.array
+
+    @property
+    def attends(self) -> bool:
+        """True for a constant mask in which no row hides all keys."""
+        return self.constant and rows_attend(self.value)
 
 
 class Filler:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.deadline import current
@@ -14,7 +15,7 @@ from eqsat.errors import BackendError
 from eqsat.language.constraints import handed_on
 from eqsat.language.dims import evaluate
 from eqsat.language.graph import Graph
-from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.origin import defaults_of
 from eqsat.language.types import TensorType
 from eqsat.runtime.backend import Program
 
@@ -50,15 +51,15 @@ class SizePoint:
 def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: int | None = None) -> dict[str, Any]:
     """Random inputs of the declared types: normal floats, and integers of 0 and 1, or all `integers`.
 
-    An input for which the model brings a default gets that. Integers that select from an axis are drawn from all places
-    it has. Names without a size get one that the graph
-    accepts beside the others. BackendError for an input that is no tensor of known rank.
+    `integers` beyond the range of an input's type are the nearest within it. An input for which the model brings a
+    default gets that. Integers that select from an axis are drawn from all places it has. Names without a size get one
+    that the graph accepts beside the others. BackendError for an input that is no tensor of known rank.
     """
     rng = np.random.default_rng(seed)
     chosen = graph.sizing.completed(sizes)
     bounds = _bounds(graph, chosen)
     feeds: dict[str, Any] = {}
-    defaults = graph.origin.defaults if isinstance(graph.origin, OnnxOrigin) else {}
+    defaults = defaults_of(graph)
     for name in graph.inputs:
         if name in defaults:
             feeds[name] = defaults[name].array  # the model brings what suits it
@@ -72,7 +73,8 @@ def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: 
         elif integers is None or name in bounds or not type.dtype.is_integer:
             feeds[name] = rng.integers(0, bounds.get(name, 2), shape).astype(type.dtype.numpy)
         else:
-            feeds[name] = np.full(shape, integers, type.dtype.numpy)
+            limits = ml_dtypes.iinfo(type.dtype.numpy)
+            feeds[name] = np.full(shape, min(max(integers, limits.min), limits.max), type.dtype.numpy)
     return feeds
 
 

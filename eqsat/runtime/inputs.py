@@ -10,7 +10,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.graph import Graph
-from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.origin import defaults_of
 from eqsat.language.types import DType, TensorType
 
 
@@ -31,7 +31,7 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:
                 remedy="leave it out, or pass it under the name the graph gives it",
             )
     sizes = _Sizes(graph)
-    defaults = graph.origin.defaults if isinstance(graph.origin, OnnxOrigin) else {}
+    defaults = defaults_of(graph)
     checked: dict[str, Any] = {}
     for name in graph.inputs:
         if name not in inputs and name not in defaults:
@@ -69,7 +69,7 @@ def _array(graph: Graph, name: str, declared: TensorType, given: Any) -> np.ndar
         return array.astype(object) if declared.dtype is DType.STRING else array
     try:
         return np.asarray(given, dtype=declared.dtype.numpy)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise BackendError(
             f"input {name!r} is no tensor: {error}",
             where=graph.name,

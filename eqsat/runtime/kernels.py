@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from eqsat.language.graph import Attrs
 from eqsat.language.onnx.availability import has
 from eqsat.language.onnx.operators.export_movement import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.spec import OPS
@@ -20,16 +21,18 @@ _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float
 Types = Sequence[TensorType | None]
 
 
-def available_on(device: str, opset: int, *, contrib: bool = False) -> Callable[[str, Types, Types], bool]:
+def available_on(device: str, opset: int, *, contrib: bool = False) -> Callable[[str, Attrs, Types, Types], bool]:
     """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
 
     With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that.
     """
 
-    def available(op: str, operands: Types, results: Types) -> bool:
+    def available(op: str, attrs: Attrs, operands: Types, results: Types) -> bool:
         name = OPS[op].onnx
-        if contrib and device == "onnxruntime-cpu" and has_fused_kernel(op, operands):
+        if contrib and device == "onnxruntime-cpu" and has_fused_kernel(op, attrs, operands):
             return True
+        if op == "attention" and attrs["hidden"] == "nan":
+            return False  # ONNX's operator makes 0
         if not has(op, opset) or name is None or device != "onnxruntime-cpu":
             return has(op, opset)
         if op == "reshape" and opset < ALLOWS_ZERO and not _reshapes_to_nothing(operands[0], results[0], opset):
@@ -53,16 +56,19 @@ def _may_be_empty(type: TensorType | None) -> bool:
     return type is not None and type.shape is not None and not all(at_least(d, 1) for d in type.shape)
 
 
-def has_fused_kernel(op: str, operands: Sequence[TensorType | None]) -> bool:
+def has_fused_kernel(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
     """Whether ONNX Runtime has a kernel of its own for one of our operators on operands of these types, on the CPU.
 
     >>> heads = TensorType.of("float32", (1, 2, 3, 4))
-    >>> has_fused_kernel("attention", [heads, heads, heads]), has_fused_kernel("relu", [heads])
+    >>> attrs = OPS["attention"].complete({"hidden": "nan"})
+    >>> has_fused_kernel("attention", attrs, [heads, heads, heads]), has_fused_kernel("relu", Attrs(), [heads])
     (True, False)
     """
     from eqsat.language.onnx.fused.operators import DOMAIN, FUSED
 
-    return op in FUSED and FUSED[op].takes(operands) and _has_kernel_of(FUSED[op].name, DOMAIN)
+    if op not in FUSED or not FUSED[op].accepts(attrs) or not FUSED[op].takes(operands):
+        return False
+    return _has_kernel_of(FUSED[op].name, DOMAIN)
 
 
 @cache

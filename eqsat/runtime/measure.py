@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.deadline import Deadline, check, current
+from eqsat.deadline import Deadline, TimeUp, check, current
 from eqsat.errors import UsageError
 
 #: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
@@ -21,6 +21,8 @@ _CLOCKS: Mapping[str, Callable[[], float]] = {"thread": time.thread_time, "wall"
 SAMPLE_SECONDS = 5e-4
 #: However little time there is, this many rounds are run: with fewer no 95 % bound exists.
 LEAST_ROUNDS = 5
+#: Calls of each program before any is timed.
+WARM_UP = 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def interleaved(
     *,
     clock: Clock = "thread",
     time_limit: float = 10.0,
-    warm_up: int = 2,
+    warm_up: int = WARM_UP,
     should_stop: Callable[[], bool] | None = None,
 ) -> Timings:
     """Times programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
@@ -75,12 +77,18 @@ def interleaved(
     for done in range(rounds):
         if done >= LEAST_ROUNDS and end.over:
             break
-        check(0)
         if should_stop is not None and should_stop():
             break
-        for index in rng.permutation(len(names)):
-            name = names[index]
-            samples[name].append(_sample(programs[name], calls[name], now))
+        try:
+            check(0)
+            order = [names[index] for index in rng.permutation(len(names))]
+            taken = {name: _sample(programs[name], calls[name], now) for name in order}
+        except TimeUp:
+            if done < LEAST_ROUNDS:
+                raise
+            break  # a round that was ended within is none
+        for name in names:
+            samples[name].append(taken[name])
     return Timings({name: tuple(s) for name, s in samples.items()}, clock)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import Any
 
 from eqsat.deadline import current
 
+#: Seconds between two looks at the deadline, which may come to end earlier.
+_LOOK_SECONDS = 0.2
 #: What the process does: a session of a model on standard input, or in a file, as `session` makes it.
 _MAKE = """
 import sys
@@ -34,14 +39,28 @@ def rehearse(source: str | bytes, threads: int) -> None:
         return
     path, data = (source, None) if isinstance(source, str) else ("", source)
     start = time.monotonic()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            [sys.executable, "-c", _MAKE, str(threads), path],
-            input=data,
-            timeout=deadline.seconds,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
+    command = [sys.executable, "-c", _MAKE, str(threads), path]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, **quiet) as process:
+        # In a thread, as `communicate` forgets what is left to send when its time is over.
+        sender = threading.Thread(target=_send, args=(process, data), daemon=True)
+        sender.start()
+        try:
+            while process.poll() is None and not deadline.over:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(min(deadline.seconds, _LOOK_SECONDS))
+        finally:
+            process.kill()
+            sender.join()
+    if process.returncode == -signal.SIGINT:
+        deadline.stop()  # Ctrl-C goes to the whole group of processes
     if deadline.seconds < time.monotonic() - start:
         deadline.stop()
+
+
+def _send(process: subprocess.Popen[bytes], data: bytes | None) -> None:
+    """Writes a model to the standard input of a process, and closes that; a process that has ended reads no more."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stream:
+        if data is not None:
+            stream.write(data)

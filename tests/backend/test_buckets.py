@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import parser
 
 import eqsat
 from eqsat.buckets.result import BucketedResult
@@ -49,6 +50,19 @@ def test_equal_choices_are_one() -> None:
     assert [n.op for n in result.graph.nodes] == ["matmul", "tanh"]
     for batch in (1, 3, 4, 16):
         check(result.run, batch)
+
+
+def test_one_choice_that_changes_nothing_runs_as_it_was_given() -> None:
+    """Its nodes need not be written anew, which an old opset may have no way for."""
+    source = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 9]> g (float[m, 4] x) => (float[a, 4] y) {
+            y = Slice<axes = [0], starts = [-7], ends = [5]>(x) }"""
+    )
+    result = eqsat.optimize(source, buckets={"m": [4, 16]}, measure=False)
+    assert result.to_onnx() == source
+    for rows in (1, 4, 9):
+        x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+        np.testing.assert_array_equal(result.run(x=x)["y"], x[-7:5])
 
 
 def test_sizes_beyond_the_largest_bucket_are_refused() -> None:

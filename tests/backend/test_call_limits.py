@@ -18,8 +18,11 @@ from onnx import TensorProto, helper, numpy_helper
 import eqsat
 import eqsat.pipeline
 from eqsat.cli import run
-from eqsat.deadline import Deadline
+from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import ExtractionError, UsageError
+from eqsat.finalists import measure_finalists
+from eqsat.language.onnx.importer import load
+from eqsat.runtime.examples import SizePoint
 
 
 def perceptron(layers=4):
@@ -102,7 +105,7 @@ def test_the_command_line_takes_steps_and_tells_what_was_skipped(tmp_path, capsy
     assert run(["optimize", *arguments, "--no-measure", "--steps", "50"]) == 0
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["stopped_by"] == "step_limit" and report["kept"] == "original"
-    assert "nothing was looked for: the limit of 50 steps is reached" in report["skipped"]
+    assert report["skipped"] == ["nothing was looked for: the limit of 50 steps is reached"]
     assert "skipped: nothing was looked for" in capsys.readouterr().out
     np.testing.assert_array_equal(outputs(onnx.load(tmp_path / "out.onnx")), outputs(model))
 
@@ -152,7 +155,7 @@ class Leaping:
 
 
 def optimised(monkeypatch, clock, measure=False):
-    monkeypatch.setattr(sys.modules["eqsat.optimize"], "Deadline", functools.partial(Deadline, now=clock))
+    monkeypatch.setattr(importlib.import_module("eqsat.optimize"), "Deadline", functools.partial(Deadline, now=clock))
     return eqsat.optimize(perceptron(), measure=measure, time_limit=60.0)
 
 
@@ -182,6 +185,45 @@ def test_what_there_was_no_time_for_is_said_and_nothing_is_kept_unchecked(monkey
     report = optimised(monkeypatch, clock, measure).report
     assert f"{told}: the time limit of 60 s is over" in report.skipped
     assert report.kept == "original" and report.certificate["kind"] == "identical"
+
+
+def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_being_measured(monkeypatch):
+    """Outputs are compared once: a model whose runs take long would have no time for a second comparison."""
+
+    def late(*arguments, **more):
+        raise TimeUp("the time limit of 60 s is over")
+
+    monkeypatch.setattr("eqsat.finalists.interleaved", late)
+    monkeypatch.setattr("eqsat.trials.compare_finalists", lambda *arguments, **more: pytest.fail("compared again"))
+    result = eqsat.optimize(perceptron(), time_limit=60.0)
+    assert result.report.skipped == ("not measured: the time limit of 60 s is over",)
+    assert result.report.kept == "ilp" and result.report.certificate["regions"]
+    assert_same(result, perceptron())
+
+
+def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_original(monkeypatch):
+    class Slow:
+        """A clock on which every run takes 4 s."""
+
+        def __init__(self):
+            self.now = 0.0
+
+        def monotonic(self):
+            self.now += 4.0
+            return self.now
+
+    graph = load(perceptron())
+    point = SizePoint({}, 1.0)
+    timed = {}
+    for clock in (None, Slow()):
+        if clock is not None:
+            monkeypatch.setattr("eqsat.finalists.time", clock)
+        with Deadline(60.0):
+            graphs = {"original": graph, "ilp": graph, "greedy": graph}
+            timed[clock is None] = measure_finalists(graphs, None, points=[point], seed=0, threads=1, seconds=0.1)
+    assert set(timed[True].timings.samples) == {"original", "ilp", "greedy"} and not timed[True].refused
+    assert len(timed[False].timings.samples) == 2 and "original" in timed[False].timings.samples
+    assert set(timed[False].refused.values()) == {"the time left was too short to time it beside the others"}
 
 
 def test_changes_that_there_was_no_time_to_explain_are_kept_and_said(monkeypatch):

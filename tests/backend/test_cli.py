@@ -100,9 +100,37 @@ def test_what_stays_opaque_is_counted_by_operator_with_the_reason(run, odd):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert (code, err) == (0, "")
     assert lines[0].endswith("odd.onnx: 7 of 8 nodes opaque, 88 %")
-    assert "Relu 2 – 25 % the type of input 0 is unknown" in lines
-    assert "com.example.Frob 1 – 12 % unknown domain 'com.example'" in lines
-    assert "com.example.Choose 1 3 50 % unknown domain 'com.example'" in lines
+    assert "Relu 2 – – 25 % the type of input 0 is unknown" in lines
+    assert "com.example.Frob 1 – – 12 % unknown domain 'com.example'" in lines
+    assert "com.example.Choose 1 3 – 50 % unknown domain 'com.example'" in lines
+
+
+def test_of_a_body_that_is_read_only_what_is_opaque_in_it_counts(run, folder):
+    body = helper.make_graph(
+        [
+            helper.make_node("Tanh", ["v"], ["t"]),
+            helper.make_node("Frob", ["t"], ["f"], domain="com.example"),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            _info("v"),
+        ],
+        [helper.make_tensor_value_info("d", TensorProto.BOOL, []), _info("f")],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    inputs = [helper.make_tensor_value_info("n", TensorProto.INT64, []), _info("x")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    path = folder / "loop.onnx"
+    graph = helper.make_graph([loop], "loop", inputs, [_info("y")])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    _, out, _ = run("inspect", "--opaque", path)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[0].endswith("loop.onnx: 2 of 3 nodes opaque, 67 %")
+    assert "com.example.Frob 1 – – 33 % unknown domain 'com.example'" in lines
+    assert any(line.startswith("Loop 1 – 2 33 % how often it runs is known at run time") for line in lines)
 
 
 def test_what_stays_opaque_in_several_models_is_added_up_as_json(run, odd, model):
@@ -119,6 +147,7 @@ def test_what_stays_opaque_in_several_models_is_added_up_as_json(run, odd, model
         "operator": "Relu",
         "count": 3,
         "nodes_within": 0,
+        "nodes_read_within": 0,
         "share": 3 / 11,
         "reasons": {"the type of input 0 is unknown": 3},
     }

@@ -274,6 +274,32 @@ def test_a_second_ctrl_c_aborts_and_leaves_no_file(run, monkeypatch, phase):
     assert files() == {"model.onnx"}
 
 
+#: Sends Ctrl-C twice when growing begins, in a process of its own, and says if the interpreter is taken down after it.
+TWICE = """
+import os, signal, sys
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == "egglog":
+            sys.meta_path.remove(self)
+            for _ in range(2): os.kill(os.getpid(), signal.SIGINT)
+class Large:
+    def __del__(self): os.write(2, b"freed")
+sys.meta_path.insert(0, Sender())
+sys.argv = ["eqsat", "optimize", "model.onnx", "-o", "out.onnx", "--no-measure"]
+large = Large()
+from eqsat.__main__ import main
+main()
+"""
+
+
+def test_an_aborted_process_ends_without_freeing_what_it_made(folder):
+    env = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", TWICE], env=env, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.endswith("error: interrupted; files are as they were\n")
+    assert files() == {"model.onnx"}
+
+
 #: Sends Ctrl-C where a module is imported, or at exit, and runs the command line.
 CTRL_C = """
 import atexit, os, signal, sys

@@ -67,6 +67,7 @@ def test_celu_of_any_slope_folds_as_it_runs(alpha: float) -> None:
         "a = Sub(zero, x) \n y = Div(one, a)",
         "a = Add(x, zero) \n b = Relu(a) \n c = Sqrt(b) \n d = Mul(c, two) \n y = Reciprocal(d)",
         "a = Add(zero, x) \n y = Pow(a, minusone)",
+        "a = Mul(x, zero) \n y = Div(one, a)",
     ],
 )
 def test_the_sign_of_a_zero_stays_where_the_model_divides_by_it(nodes: str) -> None:
@@ -85,6 +86,7 @@ def test_the_sign_of_a_zero_stays_where_the_model_divides_by_it(nodes: str) -> N
         ("a = Sub(x, zero) \n y = Reciprocal(a)", 1),
         ("a = Add(x, zero) \n b = Exp(a) \n y = Reciprocal(b)", 2),
         ("a = Add(x, zero) \n b = Mul(a, a) \n y = Reciprocal(b)", 2),
+        ("a = Mul(x, zero) \n y = Exp(a)", 0),
         ("a = Add(x, zero) \n b = Add(a, one) \n y = Reciprocal(b)", 2),
     ],
 )
@@ -164,3 +166,46 @@ def test_a_quotient_of_numbers_next_to_zero_stays_one() -> None:
             assert np.allclose(made, run(source, x=x), rtol=1e-6)
     eighth = model("g (float[5] x) => (float[5] y) <float c = {8.0}> { y = Div(x, c) }")
     assert [n.op_type for n in eqsat.optimize(eighth, measure=False, cost=products).to_onnx().graph.node] == ["Mul"]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceProd", "ReduceL2", "ReduceMean"])
+def test_a_scalar_that_is_reduced_over_an_axis_stays_what_onnx_runtime_makes_of_it(op: str, keepdims: int) -> None:
+    """ONNX has no axis 2 of a scalar; older opsets run it all the same."""
+    source = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 10]> g (float x, float[2] z) => (float[2] y)
+        {{ r = {op}<axes = [2], keepdims = {keepdims}>(x) \n y = Mul(z, r) }}"""
+    )
+    assert same(source, x=np.array(-3, np.float32), z=np.float32([1, 2]))
+
+
+def test_what_onnx_does_not_define_stays_as_it_is_where_onnx_runtime_runs_it() -> None:
+    """A gain of no dims, the extreme element of no elements where there is no result, a slope larger than its input."""
+    nodes = """r = GroupNormalization<num_groups = 2>(x, c, d) \n i = ArgMin<axis = 0>(e) \n p = PRelu(s, d)
+        n = Neg(r) \n y = Neg(n)"""
+    source = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]> g (float[2, 4, 3] x, float[0, 0] e, float s)
+        => (float[2, 4, 3] y, int64[1, 0] i, float[4] p)
+        <float c = {{1.5}}, float[4] d = {{1, 2, 3, 4}}> {{ {nodes} }}"""
+    )
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3)
+    result = eqsat.optimize(source, measure=False)
+    assert [n.op for n in result.graph.nodes].count("opaque") == 3
+    made = result.run(x=x, e=np.zeros((0, 0), np.float32), s=np.array(-2, np.float32))
+    np.testing.assert_array_equal(made["p"], [-2, -4, -6, -8])
+    assert made["i"].shape == (1, 0)
+    np.testing.assert_array_equal(
+        made["y"], run(source, x=x, e=np.zeros((0, 0), np.float32), s=np.array(-2, np.float32))
+    )
+
+
+@pytest.mark.parametrize("op", ["ReduceLogSum", "ReduceLogSumExp", "ReduceMean"])
+def test_what_is_rounded_to_integers_is_left_to_onnx_runtime(op: str) -> None:
+    source = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 11]> g (int32[2] z) => (int32[1] y, int32[2] v)
+        <int32[2] c = {{7, 100}}> {{ y = {op}(c) \n v = Neg(z) }}"""
+    )
+    result = eqsat.optimize(source, measure=False)
+    assert [n.op for n in result.graph.nodes if n.op != "neg"] == ["opaque"]
+    z = np.int32([1, 2])
+    np.testing.assert_array_equal(result.run(z=z)["y"], run(source, z=z))

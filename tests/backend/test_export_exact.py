@@ -124,6 +124,25 @@ def test_bounds_of_slices_that_any_dim_keeps_need_no_newer_opset() -> None:
         assert agree(source, made, x=np.arange(2 * size, dtype=np.float32).reshape(size, 1, 2))
 
 
+@pytest.mark.parametrize("opset", [7, 21])
+def test_bounds_of_slices_stay_numbers_where_a_dim_is_not_known(opset: int) -> None:
+    """No size is worked out for them, which no opset before 10 could use in a slice."""
+    text = "g (float[n, m] x) => (float[a, m] y, float[n, b] z, float[n, c] v) "
+    if opset == 7:
+        text += """{ y = Slice<axes = [0], starts = [-2], ends = [-1]>(x)
+            z = Slice<axes = [1], starts = [-3], ends = [2]>(x)
+            v = Slice<axes = [1], starts = [3], ends = [-1]>(x) }"""
+    else:
+        text += """<int64[1] i = {-2}, int64[1] j = {-1}, int64[1] p = {-3}, int64[1] q = {2}, int64[1] one = {1}> {
+            y = Slice(x, i, j) \n z = Slice(x, p, q, one) \n v = Slice(x, one, j, one) }"""
+    source = model(text, opset)
+    made = to_model(load(source))
+    assert [n.op_type for n in made.graph.node] == ["Slice"] * 3
+    for n in range(4):
+        for m in range(5):
+            assert agree(source, made, x=np.arange(n * m, dtype=np.float32).reshape(n, m))
+
+
 def test_a_product_is_not_turned_where_onnx_runtime_refuses_a_batch_of_none() -> None:
     """A left operand is not spread over a dim of 0; on the right one it is."""
     source = model(
@@ -294,3 +313,53 @@ def test_batch_normalisation_of_a_vector_is_left_to_onnx_runtime() -> None:
     source = model("g (float[1] x, float[1] g) => (float[1] y) { t = Neg(x) \n y = BatchNormalization(t, g, g, g, g) }")
     x, g = np.float32([3]), np.float32([0.5])
     assert agree(source, eqsat.optimize(source, measure=False).to_onnx(), x=x, g=g)
+
+
+@pytest.mark.parametrize(
+    ("opset", "nodes"),
+    [
+        (21, "m = ReduceMean(x, k) \n d = Sub(x, m) \n s = Mul(d, d) \n v = ReduceMean(s, k)"),
+        (24, "d = Identity(x) \n s = Mul(x, x) \n v = ReduceMean(s, k)"),
+    ],
+    ids=["layer", "rms"],
+)
+def test_an_epsilon_of_float64_keeps_its_digits(opset: int, nodes: str) -> None:
+    """ONNX's attributes are float32: 0.001 as one is 5e-8 off, and a normalisation by its parts is not."""
+    text = f"""g (double[2, 3] x) => (double[2, 3] y) <double e = {{0.001}}, int64[1] k = {{1}}> {{
+        {nodes} \n a = Add(v, e) \n r = Sqrt(a) \n y = Div(d, r) }}"""
+    source = model(text, opset, ir_version=10)
+    result = eqsat.optimize(source, measure=False)
+    assert any(node.op.endswith("_norm") for node in result.graph.nodes)
+    x = np.array([[0.01, -0.02, 0.03], [1.0, 2.0, -4.0]])
+    (old,), (new,) = run(source, x=x), run(result.to_onnx(), x=x)
+    np.testing.assert_allclose(new, old, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("bounds", [(1.0, -1.0), (0.1, 0.3), (-0.3, 0.1)])
+def test_bounds_become_attributes_where_those_mean_the_same(bounds: tuple[float, float], kind: str) -> None:
+    """Before opset 11 ONNX Runtime refuses a lower bound above the upper one, and attributes are float32."""
+    low, high = bounds
+    source = model(
+        f"g ({kind}[n] x) => ({kind}[n] y) <{kind} a = {{{low}}}, {kind} b = {{{high}}}> {{ y = Clip(x, a, b) }}"
+    )
+    x = np.linspace(-2, 2, 33).astype({"float": np.float32, "double": np.float64}[kind])
+    made = to_model(load(source), 8)
+    assert agree(source, made, x=x)
+    kept = kind == "float" and low < high
+    assert ([n.op_type for n in made.graph.node] == ["Clip"]) == kept
+    if not kept:
+        with pytest.raises(ExportModelError, match="bounds that no attributes keep"):
+            to_model(load(source), 7)
+
+
+def test_a_dim_divided_by_one_that_may_be_0_is_written_before_opset_14() -> None:
+    """Which form of a reshape runs at more sizes is asked at sizes where such a dim has no value, too."""
+    source = model(
+        """g (float[2, 4, n, 3, m] x) => (float[a, b] y) <int64[4] s = {0, 0, 0, -1}, int64[2] t = {2, -1}> {
+            p = MaxPool<kernel_shape = [3, 1, 1]>(x) \n r = Reshape(p, s) \n e = Exp(r) \n y = Reshape(e, t) }""",
+        10,
+    )
+    made = to_model(load(source))
+    for n, m in ((3, 1), (5, 2)):
+        assert agree(source, made, x=np.arange(24 * n * m, dtype=np.float32).reshape(2, 4, n, 3, m) / 99)

@@ -155,6 +155,25 @@ def test_a_model_that_runs_at_no_sizes_is_costed_and_the_report_says_that_it_may
     assert any(w.startswith("not measured: no sizes were found that the model runs at") for w in report.warnings)
 
 
+@pytest.mark.parametrize("narrow", [TensorProto.UINT8, TensorProto.INT8])
+def test_sizes_are_tried_that_an_input_of_narrow_integers_cannot_say(narrow: int) -> None:
+    """Integers take the sizes of dims in turn, and 256 is none of uint8's."""
+    nodes = [
+        helper.make_node("If", ["c"], ["h"], then_branch=_refusing("t"), else_branch=_refusing("e")),
+        helper.make_node("Cast", ["u"], ["f"], to=FLOAT),
+        helper.make_node("Add", ["h", "f"], ["g"]),
+        helper.make_node("MatMul", ["g", "a"], ["y"]),
+    ]
+    inputs: dict[str, tuple[int, list[int | str | None]]] = {
+        "x": (FLOAT, ["n", 8]),
+        "c": (TensorProto.BOOL, []),
+        "u": (narrow, [5]),
+    }
+    result = eqsat.optimize(model(nodes, inputs, {"a": weight(5, 32), "never": np.array([3, 5])}), **FAST)
+    assert not result.report.failure and not result.failures
+    assert any(w.startswith("costed at n=16, at which the model may not run: ") for w in result.report.warnings)
+
+
 def _refusing(name: str) -> onnx.GraphProto:
     """A branch that makes 15 elements of rows of 8."""
     nodes = [helper.make_node("Reshape", ["x", "never"], [name])]

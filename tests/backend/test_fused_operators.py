@@ -194,7 +194,7 @@ def _heads_from(projected):
         sources = [g.input(name, (BATCH, LENGTH, JOINED)) for name in "qkv"]
     shape = (BATCH, LENGTH, HEADS, WIDTH)
     heads = [g.apply("transpose", g.apply("reshape", s, shape=shape), perm=(0, 2, 1, 3)) for s in sources]
-    made = g.apply("attention", *heads, g.input("m", (BATCH, 1, LENGTH, LENGTH)))
+    made = g.apply("attention", *heads, g.input("m", (BATCH, 1, LENGTH, LENGTH)), hidden="nan")
     back = g.apply("transpose", made, perm=(0, 2, 1, 3))
     g.output("y", g.apply("reshape", back, shape=(BATCH, LENGTH, JOINED)))
     return g.build()
@@ -209,7 +209,7 @@ def test_masks_of_every_shape_and_scales_of_either_sign_are_taken(mask, scale):
     q, k = g.input("q", (BATCH, HEADS, 5, WIDTH)), g.input("k", (BATCH, HEADS, 7, WIDTH))
     v = g.input("v", (BATCH, HEADS, 7, WIDTH))
     operands = [q, k, v] if mask is None else [q, k, v, g.input("m", mask)]
-    g.output("y", g.apply("attention", *operands, scale=scale))
+    g.output("y", g.apply("attention", *operands, scale=scale, hidden="nan"))
     _agree(g.build(), ["MultiHeadAttention"])
 
 
@@ -227,14 +227,15 @@ def _agree(graph, expected):
         np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["truth values", "causal", "no scale", "shared keys", "other width"])
+@pytest.mark.parametrize("case", ["truth values", "causal", "no scale", "shared keys", "other width", "zeros"])
 def test_what_the_operator_would_make_otherwise_is_written_by_parts(case):
     g = Builder("parts")
     keys = 2 if case == "shared keys" else HEADS
     q, k = g.input("q", (BATCH, HEADS, 5, WIDTH)), g.input("k", (BATCH, keys, 5, WIDTH))
     v = g.input("v", (BATCH, keys, 5, 3 if case == "other width" else WIDTH))
     mask = [g.input("m", (5, 5), "bool")] if case == "truth values" else []
-    attrs = {"causal": case == "causal", "scale": 0.0 if case == "no scale" else None}
+    hidden = "zero" if case in ("shared keys", "zeros") else "nan"
+    attrs = {"causal": case == "causal", "scale": 0.0 if case == "no scale" else None, "hidden": hidden}
     g.output("y", g.apply("attention", q, k, v, *mask, **attrs))
     if case == "shared keys":
         assert fused(to_model(for_onnxruntime(g.build()), 23)) == []
@@ -249,7 +250,7 @@ def test_heads_that_something_else_reads_are_made_too():
     sources = [x @ g.constant(rng.standard_normal((JOINED, JOINED)).astype(np.float32) / 6) for _ in "qkv"]
     shape = (BATCH, LENGTH, HEADS, WIDTH)
     heads = [g.apply("transpose", g.apply("reshape", s, shape=shape), perm=(0, 2, 1, 3)) for s in sources]
-    made = g.apply("attention", *heads)
+    made = g.apply("attention", *heads, hidden="nan")
     back = g.apply("transpose", made, perm=(0, 2, 1, 3))
     g.output("y", g.apply("reshape", back, shape=(BATCH, LENGTH, JOINED)))
     g.output("y2", g.apply("relu", sources[0]))

@@ -61,6 +61,37 @@ def test_arithmetic_is_read_and_written(op_type: str, x: Any, attrs: dict[str, A
     assert kinds(to_model(graph)) in ([op_type], ["Identity"])
 
 
+TIED = np.float32([[0, 0, 0], [1, -1, 0], [3, 2, 1], [-3, 2, 5]])
+
+
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("labels", [[3, 7], [9, -2, 0], [1, 2, 3, 4]])
+@pytest.mark.parametrize("x", [X, TIED, X[:0]], ids=["drawn", "tied", "empty"])
+def test_classes_are_those_of_the_greatest_score(x: Any, labels: list[int], transform: str) -> None:
+    """Equal scores too, of which the first has it."""
+    count = len(labels)
+    weights = RNG.standard_normal((count, 3)).astype(np.float32)
+    weights[1] = weights[0]
+    attrs = {"coefficients": weights.ravel().tolist(), "intercepts": [0.5] * count, "post_transform": transform}
+    proto = model(node("LinearClassifier", ["x"], ["l", "s"], classlabels_ints=labels, **attrs), {"x": x})
+    graph = is_lowered(proto, {"x": x}, **CLOSE)
+    if x.size:
+        assert kinds(to_model(graph)) == ["LinearClassifier"]
+
+
+def test_a_scaler_before_a_classifier_goes_into_its_weights() -> None:
+    attrs = {"coefficients": [1.0, 2.0, 3.0, -1.0, 0.5, 0.25], "intercepts": [0.5, -2.0], "classlabels_ints": [0, 1]}
+    nodes = [
+        node("Scaler", ["x"], ["h"], offset=[1.0, 2.0, 3.0], scale=[0.3, 2.0, -1.0]),
+        node("LinearClassifier", ["h"], ["l", "s"], post_transform="LOGISTIC", **attrs),
+    ]
+    proto = model(nodes, {"x": X}, shapes={"x": ("n", 3)})
+    written = eqsat.optimize(proto, measure=False, time_limit=20).to_onnx()
+    assert "Scaler" not in kinds(written) and "Mul" not in kinds(written)
+    for made, want in zip(session_run(written, {"x": X}), session_run(proto, {"x": X}), strict=True):
+        agree(made, want, **CLOSE)
+
+
 @pytest.mark.parametrize("x", [X, X[0], RNG.standard_normal((2, 3, 4)).astype(np.float32), np.int64([[4, 5, 6]])])
 @pytest.mark.parametrize("places", [np.int64([2, 0]), np.int64([[1, 1, 0]]), np.int64([1])])
 def test_features_are_extracted(x: Any, places: Any) -> None:
@@ -111,9 +142,18 @@ TYPED: list[tuple[str, Any, dict[str, Any], int]] = [
     ("TreeEnsembleRegressor", X, REGRESSOR | {"n_targets": 2}, 1),
     ("TreeEnsembleClassifier", X, CLASSIFIER | {"classlabels_int64s": [3, 4, 5]}, 2),
     ("TreeEnsembleClassifier", X, CLASSIFIER | {"classlabels_strings": TEXTS}, 2),
-    ("LinearClassifier", X, {"coefficients": [1.0] * 9, "intercepts": [0.1] * 3, "classlabels_ints": [1, 2, 3]}, 2),
+    (
+        "LinearClassifier",
+        X,
+        {
+            "coefficients": [1.0] * 9,
+            "intercepts": [0.1] * 3,
+            "classlabels_ints": [1, 2, 3],
+            "post_transform": "SOFTMAX_ZERO",
+        },
+        2,
+    ),
     ("LinearClassifier", X, {"coefficients": [1.0] * 9, "intercepts": [0.1] * 3, "classlabels_strings": TEXTS}, 2),
-    ("LinearClassifier", X, {"coefficients": [1.0] * 6, "intercepts": [0.1] * 2, "classlabels_ints": [0, 1]}, 2),
     ("LinearClassifier", X, {"coefficients": [1.0] * 3, "intercepts": [0.1], "classlabels_ints": [0, 1]}, 2),
     (
         "SVMRegressor",
@@ -194,7 +234,7 @@ def test_named_rows_run_through_trees() -> None:
 
 
 def test_what_surrounds_a_tree_is_optimised() -> None:
-    """What repeats before and after it goes, though nobody looks inside."""
+    """Repeated nodes before and after it go, though nobody looks inside."""
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Relu", ["a"], ["b"]),

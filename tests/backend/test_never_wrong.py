@@ -235,3 +235,27 @@ def test_constants_that_leave_their_range_when_folded_leave_the_original(scale: 
     g.output("y", x @ a @ b)
     result = eqsat.optimize(g, measure=False)
     assert (result.report.kept, result.report.failure) == ("original", "")
+
+
+@pytest.mark.parametrize("operator", ["BatchNormalization", "LayerNormalization"])
+def test_a_shift_is_not_taken_out_from_under_an_infinite_gain(operator: str) -> None:
+    """0 times infinity is NaN, where what the sum had rounded to 0 comes out as infinity without it."""
+    tensor = helper.make_tensor_value_info
+    x = np.float32([[1e-9, 2e-9]])
+    shift = {"c": np.float32([1, 1]), "g": np.float32([np.inf, np.inf]), "b": np.float32([0, 0])}
+    names = ["s", "g", "b"]
+    if operator == "LayerNormalization":
+        shift["c"] = np.float32([1])
+    else:
+        shift |= {"m": np.float32([1, 1]), "v": np.float32([1, 1])}
+        names += ["m", "v"]
+    made = of_model(
+        [helper.make_node("Add", ["x", "c"], ["s"]), helper.make_node(operator, names, ["y"])],
+        [tensor("x", TensorProto.FLOAT, [1, 2])],
+        [tensor("y", TensorProto.FLOAT, [1, 2])],
+        **shift,
+    )
+    for finite_math in (None, False):
+        result = eqsat.optimize(made, measure=False, finite_math=finite_math)
+        assert np.isnan(result.run(x=x)["y"]).all()
+        assert not any("left out" in warning for warning in result.report.warnings)

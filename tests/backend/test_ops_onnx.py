@@ -119,7 +119,7 @@ def onnx_model(declared: OpSpec, arrays: list[Any], attrs: Mapping[str, Any], re
     if name.startswith("reduce_") and not attrs["axes"]:
         given["noop_with_empty_axes"] = 1
     given = {RENAMED.get(k, k): int(v) if isinstance(v, bool) else v for k, v in given.items()}
-    given = {k: v for k, v in given.items() if v is not None and v != () and k not in ("activation", "sizes")}
+    given = {k: v for k, v in given.items() if v is not None and v != () and k not in ("activation", "hidden", "sizes")}
     outputs = [f"y{i}" for i in range(len(results))]
     node = helper.make_node(declared.onnx, inputs, outputs, **given)
     graph = helper.make_graph(

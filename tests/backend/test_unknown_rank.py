@@ -56,3 +56,15 @@ def test_what_follows_a_loop_of_unknown_rank_runs_as_before() -> None:
     made = eqsat.optimize(given, measure=False).run(**feeds)
     assert np.allclose(made["y"], 1 / (1 + np.exp(-np.maximum(8 * feeds["x"], 0))), atol=1e-6)
     assert np.allclose(made["z"], feeds["p"] @ feeds["q"].transpose(0, 2, 1), atol=1e-5)
+
+
+def test_a_rank_that_the_model_states_further_on_is_not_asked_for_before() -> None:
+    """A reduction moves before the transpose whose result alone is declared; a rule then asks for the rank there."""
+    source = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 7]> g (float[5, 4, 4] x) => (float[5, 4, 4] y, float[a, b, c] z)
+        <float[p, q, r] t> { y, k = Dropout(x) \n l = Abs(k) \n t = Transpose<perm = [2, 0, 1]>(l)
+            z = ReduceMean<axes = [0, 2], keepdims = 1>(t) }"""
+    )
+    result = eqsat.optimize(source, measure=False)
+    assert not result.report.failure
+    assert [n.op for n in result.graph.nodes][-1] in ("reduce_mean", "transpose")

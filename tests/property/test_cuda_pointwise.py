@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cuda_groups import WITHOUT_KERNEL
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernel_chains import INTEGERS, SHAPES, Case, Chain, check, verify
@@ -16,8 +17,8 @@ from eqsat.language.floats import FloatNamespace
 from eqsat.language.graph import Node
 from eqsat.language.spec import OPS
 from eqsat.language.types import DType, TensorType
-from eqsat.runtime.cuda.body import is_pointwise
 from eqsat.runtime.cuda.codegen import TEMPLATES, generate
+from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES
 from eqsat.runtime.cuda.view import View
@@ -38,7 +39,19 @@ WHOLE = {"add", "sub", "mul", "div", "mod", "maximum", "minimum", "equal", "less
 WHOLE |= {"sign", "relu", "greater_equal"}
 #: A rounding more or less moves what these make by far; or what they make grows so fast that it says nothing.
 STEPS = {"floor", "ceil", "round", "sign", "equal", "less", "less_equal", "greater", "greater_equal", "mod", "isinf"}
-STEPS |= {"isnan", "cast", "thresholded_relu", "shrink", "exp", "sinh", "cosh", "reciprocal", "div", "batch_norm"}
+STEPS |= {
+    "isnan",
+    "cast",
+    "quantize_linear",
+    "thresholded_relu",
+    "shrink",
+    "exp",
+    "sinh",
+    "cosh",
+    "reciprocal",
+    "div",
+    "batch_norm",
+}
 SMOOTH = sorted(set(NAMES) - STEPS - TAME - BITS - {"shape", "size"})
 CASTS = (*INTEGERS, "bool", "float16", "bfloat16", "float32", "float64")
 
@@ -118,6 +131,41 @@ def test_casts_between_all_element_types() -> None:
             with np.errstate(all="ignore"):
                 wanted = FloatNamespace().cast(chain.arrays["x0"], DType.of(target))
             cases.append(replace(chain.case(), wanted={"v0_0": wanted}))
+    check(cases)
+
+
+@pytest.mark.parametrize("quantised", ["int8", "uint8", "int16", "uint16"])
+def test_quantisation_by_one_scale_by_scales_along_an_axis_and_in_blocks(quantised: str) -> None:
+    rng, cases = random.Random(quantised), []
+    ways = [((4, 6), (), {}), ((4, 6), (1,), {}), ((4, 6), (6,), {"axis": 1}), ((4, 6), (4,), {"axis": -2})]
+    ways += [((4, 6), (4, 2), {"axis": 1, "block": 3}), ((5, 6), (2, 6), {"axis": 0, "block": 4})]
+    for shape, scale, attrs in ways:
+        for dtype in ("float32", "float16", "float64"):
+            for special in (False, True):
+                chain = Chain(rng, dtype, special=special)
+                made = {"to": quantised, **attrs}
+                kinds = [dtype, dtype, quantised]
+                assert chain.apply("quantize_linear", [shape, scale, scale], made, None, kinds)
+                assert chain.apply("neg", [shape], {}, [chain.last], [quantised])
+                cases.append(chain.case())
+                chain = Chain(rng, dtype, special=special)
+                kinds = [quantised, dtype, quantised]
+                count = rng.choice((2, 3))
+                assert chain.apply("dequantize_linear", [shape, scale, scale][:count], attrs, None, kinds[:count])
+                assert chain.apply("relu", [shape], {}, [chain.last], [dtype])
+                cases.append(chain.case())
+    check(cases)
+
+
+def test_sequences_longer_than_their_axis_and_of_no_length_are_reversed() -> None:
+    cases = []
+    for batch in (0, 1):
+        chain = Chain(random.Random(batch), "float32")
+        axes = {"batch_axis": batch, "time_axis": 1 - batch}
+        assert chain.apply("reverse_sequence", [(5, 5, 2), (5,)], axes, None, ["float32", "int64"])
+        chain.arrays["x1"][...] = chain.values["x1"][...] = [0, 1, 3, 5, 9] if batch else [-2, 5, 4, 2, 7]
+        wanted = OPS["reverse_sequence"].reference(FloatNamespace(), chain.values["x0"], chain.arrays["x1"], **axes)
+        cases.append(replace(chain.case(), wanted={"v0_0": wanted}))
     check(cases)
 
 
@@ -242,27 +290,7 @@ def test_the_operators_without_a_kernel_are_these() -> None:
             missing.add(op)
         if found is not None:
             assert generate(found.group) is not None, op
-    assert missing == {
-        "attention",
-        "conv_integer",
-        "crop_resize",
-        "dequantize_linear",
-        "dynamic_quantize_linear",
-        "grid_sample",
-        "gru",
-        "lp_pool",
-        "lstm",
-        "matmul_integer",
-        "matmul_packed",
-        "one_hot",
-        "qlinear_conv",
-        "qlinear_matmul",
-        "quantize_linear",
-        "resize",
-        "resize_nearest",
-        "reverse_sequence",
-        "rnn",
-    }
+    assert missing == WITHOUT_KERNEL | {"attention"}  # which cuDNN runs, or products and a softmax do
 
 
 def test_what_users_declare_has_a_kernel_where_it_is_arithmetic() -> None:

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import scipy.special
+from cuda_groups import WITHOUT_KERNEL
 
 import eqsat.language.ops  # noqa: F401
 from eqsat.language.floats import Floats
@@ -19,28 +20,6 @@ from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.view import View
 
 NAMES = sorted(name for name, declared in OPS.items() if declared.sample is not None and not declared.random)
-
-#: Operators that are always run by their references, on CuPy's functions or on the host.
-WITHOUT_KERNEL = {
-    "conv_integer",
-    "crop_resize",
-    "dequantize_linear",
-    "dynamic_quantize_linear",
-    "grid_sample",
-    "gru",
-    "lp_pool",
-    "lstm",
-    "matmul_integer",
-    "matmul_packed",
-    "one_hot",
-    "qlinear_conv",
-    "qlinear_matmul",
-    "quantize_linear",
-    "resize",
-    "resize_nearest",
-    "reverse_sequence",
-    "rnn",
-}
 
 
 def elements(rng, type):

@@ -129,7 +129,8 @@ def test_batches_that_one_stride_does_not_walk_are_copied():
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("mask", ["none", "float", "bool"])
-def test_attention_of_floats_is_unfolded(causal, mask):
+@pytest.mark.parametrize("hidden", ["zero", "nan", "none"])
+def test_attention_of_floats_is_unfolded(causal, mask, hidden):
     g = Builder("attention")
     q, k, v = g.input("q", (1, 4, 5, 8)), g.input("k", (1, 2, 6, 8)), g.input("v", (1, 2, 6, 8))
     operands = [q, k, v]
@@ -137,9 +138,9 @@ def test_attention_of_floats_is_unfolded(causal, mask):
     if mask != "none":
         operands.append(g.input("m", (5, 6), "float32" if mask == "float" else "bool"))
         inputs["m"] = weights(5, 6, seed=3) if mask == "float" else weights(5, 6, seed=3) > 0
-        if mask == "bool":
-            inputs["m"][2] = False  # a query that keeps no key
-    g.output("y", eqsat.attention(*operands, causal=causal))
+        inputs["m"][2] = False if mask == "bool" else -np.inf  # a query that keeps no key
+        inputs["m"][3, :4] = False if mask == "bool" else -np.inf  # another, where it may not look farther
+    g.output("y", eqsat.attention(*operands, causal=causal, hidden=hidden))
     graph = g.build()
     program = program_of(graph)
     assert not any(isinstance(launch.work, Attention) for launch in program.launches)

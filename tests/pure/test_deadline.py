@@ -2,9 +2,12 @@
 
 import threading
 
+import numpy as np
 import pytest
 
-from eqsat.deadline import NEVER, Deadline, TimeUp, check, current
+from eqsat.deadline import NEVER, Deadline, TimeUp, check, current, expect, watched
+from eqsat.egraph.decode import fold_derived
+from eqsat.language.builder import Builder
 
 
 class Hand:
@@ -79,6 +82,66 @@ def test_steps_are_counted_for_the_whole_wherever_they_are_taken():
     assert whole.seconds == float("inf") and not whole.grace().over
     whole.spend(900)
     assert whole.over
+
+
+def test_work_that_would_end_too_late_is_not_begun(hand):
+    whole = Deadline(10.0, now=hand)
+    with whole:
+        expect(9.0)
+        with pytest.raises(TimeUp, match="the time limit of 10 s is over"):
+            expect(11.0)
+        hand.time += 5
+        with pytest.raises(TimeUp):
+            expect(9.0)
+    expect(1e9)
+    with Deadline(steps=10):
+        expect(1e9)
+
+
+def test_a_call_that_is_asked_to_end_has_a_little_time_left_in_all_its_parts(hand):
+    asked = threading.Event()
+    whole = Deadline(60.0, now=hand, asked=asked.is_set)
+    part, short = whole.part(0.5), whole.part(most=1.0)
+    assert (whole.left, part.left, short.left) == (60.0, 30.0, 1.0)
+    asked.set()
+    assert (whole.left, part.left, short.left) == (3.0, 3.0, 1.0)
+    hand.time += 2
+    assert (whole.left, whole.part(0.5).left) == (1.0, 0.5) and not part.over
+    hand.time += 1
+    assert part.over and whole.grace().left == 0.5
+    with pytest.raises(TimeUp, match="the run was interrupted"):
+        whole.check()
+    near = Deadline(2.0, now=hand, asked=asked.is_set)
+    assert near.left == 2.0
+    counting = Deadline(steps=1000, asked=asked.is_set)
+    counting.spend(5)
+    assert counting.left == 100
+
+
+def test_a_long_loop_is_ended_by_the_deadline(hand):
+    passed = []
+    with Deadline(10.0, now=hand), pytest.raises(TimeUp):
+        for item in watched(range(10**6)):
+            passed.append(item)
+            hand.time += 0.001
+    assert passed == list(range(len(passed))) and 10_000 <= len(passed) < 12_000
+    counting = Deadline(steps=10)
+    with counting:
+        assert list(watched(range(5000))) == list(range(5000))
+    assert counting.left == 10
+
+
+def test_a_node_over_large_constants_is_not_computed_where_that_would_end_too_late(hand):
+    g = Builder("large")
+    scaled = g.apply("mul", g.constant(np.ones((1024, 1024), np.float32)), g.constant(np.float32(2)))
+    product = g.apply("matmul", scaled, g.constant(np.ones((1024, 1024), np.float32)))
+    g.output("y", g.apply("add", g.input("x", (1024, 1024)), product))
+    graph = g.build()
+    with Deadline(100.0, now=hand):
+        assert [n.op for n in fold_derived(graph).nodes] == ["add"]
+    for seconds in (1e-3, 0.2):  # the first is less than either takes, the second less than the product
+        with Deadline(seconds, now=hand), pytest.raises(TimeUp):
+            fold_derived(graph)
 
 
 def test_a_deadline_that_is_not_given_never_comes():

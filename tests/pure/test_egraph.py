@@ -7,6 +7,7 @@ import pytest
 
 import eqsat.language.ops
 from eqsat.costs.model import CostModel
+from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.engine import Engine, EngineError
@@ -331,6 +332,34 @@ def test_growth_is_deterministic() -> None:
 def test_a_mistake_in_a_program_becomes_an_error_of_ours() -> None:
     with pytest.raises(EngineError, match="egglog refused a program"):
         Engine().match("no_such_ruleset", 10)
+
+
+def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:
+    readings = iter(range(1000))
+    engine = Engine()
+    engine.constructor("leaf", 0)
+    for number in range(500):
+        engine.insert(number, "leaf", number % 7, ())
+    with Deadline(10.0, now=lambda: next(readings)), pytest.raises(TimeUp):
+        engine.flush()
+    assert next(readings) < 20
+    classes, _ = engine.read([])
+    assert sorted(map(len, classes)) == [71, 71, 71, 71, 72, 72, 72]
+
+
+def test_equal_lists_of_very_many_operands_make_equal_nodes_though_some_are_shared() -> None:
+    engine = Engine()
+    engine.constructor("leaf", 0)
+    engine.packed("many")
+    for number in range(100):
+        engine.insert(number, "leaf", number, ())
+    engine.insert(100, "many", 0, range(99), packed=True)
+    engine.insert(101, "many", 0, [*range(98), 99], packed=True)
+    assert len(engine.read([])[0]) == 102
+    engine.union(98, 99)
+    classes, _ = engine.read([])
+    assert [98, 99] in map(sorted, classes) and [100, 101] in map(sorted, classes)
+    assert sorted(n for numbers in classes for n in numbers) == list(range(102))
 
 
 def test_an_operand_that_is_no_tensor_does_not_match() -> None:

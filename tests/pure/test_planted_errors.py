@@ -98,6 +98,22 @@ PLANTED = {
         "x * c => expand(c, shape=shape(mul(x, c))) if is_all(c, 0), floating(x), finite(x)",
     ),
     "sum of convolutions with a broadcast operand under padding": (SUM_OF_INPUTS, SUM_OF_INPUTS + ", same_shape(x, y)"),
+    "zeros for queries that look at nothing": (
+        'attention(q, k, v, scale=s, causal=f, hidden="nan") => attention(q, k, v, scale=s, causal=f, hidden="zero")',
+        'attention(q, k, v, scale=s, causal=f, hidden="nan") => attention(q, k, v, scale=s, causal=f, hidden="zero") '
+        "if finite(q, k)",
+    ),
+    "zeros for queries from which a mask may hide all keys": (
+        'attention(q, k, v, m, scale=s, hidden="nan") => attention(q, k, v, m, scale=s, hidden="zero") if finite(q, k)',
+        'attention(q, k, v, m, scale=s, hidden="nan") => attention(q, k, v, m, scale=s, hidden="zero") '
+        'if hidden(q, k, m) == "none"',
+    ),
+    "attention as ONNX has it for a softmax that may be NaN": (
+        "softmax(q @ transpose(k, perm=(0, 1, 3, 2)), axis=3) @ v => attention(q, k, v, scale=1.0) "
+        "if heads_agree(q, k, v)",
+        "softmax(q @ transpose(k, perm=(0, 1, 3, 2)), axis=3) @ v => attention(q, k, v, scale=1.0) "
+        "if heads_agree(q, k, v), finite(q, k)",
+    ),
     "softmax shifted by a vector along its axis": (
         "softmax(x + c, axis=k) => softmax(x, axis=k) if spans(x, c), finite(x, c)",
         "softmax(x + c, axis=k) => softmax(x, axis=k) if spans(x, c), finite(x, c), off_axis(c, k, rank(x))",

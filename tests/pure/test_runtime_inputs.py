@@ -73,6 +73,14 @@ def test_each_misfit_is_named_with_its_remedy(change, what, expected, remedy):
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize("number", [256, -1])
+def test_numbers_beyond_the_element_type_are_refused(number):
+    types = {"a": TensorType.of("uint8", (1,))}
+    with pytest.raises(BackendError, match=r"input 'a' is no tensor: .* out of bounds for uint8") as caught:
+        checked_inputs(Graph("bytes", ("a",), {"a": "a"}, (), {}, types), {"a": [number]})
+    assert caught.value.remedy == "pass a NumPy array"
+
+
 def test_a_dim_computed_from_names_is_checked_wherever_it_stands():
     types = {"a": TensorType.of("float32", (N * 2,)), "b": TensorType.of("float32", (N,))}
     graph = Graph("twice", ("a", "b"), {"a": "a", "b": "b"}, (), {}, types)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqsat.deadline import TimeUp
 from eqsat.errors import UsageError
 from eqsat.runtime.measure import LEAST_ROUNDS, Timings, interleaved, ratio_bound
 
@@ -38,6 +39,28 @@ def test_a_request_to_stop_ends_after_the_round_however_few_there_were():
     timings = interleaved({"a": lambda: calls.append("a")}, 50, clock="wall", should_stop=lambda: len(calls) > 2)
     assert timings.rounds < 5
     assert interleaved({"a": lambda: None}, 50, should_stop=lambda: True).rounds == 0
+
+
+@pytest.mark.parametrize("rounds", [2, LEAST_ROUNDS, LEAST_ROUNDS + 3])
+def test_a_run_that_the_deadline_ends_costs_the_round_and_no_more(rounds):
+    """ONNX Runtime ends what it runs when the time is over; rounds that were whole by then count."""
+    calls = []
+
+    def ended():
+        calls.append("a")
+        if len(calls) > 2 + rounds:
+            raise TimeUp("the time limit of 5 s is over")
+
+    programs = {"a": ended, "b": lambda: None}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("eqsat.runtime.measure._calls_a_sample", lambda program, warm_up, now: 1)
+        calls += ["warm", "up"]
+        if rounds < LEAST_ROUNDS:
+            with pytest.raises(TimeUp):
+                interleaved(programs, 50)
+        else:
+            timings = interleaved(programs, 50)
+            assert {name: len(s) for name, s in timings.samples.items()} == {"a": rounds, "b": rounds}
 
 
 def test_medians_are_of_the_samples():

@@ -153,7 +153,7 @@ class _Export:
 
     def _is_fused(self, node: Node) -> bool:
         """Whether a node is written as an operator of ONNX Runtime's own."""
-        if not self.origin.contrib or node.op not in FUSED or not FUSED[node.op].accepts(node):
+        if not self.origin.contrib or node.op not in FUSED or not FUSED[node.op].accepts(node.attrs):
             return False
         types = [self.graph.type(value) if value is not None else None for value in node.inputs]
         return FUSED[node.op].takes([type if isinstance(type, TensorType) else None for type in types])

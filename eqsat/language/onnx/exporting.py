@@ -12,6 +12,7 @@ from eqsat.errors import ExportModelError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim
 from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.names import Names
 from eqsat.language.onnx.dims_writer import DimsWriter
 from eqsat.language.types import DType, TensorType
 
@@ -19,7 +20,7 @@ Exporter = Callable[["Target"], None]
 
 
 class Model:
-    """Nodes and initializers of the model being written, every name used once."""
+    """Nodes and initializers of the model being written, every name used once: `fresh` gives one that no value has."""
 
     def __init__(self, graph: Graph, opset: int, reserved: Iterable[str]) -> None:
         self.graph = graph
@@ -27,28 +28,13 @@ class Model:
         self.nodes: list[NodeProto] = []
         self.initializers: dict[str, Constant] = {}
         self.dims = DimsWriter(self)
-        self._taken = set(reserved)
-        self._labels: set[str] = set()
+        self.fresh = Names(reserved)
+        self._labels = Names()
         self._parameters: dict[tuple[DType, tuple[int, ...], bytes], str] = {}
-
-    def fresh(self, base: str) -> str:
-        """A name for a value that nothing has yet."""
-        name, count = base, 0
-        while not name or name in self._taken:
-            count += 1
-            name = f"{base}/{count}"
-        self._taken.add(name)
-        return name
 
     def label(self, name: str) -> str:
         """A name for a node; the empty string stays, others are made unique."""
-        label, count = name, 0
-        while label in self._labels:
-            count += 1
-            label = f"{name}/{count}"
-        if label:
-            self._labels.add(label)
-        return label
+        return self._labels(name) if name else ""
 
     def parameter(self, array: Any, dtype: DType) -> str:
         """An initializer that the translation needs; equal ones are one."""
@@ -114,6 +100,10 @@ class Target:
     def knows(self, op_type: str) -> bool:
         """True where the opset has the operator."""
         return bool(defs.has(op_type, self.opset, ""))
+
+    def keeps(self, number: float | None) -> bool:
+        """Whether ONNX's attributes, which are float32, keep a number as precisely as the node computes."""
+        return number is None or self.type(0).dtype is not DType.FLOAT64 or float(np.float32(number)) == number
 
     def make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
         """Adds a node whose result only this translation uses."""

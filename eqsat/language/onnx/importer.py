@@ -8,21 +8,25 @@ from pathlib import Path
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
+from eqsat.deadline import check
 from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder, fresh_beside
 from eqsat.language.formulas import reader
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.names import Names
 from eqsat.language.onnx import functions, opaque, structure
 from eqsat.language.onnx.control.inference import Control, control
 from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
+from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
 from eqsat.language.onnx.control.scope import Budget, Scope, as_model
-from eqsat.language.onnx.importing import Call, Unsupported
+from eqsat.language.onnx.definitions import definition
+from eqsat.language.onnx.importing import Call, Unreadable, Unsupported
 from eqsat.language.onnx.microsoft.records import Record, record
 from eqsat.language.onnx.microsoft.types import result_types as own_types
 from eqsat.language.onnx.ml.types import result_types as ml_types
-from eqsat.language.onnx.operators.import_table import FUSED, importers_of, reason_for
+from eqsat.language.onnx.operators.import_table import BEYOND_TENSORS, FUSED, importers_of, reason_for
 from eqsat.language.onnx.origin import OnnxOrigin, Settled
 from eqsat.language.onnx.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.reader import Source, opsets_of, read
@@ -68,7 +72,7 @@ class _Import:
         self.settled: list[Settled] = []
         self.room = _MOST_UNROLLED
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
-        self._taken: set[str] = set()
+        self._fresh_name = Names().numbered
         self._read: set[str] = set()
         shown = ([d.dim_param for d in v.type.tensor_type.shape.dim] for v in self.model.graph.input)
         self._dim = reader(shown) if scope is None else scope.reader()
@@ -86,11 +90,12 @@ class _Import:
             self.warnings.append("the nodes of the model are not in order; they were sorted")
         for node in proto.node:
             load_external(tensors_within(node), f"{self.where}: {node.name or node.op_type}", self.source.external)
-        self._taken = set(_names(self.model))
+        self._fresh_name = Names(_names(self.model)).numbered
         constants = self._constants()
         inputs = self._inputs(constants)
         stated = {v.name: v for v in (*proto.value_info, *proto.output)}
         for i in order:
+            check(0)  # bodies of nodes are read anew while a call goes on
             self._node(i, proto.node[i])
             for name in proto.node[i].output:
                 if name in stated:
@@ -169,11 +174,10 @@ class _Import:
                 self._node(index, inner)
             return
         try:
-            reason = self._reason(node)
-            if reason is None:
-                self._translate(node)
-                reason = self._unread(node)
-        except Unsupported as fault:
+            reason = self._refused(node)
+            if reason is not None:
+                reason = self._by_definition(node, reason)
+        except Unreadable as fault:
             reason = str(fault)
         except (ShapeError, ImportModelError) as fault:
             raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
@@ -185,20 +189,64 @@ class _Import:
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
-            self._keep_opaque(node, reason, found)
+            self._keep_opaque(node, reason_of_bodies(node, found) or reason, found)
+
+    def _refused(self, node: NodeProto) -> str | None:
+        """Translates a node by the tables; why that cannot be done, where it cannot."""
+        reason = self._reason(node)
+        if reason is not None:
+            return reason
+        try:
+            self._translate(node)
+        except Unreadable:
+            raise
+        except Unsupported as fault:
+            return str(fault)
+        return self._unread(node)
+
+    def _by_definition(self, node: NodeProto, reason: str) -> str | None:
+        """Reads a node by the definition that ONNX gives its operator; why it stays opaque, where it does."""
+        outputs = {i: name for i, name in enumerate(node.output) if name}
+        if any(self.folder.is_defined(name) for name in outputs.values()):
+            return reason
+
+        def read(body: GraphProto, scope: Scope, around: ModelProto) -> Graph:
+            around.ir_version = self.model.ir_version
+            return load_body(body, scope, around, f"{self.where}: {node.name or node.op_type}")
+
+        try:
+            found = definition(node, opsets_of(self.model), self.folder, self.budget, read, list(outputs))
+        except Unsupported as fault:
+            return str(fault)
+        if found is None:
+            return reason
+        count = len(self.folder.nodes)
+        found.add_to(self.folder, dict(zip(found.graph.outputs, outputs.values(), strict=True)), self._fresh_name)
+        self._record(node, count, frozenset(self.folder.resolve(v) for v in node.input if v and self._is_known(v)))
+        return None
+
+    def _is_known(self, value: str) -> bool:
+        """Whether elements of a value are known, on which the reading of a node may rest."""
+        return self.folder.resolve(value) in self.folder.constants or self.folder.dims(value) is not None
 
     def _translate(self, node: NodeProto) -> None:
         """Adds the operators that a node is; keeps a record of one that another domain calls something of its own."""
         table, count = importers_of(node.domain), len(self.folder.nodes)
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         table[node.op_type](call)
+        if self._unread(node) or (importers_of("") is table and node.op_type not in FUSED):
+            return
+        self._record(node, count, frozenset(call.looked_at))
+
+    def _record(self, node: NodeProto, count: int, looked_at: frozenset[str]) -> None:
+        """Keeps a record of a node that was read as the nodes from a place on, where it is not folded away."""
         made = self.folder.nodes[count:]
-        if not made or self._unread(node) or (importers_of("") is table and node.op_type not in FUSED):
+        if not made:
             return
         inputs = [self.folder.resolve(v) if v else None for v in node.input]
         outputs = [self.folder.resolve(o) if o else "" for o in node.output]
         known = self.folder.types, self.folder.constants
-        self.records.append(record(node, inputs, outputs, made, *known, frozenset(call.looked_at)))
+        self.records.append(record(node, inputs, outputs, made, *known, looked_at))
 
     def _control(self, node: NodeProto) -> Control | None:
         """The facts known of a node that holds bodies, where it is none of those whose condition is known."""
@@ -242,6 +290,8 @@ class _Import:
         """Why a node cannot be translated, as far as can be said before trying."""
         if node.op_type not in importers_of(node.domain):
             return reason_for(node.domain, node.op_type)
+        if node.op_type in BEYOND_TENSORS:
+            return None
         for value in node.input:
             type = self.folder.type(value) if value else None
             if type is not None and not isinstance(type, TensorType):
@@ -303,14 +353,6 @@ class _Import:
             )
         if stated is not UNKNOWN:
             self.folder.declare(name, stated)
-
-    def _fresh_name(self, base: str) -> str:
-        count = 1
-        while f"{base}/{count}" in self._taken:
-            count += 1
-        name = f"{base}/{count}"
-        self._taken.add(name)
-        return name
 
     def _origin(self, defaults: dict[str, Constant]) -> OnnxOrigin:
         graph = self.model.graph

@@ -21,6 +21,10 @@ class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
     """The node has no counterpart among the operators and stays opaque; the text says why."""
 
 
+class Unreadable(Unsupported):
+    """The node stays opaque also where ONNX defines its operator by others: that definition says something else."""
+
+
 class Call:
     """One ONNX node to translate; operands by index, attributes by name; `read` are all values that anything reads."""
 
@@ -116,6 +120,21 @@ class Call:
             raise Unsupported(f"{self.value(index)!r} is not one number known ahead")
         return array.reshape(()).item()
 
+    def is_tensor(self, index: int) -> bool:
+        """True where the operand is a tensor."""
+        return isinstance(self._folder.type(self.value(index)), TensorType)
+
+    def elements(self, index: int) -> tuple[str, ...]:
+        """The elements of an operand that is a sequence; Unsupported where they are not known ahead."""
+        found = self._folder.sequences.get(self.value(index))
+        if found is None:
+            raise Unsupported("a sequence whose elements are known at run time")
+        return found
+
+    def know_elements(self, elements: Sequence[str]) -> None:
+        """Says what the elements of the sequence are that the node makes."""
+        self._folder.sequences[self.node.output[0]] = tuple(elements)
+
     def fresh_dim(self) -> Sym:
         """A dim of which nothing is known."""
         return self._folder.fresh()
@@ -137,6 +156,12 @@ class Call:
         made = self._fresh_name(next((o for o in self.node.output if o), "value"))
         self._folder.add(Node(op, _trimmed(operands), (made,), Attrs(attrs)))
         return made
+
+    def make_several(self, op: str, count: int, *operands: str | None, **attrs: Any) -> list[str]:
+        """Adds an operator of several results that only this node's translation uses."""
+        made = tuple(self._fresh_name(self.node.output[0]) for _ in range(count))
+        self._folder.add(Node(op, _trimmed(operands), made, Attrs(attrs)))
+        return list(made)
 
     def number(self, value: Any, dtype: DType) -> str:
         """A scalar constant that only this node's translation uses."""

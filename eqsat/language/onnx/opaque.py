@@ -34,7 +34,7 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
             constant = folder.constants.get(folder.resolve(value))
             if constant is not None and is_shape_like(constant.type):
                 data[value] = tensor_of(value, constant)
-    if not _is_sane(node, types):
+    if not is_sane(node, types):
         return {}
     schema = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
     try:
@@ -66,7 +66,7 @@ def _holds_graphs(node: NodeProto) -> bool:
     return any(a.HasField("g") or a.graphs for a in node.attribute)
 
 
-def _is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+def is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     """False for attributes that onnx's inference, written in C++, reads out of bounds with.
 
     Seen in onnx 1.23: an axis beyond the rank crashes the process. So axes must lie within the rank of the first

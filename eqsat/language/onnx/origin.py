@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.language.constant import Constant
+from eqsat.language.graph import Graph
 from eqsat.language.onnx.microsoft.records import Record
 
 
@@ -49,3 +50,8 @@ class OnnxOrigin:
     records: tuple[Record, ...] = ()
     settled: tuple[Settled, ...] = ()
     contrib: bool = False
+
+
+def defaults_of(graph: Graph) -> Mapping[str, Constant]:
+    """The values that a model brings for inputs that a caller may leave out."""
+    return graph.origin.defaults if isinstance(graph.origin, OnnxOrigin) else {}

@@ -13,6 +13,7 @@ from eqsat.errors import ExportModelError
 from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.graph import Graph
+from eqsat.language.names import Names
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporter import assemble
 from eqsat.language.onnx.origin import OnnxOrigin
@@ -56,7 +57,7 @@ class _Switch:
         self.cases = cases
         self.parts = [assemble(case.graph, opset) for case in cases]
         outer = self.parts[0][0].graph
-        self.taken = {v.name for v in (*outer.input, *outer.output)}
+        self._fresh = Names(v.name for v in (*outer.input, *outer.output))
         self.tensors: dict[str, Constant] = {}
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
@@ -203,14 +204,6 @@ class _Switch:
     def _add(self, op: str, inputs: Sequence[str], **attributes: int) -> str:
         name = self._fresh(op.lower())
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return name
-
-    def _fresh(self, base: str) -> str:
-        name, count = base, 0
-        while name in self.taken:
-            count += 1
-            name = f"{base}/{count}"
-        self.taken.add(name)
         return name
 
 

@@ -65,18 +65,26 @@ def _activated(xp: Any, x: Any, name: str, alpha: float, beta: float) -> Any:
 class _Layer:
     """A layer's arithmetic, attributes and activations, those of each direction one after the other."""
 
-    def __init__(self, xp: Any, attrs: Mapping[str, Any], default: Names) -> None:
-        self.xp = xp
-        self.attrs = attrs
-        self.directions = 2 if attrs["direction"] == "bidirectional" else 1
-        self.activations = attrs["activations"] or default * self.directions
+    def __init__(
+        self,
+        xp: Any,
+        default: Names,
+        direction: str,
+        activations: Names,
+        alphas: Numbers,
+        betas: Numbers,
+        clip: float | None,
+    ) -> None:
+        self.xp, self.direction, self.clip = xp, direction, clip
+        self.directions = 2 if direction == "bidirectional" else 1
+        self.activations = activations or default * self.directions
         self.each = len(default)
-        self.alphas = attrs["alphas"] or (0.0,) * len(self.activations)
-        self.betas = attrs["betas"] or (0.0,) * len(self.activations)
+        self.alphas = alphas or (0.0,) * len(self.activations)
+        self.betas = betas or (0.0,) * len(self.activations)
 
     def active(self, x: Any, which: int, direction: int) -> Any:
         """An activation of a direction, its operand clipped where asked for."""
-        xp, clip = self.xp, self.attrs["clip"]
+        xp, clip = self.xp, self.clip
         if clip is not None:
             x = xp.maximum(xp.minimum(x, xp.number(clip, x)), xp.number(-clip, x))
         return _activated(xp, x, *self.named(which, direction))
@@ -86,7 +94,23 @@ class _Layer:
         at = direction * self.each + which
         return self.activations[at], self.alphas[at], self.betas[at]
 
-    def run(self, x: Any, w: Any, bias: Any, lens: Any, states: tuple[Any, ...], cell: Cell) -> tuple[Any, ...]:
+    def run(
+        self, x: Any, w: Any, bias: Any, lens: Any, states: tuple[Any, ...], size: int, cell: Cell, layout: int
+    ) -> tuple[Any, ...]:
+        """All hidden states of a size, and the last states, for the first ones; zeros for those that are left out.
+
+        By `layout` 0 the steps come first, by 1 the batch; `cell` sees the steps one by one.
+        """
+        x = _by_time(x, layout)
+        first = tuple(self._first(_by_time(s, layout), x, size) for s in states)
+        return _laid_out(self._run(x, w, bias, lens, first, cell), layout)
+
+    def _first(self, state: Any, x: Any, size: int) -> Any:
+        if state is not None:
+            return state
+        return np.full((self.directions, x.shape[1], size), self.xp.number(0.0, x), dtype=x.dtype)
+
+    def _run(self, x: Any, w: Any, bias: Any, lens: Any, states: tuple[Any, ...], cell: Cell) -> tuple[Any, ...]:
         """All hidden states, of shape (steps, directions, batch, hidden), and the last states."""
         xp = self.xp
         steps, batch, width = x.shape
@@ -96,7 +120,7 @@ class _Layer:
             # The products with the inputs of all steps are one.
             gates = xp.matmul(rows, np.transpose(w[d]))
             gates = (gates if bias is None else xp.add(gates, bias[d])).reshape(steps, batch, w.shape[1])
-            backward = self.attrs["direction"] == "reverse" or d == 1
+            backward = self.direction == "reverse" or d == 1
             outputs, final = self._direction(gates, lens, tuple(s[d] for s in states), cell, d, backward)
             made.append(outputs)
             last.append(final)
@@ -133,12 +157,6 @@ def _laid_out(made: tuple[Any, ...], layout: int) -> tuple[Any, ...]:
     if not layout:
         return made
     return (np.transpose(made[0], (2, 0, 1, 3)), *(np.swapaxes(s, 0, 1) for s in made[1:]))
-
-
-def _zeros(xp: Any, state: Any, x: Any, directions: int, batch: int, hidden: int) -> Any:
-    if state is not None:
-        return state
-    return np.full((directions, batch, hidden), xp.number(0.0, x), dtype=x.dtype)
 
 
 def _type(gates: int, states: int) -> InferRule:
@@ -280,10 +298,8 @@ def lstm(
     states, and `p` the weights of peepholes i, o, f. Empty `activations` are sigmoid, tanh and tanh. Source: Hochreiter
     and Schmidhuber (1997).
     """
-    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
-    layer = _Layer(xp, attrs, ("Sigmoid", "Tanh", "Tanh"))
-    x, h, c = (_by_time(o, layout) for o in (x, h, c))
-    size, batch = r.shape[2], x.shape[1]
+    layer = _Layer(xp, ("Sigmoid", "Tanh", "Tanh"), direction, activations, alphas, betas, clip)
+    size = r.shape[2]
     bias = None if b is None else xp.add(b[:, : 4 * size], b[:, 4 * size :])
 
     def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
@@ -301,8 +317,7 @@ def lstm(
         shown = _activated(xp, memory, *layer.named(2, d))
         return xp.multiply(layer.active(o, 0, d), shown), memory
 
-    first = tuple(_zeros(xp, s, x, layer.directions, batch, size) for s in (h, c))
-    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
+    return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
 
 
 @op("gru", infer=_type(3, 1), flops=_flops(3), sample=_sample(3, 6), dtypes=_DTYPES, onnx="GRU")
@@ -328,10 +343,8 @@ def gru(
     Operands are as those of `lstm`, with the gates z, r, h. `linear_before_reset` multiplies by the reset gate behind
     the product with the state. Empty `activations` are sigmoid and tanh. Source: Cho et al. (2014).
     """
-    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
-    layer = _Layer(xp, attrs, ("Sigmoid", "Tanh"))
-    x, h = _by_time(x, layout), _by_time(h, layout)
-    size, batch = r.shape[2], x.shape[1]
+    layer = _Layer(xp, ("Sigmoid", "Tanh"), direction, activations, alphas, betas, clip)
+    size = r.shape[2]
     inner = None if b is None else b[:, 3 * size :]
 
     def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
@@ -349,9 +362,8 @@ def gru(
         old = xp.multiply(z, hidden)
         return (xp.add(xp.multiply(xp.subtract(xp.number(1.0, x), z), new), old),)
 
-    first = (_zeros(xp, h, x, layer.directions, batch, size),)
     bias = None if b is None else b[:, : 3 * size]
-    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
+    return layer.run(x, w, bias, lens, (h,), size, cell, layout)
 
 
 @op("rnn", infer=_type(1, 1), flops=_flops(1), sample=_sample(1, 6), dtypes=_DTYPES, onnx="RNN")
@@ -375,14 +387,11 @@ def rnn(
 
     Operands are as those of `lstm`, with one gate. Empty `activations` are tanh.
     """
-    attrs = {"direction": direction, "activations": activations, "alphas": alphas, "betas": betas, "clip": clip}
-    layer = _Layer(xp, attrs, ("Tanh",))
-    x, h = _by_time(x, layout), _by_time(h, layout)
-    size, batch = r.shape[2], x.shape[1]
+    layer = _Layer(xp, ("Tanh",), direction, activations, alphas, betas, clip)
+    size = r.shape[2]
 
     def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
         return (layer.active(xp.add(gates, xp.matmul(states[0], np.transpose(r[d]))), 0, d),)
 
-    first = (_zeros(xp, h, x, layer.directions, batch, size),)
     bias = None if b is None else xp.add(b[:, :size], b[:, size:])
-    return _laid_out(layer.run(x, w, bias, lens, first, cell), layout)
+    return layer.run(x, w, bias, lens, (h,), size, cell, layout)

@@ -11,6 +11,7 @@ from typing import Any
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
+from eqsat.language.masks import rows_attend
 from eqsat.language.pattern import Bindings, Expression
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
@@ -40,6 +41,11 @@ class Known:
     def value(self) -> Any | None:
         """The elements of a constant, else None."""
         return self.reading.elements(self.term) if self.constant else None
+
+    @property
+    def attends(self) -> bool:
+        """True for a constant mask in which no row hides all keys."""
+        return self.constant and rows_attend(self.value)
 
 
 class Reading:

@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eqsat.language.graph import Node
-from eqsat.language.spec import spec
-from eqsat.language.types import DType
+from eqsat.language.types import DType, TensorType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
+from eqsat.runtime.cuda.elements import PARAMETERS, is_pointwise
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES
@@ -100,17 +100,21 @@ class Body:
 
     def _pointwise(self, node: Node, name: str, coords: Coords) -> Expr:
         values = [None if v is None else self.value(v, self._read_at(node, i, v, coords)) for i, v in _inputs(node)]
-        types = [None if v is None else self.group.types[v] for v in node.inputs]
+        types = [None if v is None else self._type_at(node, i, v) for i, v in _inputs(node)]
         made = expression(node, values, types, self.group.types[name])
         if made is None:
             raise UnsupportedError(f"no C expression for {node.op}")
         return self.named(made, node.op, told(node) if node.op != "cast" else "")
 
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
-        """Where an operator element by element reads an operand: statistics of channels by channel."""
-        if node.op == "batch_norm" and place:
-            return coords[1:2]
-        return broadcast(coords, self.group.types[value].static)
+        """Where an operator element by element reads an operand."""
+        shape = self.group.types[value].static
+        return PARAMETERS[node.op](node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
+
+    def _type_at(self, node: Node, place: int, value: str) -> TensorType:
+        """The type of an operand as a reference sees it that computes one element: a parameter is a number."""
+        type = self.group.types[value]
+        return type.with_shape(()) if _is_parameter(node, place) and node.op != "batch_norm" else type
 
     def named(self, expr: Expr, stem: str, comment: str = "") -> Expr:
         """The value under a name of C that begins with the stem; numbers and names stay."""
@@ -329,10 +333,8 @@ def fits(view: View, place: Index, width: int) -> bool:
     return math.gcd(rest.constant, *(c for _, c in rest.terms)) % width == 0
 
 
-def is_pointwise(node: Node) -> bool:
-    """Whether an element of the result is worked out from one element of each operand."""
-    declared = spec(node.op)
-    return (declared.pointwise and not declared.view) or node.op == "batch_norm"
+def _is_parameter(node: Node, place: int) -> bool:
+    return place > 0 and node.op in PARAMETERS
 
 
 def told(node: Node) -> str:

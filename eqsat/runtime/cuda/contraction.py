@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
-from eqsat.runtime.cuda.body import Body, is_pointwise
+from eqsat.runtime.cuda.body import Body
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
+from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, computed, number
 from eqsat.runtime.cuda.factoring import conv_places, einsum_sizes, einsum_terms, finished
 from eqsat.runtime.cuda.group import Group

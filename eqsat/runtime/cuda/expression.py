@@ -69,6 +69,14 @@ class Expr(NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         raise TypeError("the value is known when the kernel runs")
 
+    def reshape(self, *shape: Any) -> Expr:
+        """The value itself, whatever shape it is one element of."""
+        return self
+
+    def astype(self, dtype: Any) -> Expr:
+        """The value in an element type, as `cast` has it."""
+        return cast(self, DType.of(dtype))
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         function = NUMPY.get(ufunc.__name__)
         if method != "__call__" or options or function is None:

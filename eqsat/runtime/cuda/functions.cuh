@@ -116,6 +116,11 @@ DEVICE T placed(T index, T size) {
   return place < 0 ? 0 : place < size ? place : size - 1;
 }
 
+// Where the element at a step is read from when the first steps of a sequence, as many as its length, are reversed.
+DEVICE i64 turned(i64 step, i64 length, i64 steps) {
+  return step >= length ? step : length - 1 - step < steps ? length - 1 - step : steps - 1;
+}
+
 // Whether one element comes before another in an order that begins with the largest, or with the smallest. NaN is larger
 // than all others.
 template <bool LARGEST, class T>

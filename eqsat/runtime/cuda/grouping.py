@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from eqsat.language.graph import Node
 from eqsat.language.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.spec import OPS
 from eqsat.language.types import TensorType
+from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
@@ -96,7 +96,7 @@ class _Grouping:
             return False
         first = [self.producers[v] for v in earlier.nodes]
         then = [self.producers[v] for v in now.nodes]
-        cores = [n for n in (*first, *then) if not _is_pointwise(n) and n.op not in MOVED]
+        cores = [n for n in (*first, *then) if not is_pointwise(n) and n.op not in MOVED]
         if len(cores) > 1 or any(n.op not in ROWS | PRODUCTS for n in cores):
             return False
         reader = next(n for n in then if held.value in n.inputs)
@@ -110,7 +110,7 @@ class _Grouping:
             # What follows a row or a product must be as large: it is computed where each element is made.
             same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
             return (
-                _is_pointwise(reader)
+                is_pointwise(reader)
                 and same
                 and (cores[0].op in ROWS or self._ends_product(first, reader, earlier, now))
             )
@@ -118,7 +118,7 @@ class _Grouping:
             # Where it copies all of what it reads, that is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
-        return reader.op in ROWS or _is_pointwise(reader)
+        return reader.op in ROWS or is_pointwise(reader)
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
         """Whether a library computes a node at the end of a product, after what it computes there already."""
@@ -158,9 +158,3 @@ class _Grouping:
     def _elements(self, value: str | None) -> object:
         type = None if value is None else self.graph.type(value)
         return type.shape if isinstance(type, TensorType) else None
-
-
-def _is_pointwise(node: Node) -> bool:
-    """Whether each element follows from those at the same place; batch normalisation is, by its channel."""
-    declared = OPS[node.op]
-    return (declared.pointwise and not declared.view) or node.op == "batch_norm"

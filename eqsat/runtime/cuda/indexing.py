@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from eqsat.language.graph import Node
+from eqsat.language.types import DType
 from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
-from eqsat.runtime.cuda.expression import Expr, UnsupportedError
+from eqsat.runtime.cuda.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.cuda.scalar import ARITHMETIC, given
 from eqsat.runtime.cuda.writer import bare
 
@@ -57,6 +58,29 @@ def gather_nd(body: Body, node: Node, output: int, coords: Coords) -> Expr:
     head = coords[: len(lead)]
     vector = [place_in(body, indices, (*head, Index.number(i)), shape[batch + i]) for i in range(depth)]
     return body.value(x, (*coords[:batch], *vector, *coords[len(lead) :]))
+
+
+def one_hot(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+    """The second value where the coordinate along the new axis is the index, else the first."""
+    indices, values, depth = given(node), given(node, 1), node.attrs["depth"]
+    at = node.attrs["axis"] % len(coords)
+    index = convert(body.value(indices, (*coords[:at], *coords[at + 1 :])), DType.INT64)
+    zero, count = number(0, DType.INT64), number(depth, DType.INT64)
+    counted = ARITHMETIC.where(ARITHMETIC.less(index, zero), ARITHMETIC.add(index, count), index)
+    place = Expr(DType.INT64, "(i64)({0})", (Expr(DType.INT32, body.writer.index(coords[at])),))
+    others, own = (body.value(values, (Index.number(i),)) for i in range(2))
+    return body.named(ARITHMETIC.where(ARITHMETIC.equal(counted, place), own, others), node.op)
+
+
+def reverse_sequence(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+    """The element that stands as far before the end of its sequence as this one after its beginning."""
+    x, batch, time = given(node), node.attrs["batch_axis"], node.attrs["time_axis"]
+    steps = body.shape(x)[time]
+    length = body.value(given(node, 1), (coords[batch],)).template
+    type = "long long" if steps > INT_LIMIT else "int"
+    text = f"({type})turned({body.writer.index(coords[time])}, {length}, {steps})"
+    place = Index.variable(body.writer.define(type, "place", text), steps)
+    return body.value(x, [place if axis == time else c for axis, c in enumerate(coords)])
 
 
 _COMBINED: Mapping[str, Callable[[Expr, Expr], Expr]] = {

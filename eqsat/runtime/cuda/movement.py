@@ -11,7 +11,15 @@ from eqsat.language.graph import Node
 from eqsat.language.types import DType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, flattened, unflattened
 from eqsat.runtime.cuda.expression import Expr, cast, computed, number
-from eqsat.runtime.cuda.indexing import gather, gather_elements, gather_nd, scatter_elements, scatter_nd
+from eqsat.runtime.cuda.indexing import (
+    gather,
+    gather_elements,
+    gather_nd,
+    one_hot,
+    reverse_sequence,
+    scatter_elements,
+    scatter_nd,
+)
 from eqsat.runtime.cuda.scalar import given
 
 if TYPE_CHECKING:
@@ -246,6 +254,8 @@ MOVES: Mapping[str, Move] = {
     "gather_nd": gather_nd,
     "scatter_elements": scatter_elements,
     "scatter_nd": scatter_nd,
+    "one_hot": one_hot,
+    "reverse_sequence": reverse_sequence,
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,
     "trilu": _trilu,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.runtime.cuda.body import THREADS, Body, entry_name, fits, is_pointwise
+from eqsat.runtime.cuda.body import THREADS, Body, entry_name, fits
 from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, offset, unflattened
+from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.expression import STORED
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.movement import MOVES

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eqsat.language.attending import attends
 from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.plan import Held
@@ -289,6 +290,8 @@ class Products:
     def _attention(self, part: Part, node: Node) -> int:
         q, k, v = (self.lowering.operand(part, str(x)) for x in node.inputs[:3])
         given = node.inputs[3] if len(node.inputs) > 3 else None
+        if node.attrs["hidden"] == "nan" and not attends(self.lowering.graph, given, causal=node.attrs["causal"]):
+            return 0  # where the library makes 0
         mask = None if given is None else self.lowering.operand(part, given)
         scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(q.shape[3])
         call = Attention(q, k, v, self.lowering.result(part, node.outputs[0]), scale, mask, node.attrs["causal"])

@@ -11,6 +11,7 @@ import numpy as np
 
 from eqsat.language.constant import Constant
 from eqsat.language.graph import Attrs, Node
+from eqsat.language.masks import lowest
 from eqsat.language.spec import spec
 from eqsat.language.types import DType, TensorType
 
@@ -78,7 +79,7 @@ def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str],
 def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
     """softmax(q kᵀ · scale + mask) v by products and a softmax; `types` are those of its operands.
 
-    Where a mask of booleans keeps no key at all, the result is 0, as the operator says.
+    Where a mask keeps no key at all, the result is what the operator says: 0 or NaN.
     """
     made = Unfolded(fresh, types)
     q, k, v = (str(x) for x in node.inputs[:3])
@@ -99,10 +100,19 @@ def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[
     if kept is not None:
         scores = made.add("where", kept, scores, made.constant(-np.inf, types[q].dtype))
     shares = made.add("softmax", scores, axis=3)
-    if kept is not None:
-        shares = made.add("where", kept, shares, made.constant(0.0, types[q].dtype))
+    if mask is not None and node.attrs["hidden"] == "zero":
+        # Shares of a query that may look at nothing are NaN.
+        shown = kept if kept is not None and types[mask].dtype is DType.BOOL else _shown(made, mask, kept)
+        shares = made.add("where", shown, shares, made.constant(0.0, types[q].dtype))
     made.add("matmul", shares, v, name=node.outputs[0])
     return made
+
+
+def _shown(made: Unfolded, mask: str, kept: str | None) -> str:
+    """Where a mask of numbers hides no key, of those that are kept."""
+    dtype = made.types[mask].dtype
+    shown = made.add("not_", made.add("less", mask, made.constant(lowest(dtype), dtype)))
+    return shown if kept is None else made.add("and_", shown, kept)
 
 
 def _repeated(made: Unfolded, value: str, heads: int) -> str:

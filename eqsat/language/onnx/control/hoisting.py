@@ -12,8 +12,9 @@ from eqsat.language.constant import Constant
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.fold import holds_symbols, infer_and_fold
 from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.names import Names
 from eqsat.language.onnx.control.inference import Body
-from eqsat.language.onnx.control.sites import Names, Site, holds_bodies, replaced, sites, written
+from eqsat.language.onnx.control.sites import Site, holds_bodies, replaced, sites, written
 from eqsat.language.spec import OPS
 from eqsat.language.types import Shape, TensorType, ValueType
 

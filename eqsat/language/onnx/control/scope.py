@@ -10,6 +10,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto, helper
 from eqsat.language.constant import Array, Constant
 from eqsat.language.dims import Dim, Sym
 from eqsat.language.formulas import dim_of
+from eqsat.language.names import Names
 from eqsat.language.onnx.protos import free, subgraphs
 from eqsat.language.types import TensorType, ValueType
 
@@ -92,15 +93,11 @@ def as_model(body: GraphProto, around: ModelProto) -> ModelProto:
     graph = model.graph
     graph.CopyFrom(body)
     graph.input.extend(ValueInfoProto(name=name) for name in dict.fromkeys(free(body)))
-    taken = {name for node in body.node for name in node.output} | {v.name for v in (*graph.input, *body.output)}
+    names = Names({n for node in body.node for n in node.output} | {v.name for v in (*graph.input, *body.output)})
     seen: set[str] = set()
     for output in graph.output:
         if output.name in seen:
-            count = 1
-            while f"{output.name}/{count}" in taken:
-                count += 1
-            name = f"{output.name}/{count}"
-            taken.add(name)
+            name = names.numbered(output.name)
             graph.node.append(helper.make_node("Identity", [output.name], [name]))
             output.name = name
         seen.add(output.name)

@@ -11,6 +11,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.dims import Sym
 from eqsat.language.fold import Folder
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.names import Names
 from eqsat.language.onnx.control.inference import Body, Control, control
 from eqsat.language.onnx.control.scope import Budget, Scope
 from eqsat.language.onnx.exporter import assemble
@@ -38,24 +39,14 @@ class Site:
         return f"{self.proto.op_type} {self.node.name or self.node.outputs[0]!r}"
 
 
-class Names:
-    """Names that nothing has yet in a graph or in bodies within it: a body must not hide a name from outside."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._taken = {*graph.inputs, *graph.outputs, *graph.constants, *graph.producers}
-        for node in graph.nodes:
-            if node.op == OPAQUE:
-                proto = NodeProto.FromString(node.attrs["proto"])
-                self._taken |= {*names_within(proto), *names_bound(proto)}
-
-    def __call__(self, base: str) -> str:
-        """A name like `base`."""
-        name, count = base, 0
-        while not name or name in self._taken:
-            count += 1
-            name = f"{base}/{count}"
-        self._taken.add(name)
-        return name
+def names_in(graph: Graph) -> Names:
+    """The names in a graph and in bodies within it: a body must not hide a name from outside."""
+    taken = {*graph.inputs, *graph.outputs, *graph.constants, *graph.producers}
+    for node in graph.nodes:
+        if node.op == OPAQUE:
+            proto = NodeProto.FromString(node.attrs["proto"])
+            taken |= {*names_within(proto), *names_bound(proto)}
+    return Names(taken)
 
 
 def holds_bodies(graph: Graph) -> bool:

@@ -14,7 +14,7 @@ def for_onnxruntime(graph: Graph) -> Graph:
 
     >>> from eqsat.language.builder import Builder
     >>> g = Builder("g")
-    >>> g.output("y", g.apply("attention", *(g.input(n, (1, 2, 3, 4)) for n in "qkv")))
+    >>> g.output("y", g.apply("attention", *(g.input(n, (1, 2, 3, 4)) for n in "qkv"), hidden="nan"))
     >>> from eqsat.language.onnx.exporter import to_model
     >>> {n.domain for n in to_model(for_onnxruntime(g.build())).graph.node if n.domain}
     {'com.microsoft'}

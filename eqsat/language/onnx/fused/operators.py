@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from eqsat.language.constant import Constant
-from eqsat.language.graph import Node
+from eqsat.language.graph import Attrs
 from eqsat.language.onnx.exporting import Target
 from eqsat.language.types import DType, TensorType
 
@@ -25,14 +25,14 @@ class Fused:
 
     name: str
     takes: Callable[[Sequence[TensorType | None]], bool]
-    accepts: Callable[[Node], bool]
+    accepts: Callable[[Attrs], bool]
     write: Callable[[Target], None]
 
 
 def _takes_heads(operands: Sequence[TensorType | None]) -> bool:
     """As many heads of keys as of queries, all as wide, in float32, and a mask of numbers if any.
 
-    A mask of truth values makes a query that may look at nothing 0, where this operator makes it NaN, as softmax does.
+    A mask of truth values would have to be turned into one of numbers.
     """
     query, key, value = operands[:3]
     if query is None or key is None or value is None or any(t is None or t.shape is None for t in (query, key, value)):
@@ -44,9 +44,9 @@ def _takes_heads(operands: Sequence[TensorType | None]) -> bool:
     return known and key.dims[1] == value.dims[1] == heads and key.dims[3] == value.dims[3] == width
 
 
-def _accepts_heads(node: Node) -> bool:
-    """A scale of 0 stands for the default there."""
-    return not node.attrs["causal"] and node.attrs["scale"] != 0
+def _accepts_heads(attrs: Attrs) -> bool:
+    """A scale of 0 stands for the default there, and what may look at nothing is NaN, as softmax makes it."""
+    return not attrs["causal"] and attrs["scale"] != 0 and attrs["hidden"] != "zero"
 
 
 def _write_heads(target: Target) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eqsat.language.dims import Dim, Sym, exact_quotient
-from eqsat.language.onnx.importing import Call, Importer, Unsupported, integer
+from eqsat.language.masks import lowest
+from eqsat.language.onnx.importing import Call, Importer, Unreadable, Unsupported, integer
 
 
 def _refuse(call: Call, wanted: Mapping[str, object]) -> None:
@@ -84,23 +85,42 @@ def _kept(call: Call, mask: int, keys: Dim, batch: Dim) -> str:
     raise Unsupported(f"a mask of shape [{', '.join(map(str, shape))}] for {keys} keys")
 
 
-def _mask(call: Call, mask: int, bias: int, keys: Dim, batch: Dim) -> str | None:
-    """The addend of the scores: the filter value where a mask is 0, and a bias."""
-    total = call.optional(bias)
-    if not call.has(mask):
-        return total
-    dtype = call.type(0).dtype
-    low = call.number(call.attrs.get("mask_filter_value", -10000.0), dtype)
-    filtered = call.make("where", _kept(call, mask, keys, batch), call.number(0.0, dtype), low)
-    return filtered if total is None else call.make("add", total, filtered)
+def _mask(call: Call, mask: int, bias: int, q: str, k: str) -> str | None:
+    """The addend of the scores: the filter value where a mask is 0, and a bias.
+
+    With a bias or an extreme filter value, keys later than their query are in it too, as the least float, as which
+    ONNX Runtime has them: not minus infinity, by which a query from which all else is hidden would still tell them.
+    """
+    total, dtype, keys = call.optional(bias), call.type(0).dtype, _dims(call, k)[2]
+    added: str | None = None
+    if call.has(mask):
+        low = call.number(_filter_value(call), dtype)
+        kept = _kept(call, mask, keys, _dims(call, q)[0])
+        added = call.make("where", kept, call.number(0.0, dtype), low)
+    if call.attrs.get("unidirectional", 0) and not _may_be_causal(call, mask, bias):
+        places = [call.make("iota", size=n, dtype="int64") for n in (_dims(call, q)[2], keys)]
+        rows = call.make("reshape", places[0], shape=(_dims(call, q)[2], 1))
+        seen = call.make("less_equal", places[1], rows)
+        added = call.make("where", seen, added or call.number(0.0, dtype), call.number(lowest(dtype), dtype))
+    return added if total is None else total if added is None else call.make("add", total, added)
 
 
-def _causal(call: Call, q: str, k: str, past: bool) -> bool:
+def _filter_value(call: Call) -> float:
+    return float(call.attrs.get("mask_filter_value", -10000.0))
+
+
+def _may_be_causal(call: Call, mask: int, bias: int) -> bool:
+    """Whether what is added to scores leaves each query a key that is far above the least float."""
+    return not call.has(bias) and (not call.has(mask) or _filter_value(call) > 0.5 * lowest(call.type(0).dtype))
+
+
+def _causal(call: Call, q: str, k: str, past: int, *added: int) -> bool:
+    """Whether keys later than their query are left out by the operator; `added` are the operands of its mask."""
     if not call.attrs.get("unidirectional", 0):
         return False
-    if past or _dims(call, q)[2] != _dims(call, k)[2]:
+    if call.has(past) or _dims(call, q)[2] != _dims(call, k)[2]:
         raise Unsupported("unidirectional attention to a cache")
-    return True
+    return _may_be_causal(call, *added)
 
 
 def _scale(call: Call) -> float | None:
@@ -128,9 +148,9 @@ def _multi_head_attention(call: Call) -> None:
         raise Unsupported(f"queries of rank {len(query)} and keys of rank {len(key)}")
     k = _longer(call, k, call.optional(6), 1)
     v = _longer(call, v, call.optional(7), 2)
-    mask = _mask(call, 4, 5, _dims(call, k)[2], query[0])
-    causal = _causal(call, q, k, call.has(6))
-    _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal))
+    causal = _causal(call, q, k, 6, 4, 5)
+    mask = _mask(call, 4, 5, q, k)
+    _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal, hidden="nan"))
 
 
 def _with_bias(call: Call, operands: list[str]) -> list[str]:
@@ -169,9 +189,9 @@ def _self_attention(call: Call) -> None:
         batch, _, length, width = _dims(call, k)
         ways = [call.make("reshape", x, shape=(1, batch, heads, length, width)) for x in (k, v)]
         call.emit("concat", *ways, axis=0, outputs=[call.node.output[1]])
-    mask = _mask(call, 3, 5, _dims(call, k)[2], call.shape(0)[0])
-    causal = _causal(call, q, k, call.has(4))
-    _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal))
+    causal = _causal(call, q, k, 4, 3, 5)
+    mask = _mask(call, 3, 5, q, k)
+    _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal, hidden="nan"))
 
 
 def _pasts(call: Call) -> list[str]:
@@ -180,8 +200,19 @@ def _pasts(call: Call) -> list[str]:
     return [call.make("reshape", _part(call, call.value(4), 0, i, i + 1), shape=shape[1:]) for i in range(2)]
 
 
+def _check_mask(call: Call) -> None:
+    """Unreadable where a mask may lack elements for some keys: ONNX hides those, its definition does not."""
+    if not call.has(3):
+        return
+    given = call.shape(1)[-2] + (call.shape(4)[2] if call.has(4) else 0)
+    told = call.shape(3)[-1:]
+    if told != (given,) and any(isinstance(d, int) for d in (given, *told)):
+        raise Unreadable(f"a mask that may not be one for all of {given} keys")
+
+
 def _onnx_attention(call: Call) -> None:
     """ONNX's Attention, on heads apart or together, with a cache that grows."""
+    _check_mask(call)
     _refuse(call, {"softcap": 0.0, "left_window_size": -1, "right_window_size": -1})
     _refuse_inputs(call, {6: "keys that count up to a length known at run time"})
     if call.uses(3):

@@ -11,7 +11,7 @@ from typing import Any
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.microsoft import attention
-from eqsat.language.onnx.operators.import_nn import each, padding
+from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.ops.quantised.packed import BITS
 from eqsat.language.types import DType, TensorType
@@ -186,19 +186,8 @@ def _fused_gemm(call: Call) -> None:
 
 
 def _fused_conv(call: Call) -> None:
-    spatial = len(call.shape(0)) - 2
-
     def made() -> str:
-        value = call.make(
-            "conv",
-            call.value(0),
-            call.value(1),
-            call.optional(2),
-            strides=each(call, "strides", spatial),
-            dilations=each(call, "dilations", spatial),
-            pads=padding(call, call.shape(1)[2:]),
-            group=call.attrs.get("group", 1),
-        )
+        value = call.make("conv", call.value(0), call.value(1), call.optional(2), **geometry(call))
         return _plus(call, value, 3)
 
     if "activation" not in call.attrs:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from eqsat.language.activations import with_activations_apart
 from eqsat.language.constant import Constant
 from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.spec import OPS, spec
+from eqsat.language.names import Names, unused
+from eqsat.language.spec import OPS
 from eqsat.language.types import UNKNOWN, TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def restored(graph: Graph, records: Sequence[Record]) -> Graph:
     """
     if not records:
         return graph
-    given, graph = graph, _with_activations_apart(graph)
+    given, graph = graph, with_activations_apart(graph, _linear(graph))
     found = [m for m in (_match(graph, r) for r in records) if m is not None]
     kept = _closed(graph, found)
     if not kept:
@@ -91,25 +93,6 @@ def restored(graph: Graph, records: Sequence[Record]) -> Graph:
     except CycleError:
         return given
     return replace(graph, nodes=tuple(ordered), constants=constants, types=types).without_dead()
-
-
-def _with_activations_apart(graph: Graph) -> Graph:
-    """The graph with each activation that an operator ends in as a node of its own, as ONNX has it."""
-    if all(n.attrs.get("activation", "none") == "none" for n in graph.nodes):
-        return graph
-    nodes: list[Node] = []
-    types = dict(graph.types)
-    for node in graph.nodes:
-        activation = node.attrs.get("activation", "none")
-        if activation == "none":
-            nodes.append(node)
-            continue
-        (output,) = node.outputs
-        inner = _unused(f"{output}/{node.op}", graph.constants, types)
-        types[inner] = graph.type(output)
-        nodes.append(replace(node, outputs=(inner,), attrs=node.attrs | {"activation": "none"}))
-        nodes.append(Node(activation, (inner,), (output,), spec(activation).complete({}), node.name))
-    return replace(graph, nodes=tuple(nodes), types=types)
 
 
 @dataclass
@@ -230,7 +213,7 @@ def _added(value: str, record: Record, constants: dict[str, Constant], types: di
     known = constants.get(value)
     name = value
     if known is None or known.type != constant.type or known.digest != constant.digest:
-        name = _unused(value, constants, types)
+        name = unused(value, constants, types)
     constants[name], types[name] = constant, constant.type
     return name
 
@@ -239,17 +222,15 @@ def _output(value: str, matched: _Match, types: dict[str, ValueType]) -> str:
     """The name of an output; one that nothing reads any more keeps its own, where no other value has that."""
     if not value or value in matched.outputs:
         return value
-    name = _unused(value, {}, types)
+    name = unused(value, types)
     types[name] = UNKNOWN
     return name
 
 
-def _unused(value: str, constants: Mapping[str, Constant], types: Mapping[str, ValueType]) -> str:
-    name, count = value, 0
-    while name in types or name in constants:
-        count += 1
-        name = f"{value}/{count}"
-    return name
+def _linear(graph: Graph) -> Callable[[Node], str]:
+    """Names for what operators make before their activation."""
+    names = Names({*graph.types, *graph.constants})
+    return lambda node: names(f"{node.outputs[0]}/{node.op}")
 
 
 def _ordered(placed: Sequence[tuple[int, Node]]) -> list[Node]:

@@ -135,16 +135,9 @@ def _reduced(call: Call) -> list[ValueType]:
 
 
 def _fused_conv(call: Call) -> list[ValueType]:
-    from eqsat.language.onnx.operators.import_nn import each, padding
+    from eqsat.language.onnx.operators.import_nn import geometry
 
-    spatial = len(call.shape(0)) - 2
-    given = {
-        "strides": each(call, "strides", spatial),
-        "dilations": each(call, "dilations", spatial),
-        "pads": padding(call, call.shape(1)[2:]),
-        "group": call.attrs.get("group", 1),
-    }
-    return list(conv.infer([call.type(0), call.type(1)], conv.complete(given)))
+    return list(conv.infer([call.type(0), call.type(1)], conv.complete(geometry(call))))
 
 
 def _quantised(call: Call) -> list[ValueType]:

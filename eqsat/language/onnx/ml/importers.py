@@ -52,6 +52,39 @@ def _linear_regressor(call: Call) -> None:
     return call.emit("gemm", call.value(0), weight, call.number(offsets, DType.FLOAT32))
 
 
+#: What ONNX Runtime makes of the scores, where there are two or more; the label is that of the greatest before.
+_SCORES: Mapping[str, tuple[str, Mapping[str, int]]] = {
+    "NONE": ("identity", {}),
+    "SOFTMAX": ("softmax", {"axis": 1}),
+    "LOGISTIC": ("sigmoid", {}),
+}
+
+
+def _linear_classifier(call: Call) -> None:
+    """A score for each class: its label is that of the greatest, the first of equal ones."""
+    _of(call, DType.FLOAT32)
+    features, labels = _rows(call), np.asarray(call.attrs.get("classlabels_ints", ()), np.int64)
+    offsets = np.asarray(call.attrs.get("intercepts", ()), np.float32)
+    weights = np.asarray(call.attrs["coefficients"], np.float32)
+    transform = call.attrs.get("post_transform", "NONE")
+    if not labels.size:
+        raise Unsupported("labels that are strings")
+    if offsets.size < 2:
+        raise Unsupported("one score for two classes, with rules of its own")
+    if labels.size != offsets.size or weights.size != offsets.size * features:
+        raise Unsupported(f"{weights.size} coefficients for {features} features and {offsets.size} scores")
+    if transform not in _SCORES:
+        raise Unsupported(f"post_transform {transform}")
+    weight = call.number(weights.reshape(offsets.size, features).T, DType.FLOAT32)
+    scores = call.make("gemm", call.value(0), weight, call.number(offsets, DType.FLOAT32))
+    if call.uses(0):
+        best = call.make("argmax", scores, axis=1, keepdims=False, select_last=False)
+        call.emit("gather", call.number(labels, DType.INT64), best, axis=0)
+    if call.uses(1):
+        op, attrs = _SCORES[transform]
+        call.emit(op, scores, outputs=[call.node.output[1]], **attrs)
+
+
 def _scaler(call: Call) -> None:
     """(x - offset) · scale: of doubles in double, of integers in single precision, and then always float32."""
     if not call.attrs.get("scale") or not call.attrs.get("offset"):
@@ -134,6 +167,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Binarizer": _binarizer,
         "FeatureVectorizer": _feature_vectorizer,
         "Imputer": _imputer,
+        "LinearClassifier": _linear_classifier,
         "LinearRegressor": _linear_regressor,
         "Normalizer": _normalizer,
         "Scaler": _scaler,

@@ -19,7 +19,6 @@ _TREES = "compares features along trees, which no sum or product stands for"
 _KERNELS = "compares features with support vectors, in a kernel of its own"
 _TABLE = "looks elements up in a table of its attributes"
 _MAPS = "reads or makes maps, which are no tensors"
-_CLASSES = "chooses labels by their scores, with rules of its own for two classes"
 
 #: Why an operator is kept as it is, by domain and name.
 REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -30,7 +29,6 @@ REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
             (_KERNELS, ("SVMClassifier", "SVMRegressor")),
             (_TABLE, ("CategoryMapper", "LabelEncoder", "OneHotEncoder")),
             (_MAPS, ("CastMap", "DictVectorizer", "ZipMap")),
-            (_CLASSES, ("LinearClassifier",)),
         )
         for name in names
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -95,11 +96,12 @@ def _runs_as_often(source: Shape, wanted: Shape, dims: Sequence[int]) -> bool:
 
 
 def _tried(source: Shape, wanted: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """Both shapes at sizes 0 and 2 of the named dims."""
+    """Both shapes at sizes 0 and 2 of the named dims, at which they have a value."""
     names = sorted({name for d in (*source, *wanted) if isinstance(d, Sym) for name in d.names()})
     for sizes in product((0, 2), repeat=min(len(names), _TRIED)):
         known = dict(zip(names, sizes, strict=False)) | dict.fromkeys(names[_TRIED:], 2)
-        yield [evaluate(d, known) for d in source], [evaluate(d, known) for d in wanted]
+        with contextlib.suppress(ZeroDivisionError):  # a dim divided by one that is 0
+            yield [evaluate(d, known) for d in source], [evaluate(d, known) for d in wanted]
 
 
 def _open_runs(source: Sequence[int], dims: Sequence[int]) -> bool:
@@ -185,12 +187,15 @@ def _slice(target: Target) -> None:
     shape = target.type(0).shape
     whole = [None if shape is None else shape[a] for a in axes]
     ends = [_end(e, d, s) for e, d, s in zip(attrs["ends"], whole, steps, strict=True)]
-    symbolic = any(isinstance(b, Sym) for b in (*attrs["starts"], *ends))
+    starts = [
+        _from_right(_uncapped(b, d), d) if s > 0 else b for b, d, s in zip(attrs["starts"], whole, steps, strict=True)
+    ]
+    symbolic = any(isinstance(b, Sym) for b in (*starts, *ends))
     if target.opset < 10:
         if symbolic or any(s != 1 for s in steps):
             target.needs(10, "steps or named bounds")
-        return target.emit("Slice", target.input(0), starts=attrs["starts"], ends=ends, axes=axes)
-    operands = [target.input(0), target.shape(attrs["starts"]), target.shape(ends), target.ints(axes)]
+        return target.emit("Slice", target.input(0), starts=starts, ends=ends, axes=axes)
+    operands = [target.input(0), target.shape(starts), target.shape(ends), target.ints(axes)]
     if any(s != 1 for s in steps):
         operands.append(target.ints(steps))
     return target.emit("Slice", *operands)
@@ -202,7 +207,7 @@ def _end(end: Dim, dim: Dim | None, step: int) -> Dim:
         return _before(end, dim)
     if dim is not None and end == dim and isinstance(end, Sym):
         return _TO_THE_END
-    return _uncapped(end, dim)
+    return _from_right(_uncapped(end, dim), dim)
 
 
 def _before(end: Dim, dim: Dim | None) -> Dim:
@@ -217,13 +222,28 @@ def _before(end: Dim, dim: Dim | None) -> Dim:
 
 def _uncapped(end: Dim, dim: Dim | None) -> Dim:
     """min(n, dim) is as good as n."""
-    if isinstance(end, Sym) and dim is not None and len(end.terms) == 1:
-        monomial, coefficient = end.terms[0]
-        atom, power = monomial[0]
-        if coefficient == power == len(monomial) == 1 and not isinstance(atom, str) and atom[0] == "min":
-            left, right = atom[1:]
-            return left if right == dim else right if left == dim else end
+    if dim is not None and (pair := _operands("min", end)) is not None and dim in pair:
+        return pair[0] if pair[1] == dim else pair[1]
     return end
+
+
+def _from_right(bound: Dim, dim: Dim | None) -> Dim:
+    """Dim - n and max(dim - n, 0) as -n, which ONNX counts from the right and clips: no size has to be worked out."""
+    if dim is None or not isinstance(bound, Sym) or not at_least(bound, 0):
+        return bound
+    pair = _operands("max", bound) or (bound, 0)
+    gap = dim - (pair[0] if pair[1] == 0 else pair[1]) if 0 in pair else 0
+    return -gap if isinstance(gap, int) and gap > 0 else bound
+
+
+def _operands(function: str, bound: Dim) -> tuple[Dim, Dim] | None:
+    """The two operands of the minimum or maximum that a bound is; None where it is none."""
+    if isinstance(bound, Sym) and len(bound.terms) == 1:
+        monomial, coefficient = bound.terms[0]
+        atom, power = monomial[0]
+        if coefficient == power == len(monomial) == 1 and not isinstance(atom, str) and atom[0] == function:
+            return atom[1], atom[2]
+    return None
 
 
 def _pad(target: Target) -> None:

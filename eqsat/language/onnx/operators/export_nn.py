@@ -13,10 +13,11 @@ import numpy as np
 from eqsat.language.dims import product
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_movement import make_reshape
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.symbolic import at_least
-from eqsat.language.types import DType, TensorType
+from eqsat.language.types import TensorType
 
 
 def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _normalised(target: Target, op_type: str, *, centred: bool) -> None:
     rank = target.type(0).rank
     axis = target.attrs["axis"]
     axis += rank if axis < 0 else 0
-    if target.knows(op_type):
+    if target.knows(op_type) and target.keeps(target.attrs["epsilon"]):
         return target.emit(op_type, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
     axes, dtype = list(range(axis, rank)), target.type(0).dtype
     x = target.input(0)
@@ -229,53 +230,9 @@ def _mvn(target: Target) -> None:
     target.emit("MeanVarianceNormalization", target.input(0), axes=target.attrs["axes"])
 
 
-def _attention(target: Target) -> None:
-    scale, causal = target.attrs["scale"], target.attrs["causal"]
-    if target.knows("Attention"):
-        values = ({"scale": scale} if scale is not None else {}) | ({"is_causal": 1} if causal else {})
-        return target.emit("Attention", *target.inputs, **values)
-    query, key, dtype = target.type(0), target.type(1), target.type(0).dtype
-    if query.dims[1] != key.dims[1]:
-        target.needs(23, "heads that share keys")
-    turned = target.make("Transpose", target.input(1), perm=[0, 1, 3, 2])
-    scores = target.make("MatMul", target.input(0), turned)
-    width = query.dims[3]
-    if scale is None and not isinstance(width, int):
-        target.needs(23, "a width known by name only")
-    factor = scale if scale is not None else 1.0 / float(np.sqrt(int(str(width))))
-    scores = target.make("Mul", scores, target.number(factor, dtype))
-    kept = _kept(target) if causal or _has_boolean_mask(target) else ""
-    if target.input(3) and not _has_boolean_mask(target):
-        scores = target.make("Add", scores, target.input(3))
-    if kept:
-        scores = target.make("Where", kept, scores, target.number(-np.inf, dtype))
-    shares = target.make("Softmax", scores, axis=3)
-    if kept:
-        # A query that may look at nothing has shares of NaN, and ONNX's Attention says they are 0.
-        shares = target.make("Where", kept, shares, target.number(0.0, dtype))
-    return target.emit("MatMul", shares, target.input(2))
-
-
-def _has_boolean_mask(target: Target) -> bool:
-    return bool(target.input(3)) and target.type(3).dtype is DType.BOOL
-
-
-def _kept(target: Target) -> str:
-    """Booleans that say which keys a query may look at."""
-    mask = target.input(3) if _has_boolean_mask(target) else ""
-    if not target.attrs["causal"]:
-        return mask
-    lengths = target.type(0).dims[2], target.type(1).dims[2]
-    if not all(isinstance(n, int) for n in lengths):
-        target.needs(23, "a causal mask of a length known by name only")
-    rows, columns = (int(str(n)) for n in lengths)
-    causal = target.model.parameter(np.tri(rows, columns, dtype=bool), DType.BOOL)
-    return target.make("And", causal, mask) if mask else causal
-
-
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "attention": _attention,
+        "attention": write_attention,
         "avg_pool": _pool("AveragePool"),
         "batch_norm": _by_epsilon("BatchNormalization"),
         "conv": _conv,

@@ -109,7 +109,10 @@ def _clip(target: Target) -> None:
     bounds = [target.constant(i) for i in (1, 2)]
     if all(b is not None or not target.input(i) for i, b in enumerate(bounds, start=1)):
         limits = {k: float(b.array.reshape(()).item()) for k, b in zip(("min", "max"), bounds, strict=True) if b}
-        return target.emit("Clip", target.input(0), **limits)
+        # ONNX Runtime refuses attributes of which the lower is the greater.
+        if limits.get("min", -np.inf) <= limits.get("max", np.inf) and all(map(target.keeps, limits.values())):
+            return target.emit("Clip", target.input(0), **limits)
+    target.needs(8, "bounds that no attributes keep")
     low = target.make("Max", target.input(0), target.input(1)) if target.input(1) else target.input(0)
     return target.emit("Min", low, target.input(2)) if target.input(2) else target.emit("Identity", low)
 
@@ -268,6 +271,7 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
         "mod": _mod,
         "one_hot": _one_hot,
         "pow": _pow,
+        "prelu": same("PRelu"),
         "reverse_sequence": same("ReverseSequence", batch_axis=("batch_axis", 1), time_axis=("time_axis", 0)),
         "selu": same("Selu", alpha=("alpha", None), gamma=("gamma", None)),
         "shrink": same("Shrink", bias=("bias", None), lambd=("lambd", None)),

@@ -219,6 +219,23 @@ def _scatter_nd(call: Call) -> None:
     call.emit("scatter_nd", *(call.value(i) for i in range(3)), reduction=call.attrs.get("reduction", "none"))
 
 
+def _tensor_scatter(call: Call) -> None:
+    """Rows of a cache written from a place of each batch on; with mode circular, from its begin again at its end."""
+    shape, update = call.shape(0), call.shape(1)
+    axis = call.axis(-2)
+    if not axis:
+        raise Unsupported("TensorScatter along the batch")
+    places = call.make("iota", size=update[axis], dtype="int64")
+    if call.has(2):
+        starts = call.make("reshape", call.value(2), shape=(update[0], 1))
+        places = call.make("add", starts, places)
+    if call.attrs.get("mode", "linear") == "circular":
+        places = call.make("mod", places, call.number(call.size(0, axis), DType.INT64))
+    column = (update[0] if call.has(2) else 1, *(update[i] if i == axis else 1 for i in range(1, len(shape))))
+    wide = call.make("expand", call.make("reshape", places, shape=column), shape=update)
+    call.emit("scatter_elements", call.value(0), wide, call.value(1), axis=axis, reduction="none")
+
+
 def _depth_to_space(call: Call) -> None:
     mode = call.attrs.get("mode", "DCR")
     call.emit("depth_to_space", call.value(0), blocksize=call.attrs["blocksize"], mode=mode)
@@ -342,6 +359,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "SpaceToDepth": _space_to_depth,
         "Split": _split,
         "Squeeze": _squeeze,
+        "TensorScatter": _tensor_scatter,
         "Tile": _tile,
         "Transpose": _transpose,
         "Trilu": _trilu,

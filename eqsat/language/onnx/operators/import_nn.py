@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.language.dims import Dim, Sym, product
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
 from eqsat.language.spec import normal_axis
+from eqsat.language.types import DType
 
 
 def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -45,18 +46,19 @@ def each(call: Call, name: str, spatial: int) -> tuple[int, ...]:
     return tuple(call.attrs.get(name, ())) or (1,) * spatial
 
 
-def _conv(call: Call) -> None:
+def geometry(call: Call, filters: int = 1) -> dict[str, Any]:
+    """The attributes of a convolution whose filters are the operand at an index."""
     spatial = len(call.shape(0)) - 2
-    call.emit(
-        "conv",
-        call.value(0),
-        call.value(1),
-        call.optional(2),
-        strides=each(call, "strides", spatial),
-        dilations=each(call, "dilations", spatial),
-        pads=padding(call, call.shape(1)[2:]),
-        group=call.attrs.get("group", 1),
-    )
+    return {
+        "strides": each(call, "strides", spatial),
+        "dilations": each(call, "dilations", spatial),
+        "pads": padding(call, call.shape(filters)[2:]),
+        "group": call.attrs.get("group", 1),
+    }
+
+
+def _conv(call: Call) -> None:
+    call.emit("conv", call.value(0), call.value(1), call.optional(2), **geometry(call))
 
 
 def _conv_transpose(call: Call) -> None:
@@ -145,6 +147,13 @@ def _pool(op: str) -> Importer:
     return translate
 
 
+def _global_lp_pool(call: Call) -> None:
+    order = call.attrs.get("p", 2)
+    if order not in (1, 2):
+        raise Unsupported(f"GlobalLpPool of order {order}")
+    call.emit(f"reduce_l{order}", call.value(0), axes=tuple(range(2, len(call.shape(0)))), keepdims=True)
+
+
 def _softmax(op: str) -> Importer:
     def translate(call: Call) -> None:
         shape = call.shape(0)
@@ -179,9 +188,25 @@ def _instance_norm(call: Call) -> None:
 
 
 def _layer_norm(call: Call) -> None:
+    axis = call.axis(-1)
     if call.uses(1) or call.uses(2):
-        raise Unsupported("the mean and deviation of LayerNormalization")
-    call.emit("layer_norm", call.value(0), call.value(1), call.optional(2), axis=call.axis(-1), epsilon=_epsilon(call))
+        _statistics(call, axis)
+    call.emit("layer_norm", call.value(0), call.value(1), call.optional(2), axis=axis, epsilon=_epsilon(call))
+
+
+def _statistics(call: Call, axis: int) -> None:
+    """Emits the mean and the reciprocal of the deviation that a normalisation of floats of 32 bits divides by."""
+    if call.type(0).dtype is not DType.FLOAT32 or call.attrs.get("stash_type", 1) != 1:
+        raise Unsupported(f"the mean and deviation of {call.type(0).dtype.value}, in a precision of their own")
+    over: dict[str, Any] = {"axes": tuple(range(axis, len(call.shape(0)))), "keepdims": True}
+    mean = call.node.output[1] if call.uses(1) else call.unused(1)
+    call.emit("reduce_mean", call.value(0), outputs=[mean], **over)
+    if not call.uses(2):
+        return
+    centred = call.make("sub", call.value(0), mean)
+    variance = call.make("reduce_mean", call.make("mul", centred, centred), **over)
+    deviation = call.make("sqrt", call.make("add", variance, call.number(_epsilon(call), DType.FLOAT32)))
+    call.emit("reciprocal", deviation, outputs=[call.node.output[2]])
 
 
 def _rms_norm(call: Call) -> None:
@@ -191,6 +216,8 @@ def _rms_norm(call: Call) -> None:
 def _group_norm(call: Call) -> None:
     groups = call.attrs["num_groups"]
     gains = [call.value(1), call.value(2)]
+    if any(len(call.shape(i)) != 1 for i in (1, 2)):
+        raise Unsupported("ONNX Runtime spreads a gain or bias that is no vector, and ONNX has none")
     if call.opset < 21:
         # Then there was a gain and a bias for each group.
         channels = call.size(0, 1)
@@ -229,6 +256,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "BatchNormalization": _batch_norm,
         "Conv": _conv,
         "ConvTranspose": _conv_transpose,
+        "GlobalLpPool": _global_lp_pool,
         "GroupNormalization": _group_norm,
         "Hardmax": _softmax("hardmax"),
         "InstanceNormalization": _instance_norm,

@@ -13,7 +13,14 @@ from eqsat.language.onnx.microsoft import importers as microsoft
 from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.ml import importers as ml
 from eqsat.language.onnx.ml.types import REASONS as ML_REASONS
-from eqsat.language.onnx.operators import import_movement, import_nn, import_recurrent, import_vision
+from eqsat.language.onnx.operators import (
+    import_movement,
+    import_nn,
+    import_recurrent,
+    import_sequences,
+    import_vision,
+)
+from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.types import DType
@@ -58,7 +65,13 @@ def _clip(call: Call) -> None:
     return call.emit("clip", call.value(0), *bounds)
 
 
-_NARROW = ("float8", "float4")
+def _of_its_own(dtype: DType) -> str:
+    """Why casts from and to an element type are left to the runtime; empty for plain numbers."""
+    if dtype is DType.STRING:
+        return "casts texts, which runtimes write each their own way"
+    if dtype.value.startswith(("float8", "float4")):
+        return "casts floats of a byte or less, in whose rounding and greatest number no operator here computes"
+    return "casts numbers of less than a byte, packed in pairs" if "int4" in dtype.value else ""
 
 
 def _cast(call: Call) -> None:
@@ -73,8 +86,9 @@ def _cast_like(call: Call) -> None:
 
 
 def _cast_to(call: Call, to: DType) -> None:
-    if any(d.value.startswith(_NARROW) or d is DType.STRING or "int4" in d.value for d in (to, call.type(0).dtype)):
-        raise Unsupported(f"cast of {call.type(0).dtype.value} to {to.value}")
+    own = _of_its_own(to) or _of_its_own(call.type(0).dtype)
+    if own:
+        raise Unsupported(own)
     call.emit("cast", call.value(0), to=to.value)
 
 
@@ -118,15 +132,31 @@ def reduction(op: str, axes_are_inputs_since: int) -> Importer:
         rank = len(call.shape(0))
         if op == "reduce_mean" and not call.type(0).dtype.is_float:
             raise Unsupported("how a mean of integers is rounded, and where it overflows, is ONNX Runtime's own")
+        if op in ("reduce_log_sum", "reduce_log_sum_exp") and not call.type(0).dtype.is_float:
+            raise Unsupported("how a logarithm of integers is rounded, and where it overflows, is ONNX Runtime's own")
         axes: tuple[int, ...] | None = call.attrs.get("axes")
         if call.opset >= axes_are_inputs_since:
             axes = call.integers(1) if call.has(1) else None
         if not axes and call.attrs.get("noop_with_empty_axes", 0) and call.opset >= axes_are_inputs_since:
             return _reduce_nothing(call, op)
+        if axes and not rank:
+            raise Unsupported("ONNX Runtime takes a scalar, which has no axis")
         normal = tuple(sorted({a + rank if a < 0 else a for a in axes})) if axes else tuple(range(rank))
-        return call.emit(op, call.value(0), axes=normal, keepdims=bool(call.attrs.get("keepdims", 1)))
+        return call.emit(op, call.value(0), axes=normal, keepdims=_keeps_dims(call))
 
     return translate
+
+
+def _prelu(call: Call) -> None:
+    slope, shape = call.shape(1), call.shape(0)
+    if len(slope) > len(shape) or any(s not in (1, d) for s, d in zip(slope[::-1], shape[::-1], strict=False)):
+        raise Unsupported("ONNX Runtime spreads the input where the slope is larger, and ONNX does not")
+    call.emit("prelu", call.value(0), call.value(1))
+
+
+def _keeps_dims(call: Call) -> bool:
+    """Whether reduced axes stay as ones: 1 says so, and no other number does, in ONNX Runtime and in onnx."""
+    return int(call.attrs.get("keepdims", 1)) == 1
 
 
 def _reduce_nothing(call: Call, op: str) -> None:
@@ -141,8 +171,10 @@ def _arg(op: str) -> Importer:
     def translate(call: Call) -> None:
         if not call.shape(0):
             raise Unsupported("ONNX Runtime takes a scalar, which has no axis")
+        if call.shape(0)[call.axis(0)] == 0:
+            raise Unsupported("there is no extreme element where an axis has none")
         last = bool(call.attrs.get("select_last_index", 0))
-        keep = bool(call.attrs.get("keepdims", 1))
+        keep = _keeps_dims(call)
         call.emit(op, call.value(0), axis=call.axis(0), keepdims=keep, select_last=last)
 
     return translate
@@ -198,7 +230,7 @@ UNARY = {
 BINARY = {
     "Add": "add", "And": "and_", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor",
     "Div": "div", "Equal": "equal", "Greater": "greater", "GreaterOrEqual": "greater_equal", "Less": "less",
-    "LessOrEqual": "less_equal", "MatMul": "matmul", "Mul": "mul", "Or": "or_", "Pow": "pow", "PRelu": "prelu",
+    "LessOrEqual": "less_equal", "MatMul": "matmul", "Mul": "mul", "Or": "or_", "Pow": "pow",
     "Sub": "sub", "Where": "where", "Xor": "xor",
 }  # fmt: skip
 
@@ -234,6 +266,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Max": chain("maximum"),
         "Mean": _mean,
         "Min": chain("minimum"),
+        "PRelu": _prelu,
         "Mod": same("mod", fmod=("fmod", False)),
         "Selu": _selu,
         "Shrink": same("shrink", bias=("bias", 0.0), lambd=("lambd", 0.5)),
@@ -246,12 +279,16 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
     | dict(import_nn.IMPORTS)
     | dict(quantised.IMPORTS)
     | dict(import_recurrent.IMPORTS)
+    | dict(import_sequences.IMPORTS)
     | dict(import_vision.IMPORTS)
 )
 
 #: Operators of ONNX's own domain that are read as several of ours, or that ONNX Runtime has before ONNX has them:
 #: they are written as what they were.
-FUSED = frozenset(microsoft.OWN) | {"LayerNormalization"}
+FUSED = frozenset(microsoft.OWN) | {"GlobalLpPool", "LayerNormalization", "TensorScatter"}
+
+#: Operators on values that are no tensors.
+BEYOND_TENSORS = frozenset(import_sequences.IMPORTS)
 
 #: The domains whose operators are known, and how their operators are translated.
 DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
@@ -264,28 +301,6 @@ DOMAINS: Mapping[str, Mapping[str, Importer]] = MappingProxyType(
     }
 )
 
-_BY_DATA = "how many elements it makes depends on its data"
-_BY_CHANCE = "random: it must be neither folded nor merged"
-_TRAINING = "for training alone"
-
-#: Why operators of ONNX's own domain that no function translates stay as they are.
-KEPT: Mapping[str, str] = MappingProxyType(
-    {
-        "Bernoulli": _BY_CHANCE,
-        "Compress": _BY_DATA,
-        "Multinomial": _BY_CHANCE,
-        "NegativeLogLikelihoodLoss": _TRAINING,
-        "NonMaxSuppression": _BY_DATA,
-        "NonZero": _BY_DATA,
-        "RandomNormal": _BY_CHANCE,
-        "RandomNormalLike": _BY_CHANCE,
-        "RandomUniform": _BY_CHANCE,
-        "RandomUniformLike": _BY_CHANCE,
-        "SoftmaxCrossEntropyLoss": _TRAINING,
-        "Unique": _BY_DATA,
-    }
-)
-
 
 def importers_of(domain: str) -> Mapping[str, Importer]:
     """How the operators of a domain are translated, by their names there."""
@@ -294,6 +309,8 @@ def importers_of(domain: str) -> Mapping[str, Importer]:
 
 def reason_for(domain: str, op_type: str) -> str:
     """Why an operator that has no entry in the tables stays opaque."""
+    if domain in PREVIEWS:
+        return PREVIEWS[domain]
     if domain not in ("ai.onnx", *DOMAINS):
         return f"unknown domain {domain!r}"
     unknown = "no counterpart among the operators"

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
-from eqsat.language.onnx.operators.import_nn import each, padding
+from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.spec import normal_axis
 from eqsat.language.types import DType
@@ -63,16 +63,10 @@ def _dynamic(call: Call) -> None:
 
 
 def _geometry(call: Call, filters: int) -> dict[str, Any]:
-    """The attributes of a convolution whose filters are the operand at an index."""
+    """The attributes of a convolution whose filters are the operand at an index, channels before the plane."""
     if call.attrs.get("channels_last", 0):
         raise Unsupported("channels as the last axis")
-    spatial = len(call.shape(0)) - 2
-    return {
-        "strides": each(call, "strides", spatial),
-        "dilations": each(call, "dilations", spatial),
-        "pads": padding(call, call.shape(filters)[2:]),
-        "group": call.attrs.get("group", 1),
-    }
+    return geometry(call, filters)
 
 
 def _conv_integer(call: Call) -> None:

@@ -197,20 +197,29 @@ def _rescaled(xp: Any, sums: Any, scales: tuple[Any, Any, Any], zero: Any, dtype
     return rounded(xp, xp.multiply(sums, factor), zero, dtype)
 
 
-_QLINEAR_CONV = {0: "uint8", 2: "uint8", 3: "uint8", 5: "uint8", 7: "uint8", 8: "int32"}
+#: Element types of operands by place: two quantised ones with scale and zero point, then those of the result.
+_QLINEAR = {0: "uint8", 2: "uint8", 3: "uint8", 5: "uint8", 7: "uint8"}
 
 
-def _check_scales(operands: Operands) -> None:
+def _qlinear_operands(operands: Operands) -> tuple[TensorType, TensorType, TensorType]:
+    """Both quantised operands and the zero point of the result; ShapeError for element types that do not agree."""
     scales = [present(operands, i) for i in (1, 4, 6)]
     same_dtype(scales)
     if not scales[0].dtype.is_float:
         raise ShapeError(f"scale {scales[0]}", expected="floats")
+    left, right, made = (present(operands, i) for i in (0, 3, 7))
+    _check_quantised((left, operands[2]), (right, operands[5]), (made, None))
+    return left, right, made
+
+
+def _qlinear_shapes(known: Sequence[Shape | None], left: Shape, right: Shape, *more: Shape) -> list[Shape]:
+    """The shapes of operands, those that are known as they are, scales and zero points numbers."""
+    plain = [left, (), (), right, (), (), (), (), *more]
+    return [s if s is not None else p for s, p in zip(known, plain, strict=False)]
 
 
 def _qlinear_conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    x, w, made = present(operands, 0), present(operands, 3), present(operands, 7)
-    _check_scales(operands)
-    _check_quantised((x, operands[2]), (w, operands[5]), (made, None))
+    x, w, made = _qlinear_operands(operands)
     numbers = [operands[i] for i in (1, 2, 6, 7)]
     _check_filters(w, numbers, [operands[4], operands[5]], operands[8] if len(operands) > 8 else None)
     return _conv_shape(x, w, attrs, made.dtype)
@@ -221,15 +230,14 @@ def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attr
     if drawn is None:
         return None
     x, w = drawn[0]
-    plain: list[Shape] = [x, (), (), w, (), (), (), (), (w[0],)]
-    return [s if s is not None else p for s, p in zip(known, plain, strict=False)], drawn[1]
+    return _qlinear_shapes(known, x, w, (w[0],)), drawn[1]
 
 
 @op(
     "qlinear_conv",
     infer=_qlinear_conv_type,
     sample=_qlinear_conv_sample,
-    dtypes=_QLINEAR_CONV,
+    dtypes={**_QLINEAR, 8: "int32"},
     deferred=True,
     onnx="QLinearConv",
 )
@@ -263,13 +271,8 @@ def qlinear_conv(
     return _rescaled(xp, sums, scales, y_zero.reshape(()), _dtype_of(y_zero))
 
 
-_QLINEAR_MATMUL = {0: "uint8", 2: "uint8", 3: "uint8", 5: "uint8", 7: "uint8"}
-
-
 def _qlinear_matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    a, b, made = present(operands, 0), present(operands, 3), present(operands, 7)
-    _check_scales(operands)
-    _check_quantised((a, operands[2]), (b, operands[5]), (made, None))
+    a, b, made = _qlinear_operands(operands)
     _check_sides(a, b, operands[1:3], operands[4:6])
     _check_each(None, *operands[6:8])
     return _matmul_shape(a, b, attrs, made.dtype)
@@ -279,16 +282,14 @@ def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], at
     drawn = matmul.sample(rng, [known[0], known[3]], attrs) if matmul.sample is not None else None
     if drawn is None:
         return None
-    a, b = drawn[0]
-    plain: list[Shape] = [a, (), (), b, (), (), (), ()]
-    return [s if s is not None else p for s, p in zip(known, plain, strict=True)], drawn[1]
+    return _qlinear_shapes(known, *drawn[0]), drawn[1]
 
 
 @op(
     "qlinear_matmul",
     infer=_qlinear_matmul_type,
     sample=_qlinear_matmul_sample,
-    dtypes=_QLINEAR_MATMUL,
+    dtypes=_QLINEAR,
     deferred=True,
     onnx="QLinearMatMul",
 )

@@ -184,7 +184,7 @@ def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: in
     if xp.exact:
         return xp.multiply(numbers, factor)
     wide = single(factor)
-    return np.asarray(xp.multiply(numbers.astype(wide.dtype), wide)).astype(factor.dtype)
+    return xp.multiply(numbers.astype(wide.dtype), wide).astype(factor.dtype)
 
 
 def _dynamic_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, TensorType, TensorType]:
