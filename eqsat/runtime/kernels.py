@@ -8,7 +8,7 @@ from functools import cache
 
 from eqsat.language.graph import Attrs
 from eqsat.language.onnx.availability import has
-from eqsat.language.onnx.operators.export_movement import ALLOWS_ZERO, runs_at_every_size
+from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.spec import OPS
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, TensorType

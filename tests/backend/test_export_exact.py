@@ -111,6 +111,19 @@ def test_what_has_no_elements_is_reshaped_at_every_opset(opset: int) -> None:
         assert run(made, x=np.zeros((size, 2, 5), np.float32))[0].shape == (size, 2, 0)
 
 
+@pytest.mark.parametrize("opset", [7, 12, 13])
+def test_a_dim_of_0_is_made_of_a_flattened_one_before_a_reshape_can_say_so(opset: int) -> None:
+    source = model(
+        """g (float[n, 6, n] x) => (float[n, 6, n] y) {
+            flat = Flatten<axis = 1>(x) \n e = Exp(flat)
+            shape = Shape(x) \n y = Reshape<allowzero = 1>(e, shape) }"""
+    )
+    made = to_model(load(source), opset)
+    for size in (0, 1, 3):
+        x = np.arange(6 * size * size, dtype=np.float32).reshape(size, 6, size)
+        assert agree(source, made, x=x)
+
+
 def test_bounds_of_slices_that_any_dim_keeps_need_no_newer_opset() -> None:
     source = model(
         """g (float[n, 1, 2] x) => (float[a, b, c] y) {

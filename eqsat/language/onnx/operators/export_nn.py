@@ -14,7 +14,7 @@ from eqsat.language.dims import product
 from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.operators.export_attention import write_attention
-from eqsat.language.onnx.operators.export_movement import make_reshape
+from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import TensorType

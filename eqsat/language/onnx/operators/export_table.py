@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.microsoft import exporters as microsoft
 from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision, import_table
+from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.tensors import number_of
 from eqsat.language.types import DType
@@ -60,7 +61,7 @@ def _greatest(op_type: str) -> Exporter:
                 if any(a not in (1, b) for a, b in zip(whole, wanted, strict=True)):
                     target.needs(8, "dims that may be 1")
                 repeats = [1 if a == b else b for a, b in zip(whole, wanted, strict=True)]
-                ranked = operand if whole == shape else export_movement.make_reshape(target, operand, shape, whole)
+                ranked = operand if whole == shape else make_reshape(target, operand, shape, whole)
                 operands[i] = target.make("Tile", ranked, target.shape(repeats))
         return target.emit(op_type, *operands)
 
