@@ -110,6 +110,7 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     known |= inner_values(model, feed)
     factors = {v for node in model.graph.node if node.op_type in _PRODUCTS for v in node.input}
+    read = {v for node in model.graph.node for v in node.input}
     for node in model.graph.node:
         operands = [known[v] for v in node.input if v in known]
         made = [known[v] for v in node.output if v in known]
@@ -117,6 +118,8 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
         on_the_way = node.op_type == "ReduceProd" or node.output[0] in factors
         if words is None and on_the_way and _overflows_as_product(node, operands, made):
             words = "overflows on the way of a product"
+        if words is None and _overflows_half(node, operands, made) and read.intersection(node.output):
+            words = "overflows float16 on the way, where kernels keep more digits or do not"
         if words is not None:
             return f"{node.op_type} {words}"
     return None
@@ -204,6 +207,18 @@ def _is_new_infinity(operands: Sequence[Any], made: Sequence[Any]) -> bool:
     """True where finite numbers make something that is not."""
     floats, results = ([v for v in values if _is_float(v)] for values in (operands, made))
     return all(np.isfinite(v).all() for v in floats) and not all(np.isfinite(v).all() for v in results)
+
+
+def _overflows_half(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> bool:
+    """True where finite numbers make an infinity in halves, and by no pole."""
+    if node.op_type in _POLES or not made or not _is_float(made[0]) or made[0].dtype != np.float16:
+        return False
+    floats = [v for v in operands if _is_float(v)]
+    try:
+        finite = np.broadcast_to(np.all(np.broadcast_arrays(*(np.isfinite(v) for v in floats)), axis=0), made[0].shape)
+    except ValueError:  # it does not act element by element
+        return _is_new_infinity(floats, made[:1])
+    return bool((np.isinf(made[0]) & finite).any())
 
 
 def _is_large(value: Any) -> bool:

@@ -191,3 +191,16 @@ def test_what_onnx_runtime_refuses_is_no_model(tmp_path: Path) -> None:
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": np.zeros(2, np.float32)}, {})
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
     assert examined(model, [({}, {"x": np.zeros(2, np.float32)})], PLAIN, tmp_path) == ("refused by ONNX Runtime", None)
+
+
+def test_a_half_that_overflows_between_two_nodes_is_what_onnx_says_or_is_not_promised() -> None:
+    """ONNX Runtime computes halves in float32 and rounds between two nodes or not."""
+    model = model_of(
+        [helper.make_node("Mul", ["x", "c"], ["a"]), helper.make_node("Softsign", ["a"], ["y"])],
+        {"x": np.zeros(2, np.float16)},
+        {"c": np.float16([2.0])},
+    )
+    for x, new, right in (([60000, 50000], [np.nan, 1], True), ([1, 1.5], [np.nan, 0.75], False)):
+        feed = {"x": np.float16(x)}
+        words = difference(model, feed, Session(model).run(feed), [np.float16(new)], finite=False)
+        assert (words is None) == right, words
