@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 import numpy as np
 
@@ -133,10 +134,14 @@ class Search:
         if progress is None:
             return
         last = (float("inf"), -1.0)
+        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
 
         def report() -> None:
             nonlocal last
-            now = (total(self.program, self.best()), self.bound())
+            search = searched()
+            if search is None:
+                return
+            now = (total(search.program, search.best()), search.bound())
             now = (now[0], min(now))
             if now[0] < last[0] or now[1] > last[1]:
                 last = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from weakref import ref
 
 from eqsat.extract.bounds import dual_ascent, ruled_out
 from eqsat.extract.highs import Clock
@@ -62,11 +63,15 @@ class LimitedSearch:
     def watch(self, progress: Progress | None) -> None:
         """Calls `progress` whenever the cost or the bound has improved, once there is a choice."""
         last = (math.inf, -1.0)
+        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
 
         def report() -> None:
             nonlocal last
-            now = (self.cost, self.bound())
-            if progress is not None and self.choice is not None and (now[0] < last[0] or now[1] > last[1]):
+            search = searched()
+            if search is None or search.choice is None:
+                return
+            now = (search.cost, search.bound())
+            if progress is not None and (now[0] < last[0] or now[1] > last[1]):
                 last = now
                 progress(*now)
 
