@@ -22,7 +22,8 @@ _TF32_DROPPED = 13
 def compute(call: Call, array: Callable[[View], Array]) -> None:
     """Runs a call on the arrays that `array` finds for its views, and writes its result there.
 
-    Products are summed in float32, or float64 for operands of it; the result is rounded once, to its element type.
+    Products are summed in float64 and rounded to float32, but for operands of float64: in float32 the order of a sum, and
+    with it the last digits, would be those of this processor. The result is rounded once, to its element type.
     """
     if isinstance(call, Matmul):
         made = _matmul(call, array)
@@ -49,17 +50,22 @@ def tf32(x: Array) -> Array:
 
 
 def _wide(x: Array, arithmetic: str = "") -> Array:
-    """The elements in the type that products of them are summed in."""
+    """The elements in the type that a library computes with."""
     if x.dtype == np.float64:
         return x
     wide = x.astype(np.float32)
     return tf32(wide) if arithmetic == "tf32" and x.dtype == np.float32 else wide
 
 
+def _product(a: Array, b: Array) -> Array:
+    """The product of matrices, its sums rounded once."""
+    return np.asarray(np.matmul(a, b, dtype=np.float64)).astype(a.dtype)
+
+
 def _matmul(call: Matmul, array: Callable[[View], Array]) -> Array:
     a, b = (_wide(array(view), call.arithmetic) for view in (call.a, call.b))
     with np.errstate(all="ignore"):
-        made = np.matmul(a, b)
+        made = _product(a, b)
         made = made * made.dtype.type(call.alpha)
         if call.bias is not None:
             made = made + _wide(array(call.bias))
@@ -72,11 +78,11 @@ def _matmul(call: Matmul, array: Callable[[View], Array]) -> Array:
 
 def _convolution(call: Convolution, array: Callable[[View], Array]) -> Array:
     x, w = (_wide(array(view), call.arithmetic) for view in (call.x, call.w))
-    bias = None if call.bias is None else _wide(array(call.bias))
+    bias = None if call.bias is None else array(call.bias).astype(np.float64)
     made = spec("conv").reference(
         _XP,
-        x,
-        w,
+        x.astype(np.float64),
+        w.astype(np.float64),
         bias,
         strides=call.strides,
         pads=call.pads,
@@ -85,6 +91,7 @@ def _convolution(call: Convolution, array: Callable[[View], Array]) -> Array:
         activation="none",
     )
     with np.errstate(all="ignore"):
+        made = made.astype(x.dtype)
         made = made if call.addend is None else made + _wide(array(call.addend))
     return np.asarray(np.maximum(made, made.dtype.type(0)) if call.relu else made)
 
@@ -104,7 +111,7 @@ def _attention(call: Attention, array: Callable[[View], Array]) -> Array:
     share = q.shape[1] // max(k.shape[1], 1)
     k, v = np.repeat(k, share, axis=1), np.repeat(v, share, axis=1)
     with np.errstate(all="ignore"):
-        scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(call.scale)
+        scores = _product(q, np.swapaxes(k, -1, -2)) * q.dtype.type(call.scale)
         kept: Any = np.ones(scores.shape, bool)
         if call.causal:
             kept = kept & np.tri(*scores.shape[-2:], dtype=np.bool_)
@@ -118,4 +125,4 @@ def _attention(call: Attention, array: Callable[[View], Array]) -> Array:
         total = weights.sum(axis=-1, keepdims=True)
         weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 0 * total)
     rounded = weights.astype(call.v.dtype.numpy)
-    return np.asarray(np.matmul(_wide(rounded), v))
+    return _product(_wide(rounded), v)
