@@ -20,6 +20,19 @@ from eqsat.language.types import TensorType
 
 RNG = np.random.default_rng(0)
 BYTES = ("int8", "uint8")
+
+
+def weights(shape: tuple[int, ...], left: str, right: str = "int8") -> Any:
+    """Random weights, of 7 bits behind uint8 operands.
+
+    On processors with AVX2 and no VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits and cuts off
+    what these do not hold.
+    """
+    limits = np.iinfo(right)
+    bounds = (-64, 64) if (left, right) == ("uint8", "int8") else (limits.min, limits.max)
+    return RNG.integers(*bounds, shape).astype(right)
+
+
 WIDE = (*BYTES, "int16", "uint16")
 PACKED = ("int4", "uint4")
 
@@ -112,7 +125,7 @@ def test_dynamic_quantisation_finds_its_own_scale(x: Any) -> None:
 @pytest.mark.parametrize("zeros", ["none", "number", "columns"])
 def test_products_of_integers_are_exact(left: str, right: str, zeros: str) -> None:
     a = RNG.integers(np.iinfo(left).min, np.iinfo(left).max, (2, 3, 16)).astype(left)
-    b = RNG.integers(np.iinfo(right).min, np.iinfo(right).max, (16, 5)).astype(right)
+    b = weights((16, 5), left, right)
     constants, inputs = {"b": b}, ["a", "b"]
     if zeros != "none":
         constants["az"] = np.asarray(7, left)
@@ -140,7 +153,7 @@ def test_convolutions_of_integers_are_exact(attrs: dict[str, Any], zeros: bool) 
 def test_a_quantised_convolution_rounds_once(dtype: str, bias: bool, channels: bool) -> None:
     limits = np.iinfo(dtype)
     x = RNG.integers(limits.min, limits.max, (1, 3, 8, 8)).astype(dtype)
-    w = RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
+    w = weights((4, 3, 3, 3), dtype)
     w_scale = RNG.uniform(0.01, 0.02, 4).astype(np.float32) if channels else np.float32(0.015)
     w_zero = np.zeros(4, np.int8) if channels else np.int8(0)
     constants = {
@@ -163,7 +176,7 @@ def test_a_quantised_convolution_rounds_once(dtype: str, bias: bool, channels: b
 @pytest.mark.parametrize("opset", [13, 21])
 def test_a_quantised_product_rounds_once(dtype: str, columns: bool, opset: int) -> None:
     a = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (2, 5, 8)).astype(dtype)
-    b = RNG.integers(-127, 127, (8, 6)).astype(np.int8)
+    b = weights((8, 6), dtype)
     constants = {
         "as": np.float32(0.02),
         "az": np.asarray(5, dtype),
