@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from eqsat.deadline import check, current
 from eqsat.language.constraints import Constraint
 from eqsat.language.dims import Dim, Sym
 
@@ -39,10 +42,12 @@ class Search:
     elements: bool = True
     equal: bool = True
     budget: int = BUDGET
+    _products: list[tuple[Mapping[str, int], int]] = field(default_factory=list, init=False)
 
     def first(self, orders: Mapping[str, Order]) -> dict[str, int] | None:
         """The first assignment in the order of preference, None where there is none; Exhausted where that is open."""
         sizes: dict[str, int] = {}
+        self._products = [p for p in map(_product, self.constraints) if p is not None] if self.elements else []
         for group in _groups(list(orders), self.constraints):
             names = {n for n, _ in group}
             part = next(self._assignments(group, 0, orders, {}, names), None)
@@ -70,7 +75,8 @@ class Search:
         self, name: str, order: Order, constraints: Sequence[Constraint], sizes: Mapping[str, int]
     ) -> Iterator[int]:
         """The sizes of a name that go with those of the names before it."""
-        domain = candidates(order)
+        check(0)
+        domain = self._factors(name, candidates(order), sizes)
         for part in (domain[:_FIRST], domain[_FIRST:]):
             for constraint in constraints:
                 if not part.size:
@@ -84,6 +90,16 @@ class Search:
                 )
                 part = part[np.broadcast_to(met, part.shape)]
             yield from part.tolist()
+
+    def _factors(self, name: str, domain: Any, sizes: Mapping[str, int]) -> Any:
+        """The candidates for a name that divide the number it is a factor of, beside those of the names before it."""
+        for powers, number in self._products:
+            if name in powers:
+                beside = prod(sizes[n] ** p for n, p in powers.items() if n in sizes)
+                self._spend(domain)
+                powered = np.maximum(domain, 1).astype(object) ** powers[name] if powers[name] > 1 else domain
+                domain = domain[(domain > 0) & (number % np.maximum(beside * powered, 1) == 0)]
+        return domain
 
     def _values(self, dim: Dim, env: Mapping[str, Any]) -> Any:
         if not isinstance(dim, Sym):
@@ -137,6 +153,35 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _product(constraint: Constraint) -> tuple[Mapping[str, int], int] | None:
+    """Names with their powers and the number that is their product, where no dim is 0; None for other constraints.
+
+    >>> a, b, c = map(Sym.named, "abc")
+    >>> _product(Constraint("equal", a * b * c, 20 * a))
+    ({'b': 1, 'c': 1}, 20)
+    """
+    if constraint.kind != "equal":
+        return None
+    powers: dict[str, int] = {}
+    numbers = []
+    for dim, sign in ((constraint.a, 1), (constraint.b, -1)):
+        terms = dim.terms if isinstance(dim, Sym) else (((), dim),)
+        if len(terms) != 1:
+            return None
+        ((monomial, coefficient),) = terms
+        numbers.append(coefficient)
+        for atom, power in monomial:
+            if not isinstance(atom, str):
+                return None
+            powers[atom] = powers.get(atom, 0) + sign * power
+    powers = {name: power for name, power in powers.items() if power}
+    if powers and max(powers.values()) < 0:
+        powers, numbers = {n: -p for n, p in powers.items()}, numbers[::-1]
+    if not powers or min(powers.values()) < 0 or min(numbers) <= 0 or numbers[1] % numbers[0]:
+        return None
+    return powers, numbers[1] // numbers[0]
+
+
 def _groups(names: Sequence[str], constraints: Sequence[Constraint]) -> Iterator[list[tuple[str, list[Constraint]]]]:
     """Names that constraints tie together, in their order; each with the constraints that are decided once it is."""
     rank = {name: i for i, name in enumerate(names)}
@@ -170,6 +215,8 @@ def proved(
     solver = z3.Solver(ctx=context)
     solver.set("rlimit", _RLIMIT)
     solver.set("random_seed", 0)
+    if math.isfinite(current().seconds):
+        solver.set("timeout", max(int(1000 * current().seconds), 1))
     for term in names.values():
         solver.add(term >= 0, term <= _MOST)
     for constraint in constraints:
@@ -178,6 +225,7 @@ def proved(
     gap = z3.Sum([z3.IntVal(0, context), *gaps])
     best: dict[str, int] | None = None
     while solver.check() == z3.sat:
+        check(0)
         model = solver.model()
         best = {name: model.eval(term, model_completion=True).as_long() for name, term in names.items()}
         distance = model.eval(gap, model_completion=True).as_long()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,7 @@ class Sizing:
     names: tuple[str, ...]
     constraints: tuple[Constraint, ...]
     unread: str | None
+    _given_up: set[tuple[tuple[Constraint, ...], bool, bool]] = field(default_factory=set, compare=False, repr=False)
 
     @staticmethod
     def of(graph: Graph) -> Sizing:
@@ -89,7 +90,7 @@ class Sizing:
         given = self.named(wanted or {})
         starts = (default, *(s for s in _STARTS if s != default))
         for start in starts if self.names else (default,):
-            sizes = _solved(self.constraints, self._orders(given, [start]))
+            sizes = self._solved(self.constraints, self._orders(given, [start]))
             if sizes is not None and self.accepts(sizes):
                 return sizes
         return None
@@ -107,7 +108,7 @@ class Sizing:
 
     def distinct(self, wanted: Mapping[str, int] | None = None) -> dict[str, int] | None:
         """Small accepted sizes that differ from each other where they may; those wanted as in `near`."""
-        sizes = _solved(self.constraints, self._orders(self.named(wanted or {}), _DISTINCT))
+        sizes = self._solved(self.constraints, self._orders(self.named(wanted or {}), _DISTINCT))
         return sizes if sizes is not None and self.accepts(sizes) else self.near(wanted, _DISTINCT[0])
 
     def several(self, wanted: Mapping[str, int] | None = None) -> list[dict[str, int]]:
@@ -131,7 +132,7 @@ class Sizing:
             for single in (first, set(free) - last, ()):
                 orders = {n: o for n, o in self._orders(given, [start]).items() if n in self.labels}
                 orders |= {n: ("from", 1) for n in free if n in single}
-                sizes = _solved(known, orders)
+                sizes = self._solved(known, orders)
                 key = () if sizes is None else tuple(sizes.values())
                 if sizes is not None and key not in seen:
                     seen.add(key)
@@ -159,17 +160,22 @@ class Sizing:
                 orders[name] = ("from", starts[place[name] % len(starts)])
         return orders
 
-
-def _solved(constraints: Sequence[Constraint], orders: Mapping[str, Order]) -> dict[str, int] | None:
-    """An assignment that meets constraints: without repeated or empty tensors where there is one such."""
-    for elements, equal in ((True, True), (True, False), (False, False)):
-        try:
-            sizes = Search(constraints, elements, equal).first(orders)
-        except Exhausted:
-            sizes = proved(constraints, orders, elements=elements, equal=equal)
-        if sizes is not None:
-            return {name: sizes[name] for name in orders}
-    return None
+    def _solved(self, constraints: tuple[Constraint, ...], orders: Mapping[str, Order]) -> dict[str, int] | None:
+        """An assignment that meets constraints: without repeated or empty tensors where there is one such."""
+        for elements, equal in ((True, True), (True, False), (False, False)):
+            try:
+                sizes = Search(constraints, elements, equal).first(orders)
+            except Exhausted:
+                # Z3 looks for any assignment before one near the wishes: where it found none, it does for no wishes.
+                question = (constraints, elements, equal)
+                sizes = None
+                if question not in self._given_up:
+                    sizes = proved(constraints, orders, elements=elements, equal=equal)
+                if sizes is None:
+                    self._given_up.add(question)
+            if sizes is not None:
+                return {name: sizes[name] for name in orders}
+        return None
 
 
 def _dims(graph: Graph, value: str) -> tuple[Dim, ...]:

@@ -186,3 +186,14 @@ def test_dims_without_a_name_are_called_by_their_input() -> None:
     sizes = sizing.near({"image[2]": 3})
     assert sizes is not None
     assert sizing.describe(sizes) == "batch=16, image[2]=5, image[3]=16"
+
+
+def test_products_of_many_dims_are_solved_by_their_divisors() -> None:
+    """Neither trying every size nor Z3 finds four dims of which one may be any and three make 20."""
+    a, b, c, d = (Sym.named(name) for name in "abcd")
+    product = Constraint("equal", a * b * c * d, 20 * a)
+    orders: dict[str, Any] = dict.fromkeys("abcd", ("from", 16))
+    assert Search((product,)).first(orders) == {"a": 16, "b": 20, "c": 1, "d": 1}
+    square = Constraint("equal", b * b * c, 20)
+    assert Search((product, square)).first(orders) == {"a": 16, "b": 2, "c": 5, "d": 2}
+    assert Search((product, Constraint("equal", b, 3))).first(orders) is None
