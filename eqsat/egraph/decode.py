@@ -18,6 +18,7 @@ from eqsat.language.constant import Constant
 from eqsat.language.floats import Floats
 from eqsat.language.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.graph import Graph, Node
+from eqsat.language.portable import is_portable
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType, ValueType
 
@@ -218,7 +219,10 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
                     arrays[value] = exact.constant(env[value].array, env[value].type)
             operands = [None if v is None else arrays[v] for v in node.inputs]
             types = [None if v is None else env[v].type for v in node.inputs]
-            array = evaluated(exact, node, operands, types, result)
+            held = [None if v is None else env[v].array for v in node.inputs]
+            array = None
+            if result.dtype.is_float or is_portable(node.op, node.attrs, held):
+                array = evaluated(exact, node, operands, types, result)
             check(0)
             with np.errstate(over="ignore", invalid="ignore"):  # the certificate says what leaves its type's range
                 known[key] = None if array is None else (array, Constant.of(array, result.dtype))

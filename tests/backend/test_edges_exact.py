@@ -10,6 +10,9 @@ import pytest
 from onnx import ModelProto, numpy_helper, parser
 
 import eqsat
+from eqsat.errors import ImportModelError
+from eqsat.language.graph import OPAQUE
+from eqsat.language.onnx.importer import load
 
 LEAST = -(2**31)
 
@@ -27,7 +30,7 @@ def run(source: ModelProto, **feeds: Any) -> Any:
 
 def same(source: ModelProto, **feeds: Any) -> bool:
     """Whether the result of optimising makes the very bytes that the model makes."""
-    (made,) = eqsat.optimize(source, measure=False).run(**feeds).values()
+    made = next(iter(eqsat.optimize(source, measure=False).run(**feeds).values()))
     return bool(made.tobytes() == run(source, **feeds).tobytes())
 
 
@@ -209,3 +212,32 @@ def test_what_is_rounded_to_integers_is_left_to_onnx_runtime(op: str) -> None:
     assert [n.op for n in result.graph.nodes if n.op != "neg"] == ["opaque"]
     z = np.int32([1, 2])
     np.testing.assert_array_equal(result.run(z=z)["y"], run(source, z=z))
+
+
+def test_an_axis_that_an_empty_tensor_lacks_is_left_to_onnx_runtime() -> None:
+    """It looks at no axis where there is nothing, so the model runs at times."""
+    source = model(
+        "g (float[4] x, int64[1] times) => (float[n] y, float[4] z) {"
+        " t = Tile(x, times) \n y = Softmax<axis = 1>(t) \n a = Neg(x) \n z = Neg(a) }"
+    )
+    source.opset_import[0].version, source.ir_version = 7, 4
+    assert [n.attrs["reason"] for n in load(source).nodes if n.op == OPAQUE] == [
+        "'times' is computed at run time",
+        "axis 1 of a tensor of rank 1, which ONNX Runtime lets pass where tensors are empty",
+    ]
+    assert same(source, x=np.ones(4, np.float32), times=np.int64([0]))
+    del source.graph.node[0], source.graph.input[1]
+    source.graph.node[0].input[0] = "x"
+    with pytest.raises(ImportModelError, match="axis 1 of a tensor of rank 1"):
+        load(source)
+
+
+@pytest.mark.parametrize("squares", [[2**31 - 1, 2], [LEAST, 0], [46341, 3]])
+def test_sums_of_squares_that_leave_their_type_are_left_to_onnx_runtime(squares: list[int]) -> None:
+    """It adds them up in float64 and cuts off, where NumPy wraps around."""
+    source = model(
+        f"g (float[n] x) => (int32[1] s, float[n] y) <int32[2] c = {{{squares[0]}, {squares[1]}}}> {{"
+        " s = ReduceSumSquare(c) \n a = Neg(x) \n y = Neg(a) }"
+    )
+    x = np.ones(2, np.float32)
+    assert eqsat.optimize(source, measure=False).run(x=x)["s"].tolist() == run(source, x=x).tolist()

@@ -22,7 +22,7 @@ from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
 from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
 from eqsat.language.onnx.control.scope import Budget, Scope, as_model
 from eqsat.language.onnx.definitions import definition
-from eqsat.language.onnx.importing import Call, Unreadable, Unsupported
+from eqsat.language.onnx.importing import Call, Unreadable, Unsupported, may_hold_nothing
 from eqsat.language.onnx.microsoft.records import Record, record
 from eqsat.language.onnx.microsoft.types import result_types as own_types
 from eqsat.language.onnx.ml.types import result_types as ml_types
@@ -180,7 +180,9 @@ class _Import:
         except Unreadable as fault:
             reason = str(fault)
         except (ShapeError, ImportModelError) as fault:
-            raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
+            if not may_hold_nothing(self.folder.types.get(self.folder.resolve(v), UNKNOWN) for v in node.input if v):
+                raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
+            reason = f"{fault.what}, which ONNX Runtime lets pass where tensors are empty"
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError, OverflowError) as fault:
             raise ImportModelError(
                 f"the attributes or inputs of {node.op_type} are malformed: {fault}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from eqsat.language.fold import Folder
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.onnx.protos import attributes
 from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.types import DType, Shape, TensorType, ValueType
 
 
 class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
@@ -195,3 +195,13 @@ def integer(dim: Dim) -> int:
 
 
 Importer = Callable[[Call], None]
+
+
+def may_hold_nothing(types: Iterable[ValueType]) -> bool:
+    """True where a tensor is empty, or may be by dims that have no name: ONNX Runtime checks no axes or shapes then."""
+    return any(
+        dim == 0 or (isinstance(dim, Sym) and dim.is_anonymous)
+        for found in types
+        if isinstance(found, TensorType)
+        for dim in found.shape or ()
+    )
