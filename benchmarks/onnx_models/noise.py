@@ -111,6 +111,7 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
     known |= inner_values(model, feed)
     factors = {v for node in model.graph.node if node.op_type in _PRODUCTS for v in node.input}
     read = {v for node in model.graph.node for v in node.input}
+    vanished = False
     for node in model.graph.node:
         operands = [known[v] for v in node.input if v in known]
         made = [known[v] for v in node.output if v in known]
@@ -120,6 +121,9 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
             words = "overflows on the way of a product"
         if words is None and _overflows_half(node, operands, made) and read.intersection(node.output):
             words = "overflows float16 on the way, where kernels keep more digits or do not"
+        vanished |= node.op_type == "Exp" and bool(made and ((made[0] == 0) & np.isfinite(operands[0])).any())
+        if words is None and finite and vanished and node.op_type == "Div" and (operands[1] == 0).any():
+            words = "by 0 beside exponentials that are 0 by rounding alone"
         if words is not None:
             return f"{node.op_type} {words}"
     return None

@@ -150,6 +150,14 @@ def _is_unpromised(model: ModelProto, feed: Mapping[str, Any], *, finite: bool) 
         return False
 
 
+def _hold_nothing(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    """Whether results differ in no element, but in the shapes of empty ones."""
+    return all(
+        np.size(a) == np.size(b) == 0 if np.shape(a) != np.shape(b) else np.array_equal(a, b)
+        for a, b in zip(before, after, strict=True)
+    )
+
+
 def _compared(model: ModelProto, feeds: Feeds, way: Way, old: list[list[Any] | None], result: ModelProto) -> Found:
     names = [[v.name for v in m.graph.output] for m in (model, result)]
     if names[0] != names[1]:
@@ -172,6 +180,8 @@ def _compared(model: ModelProto, feeds: Feeds, way: Way, old: list[list[Any] | N
                 continue
             return "does not run", f"does not run at {sizes}: {error}"
         words = difference(model, feed, before, after, finite=way.finite_math is None)
+        if words is not None and way.opset is not None and way.opset < _ALLOWS_ZERO and _hold_nothing(before, after):
+            continue  # as above: it runs, and another dim is 0
         if words is not None:
             again = _run(Session(model), feed)
             if again is None or difference(model, feed, before, again, finite=False) is not None:
