@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +158,49 @@ def test_a_full_disk_leaves_both_files_as_they_were(
     with pytest.raises(ExportModelError, match=r"(?s)No space left on device.*nothing was written"):
         save(graph, folder / "out.onnx")
     assert {n: (folder / n).read_bytes() for n in names(folder)} == before
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["where no model is", "where a model is"])
+@pytest.mark.parametrize("after", [False, True], ids=["before a step", "after a step"])
+def test_ctrl_c_leaves_the_files_as_they_were_or_a_whole_new_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, after: bool
+) -> None:
+    old, graph = written(tmp_path / "old", 1.0), load(written(tmp_path / "new", 2.0))
+    left = 0
+
+    def interrupted(call: Callable[..., object]) -> Callable[..., object]:
+        def step(*given: object, **more: object) -> object:
+            nonlocal left
+            left -= 1
+            if not left and not after:
+                raise KeyboardInterrupt
+            result = call(*given, **more)
+            if not left:
+                raise KeyboardInterrupt
+            return result
+
+        return step
+
+    outcomes = []
+    for number in range(1, 100):
+        (folder := tmp_path / f"{number}").mkdir()
+        if there:
+            save(load(old), folder / "out.onnx")
+        before = {n: (folder / n).read_bytes() for n in names(folder)}
+        left = number
+        with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(Path, "replace", interrupted(Path.replace))
+            patched.setattr(placement.os, "link", interrupted(os.link))
+            patched.setattr(placement.os, "fsync", interrupted(os.fsync))
+            save(graph, folder / "out.onnx")
+        found = {n: (folder / n).read_bytes() for n in names(folder)}
+        if found != before:
+            assert run(folder / "out.onnx") == 128.0
+            assert {n for n in found if n.startswith(".")} == set()
+        outcomes.append(found != before)
+        if left > 0:
+            break
+    assert outcomes == sorted(outcomes) and set(outcomes) == {False, True} and len(outcomes) >= 7
 
 
 def test_data_lie_beside_the_file_that_a_link_leads_to(tmp_path: Path) -> None:

@@ -74,24 +74,26 @@ def replace_both(path: Path, write_model: Callable[[BinaryIO, str], object], wri
 
 def _put_both(target: Path, data: Path, staged: Path, final: Path) -> None:
     """Puts a model and its data where no model is."""
-    staged.replace(data)
-    _settle(target.parent)
     try:
+        staged.replace(data)
+        _settle(target.parent)
         final.replace(target)
-    except OSError:
-        data.unlink()
+    except BaseException:  # Ctrl-C is one, and may come just after what it is told of
+        if final.exists() and not staged.exists():
+            data.unlink()
         raise
     _settle(target.parent)
 
 
 def _exchange(target: Path, data: Path, own: Path, staged: Path, between: Path, final: Path) -> None:
     """Replaces a model and its data, through a model that names the new data by a name that no model had."""
-    staged.replace(own)
     try:
+        staged.replace(own)
         _settle(target.parent)
         between.replace(target)
-    except OSError:
-        own.unlink()
+    except BaseException:  # Ctrl-C is one, and may come when the model that is there names this data already
+        if between.exists():
+            own.unlink(missing_ok=True)
         raise
     _settle(target.parent)
     # From here on the new model is there and whole. Where the system has no second names, its data keep their own.
