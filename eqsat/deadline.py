@@ -70,6 +70,11 @@ class Deadline:
         return max(self._last(reading) - reading, 0.0)
 
     @property
+    def is_asked(self) -> bool:
+        """Whether the end comes earlier because somebody asked for it."""
+        return self._request is not None and self._request.end < self._end
+
+    @property
     def seconds(self) -> float:
         """Seconds to the end; without end where steps are counted."""
         return math.inf if self.counts_steps else self.left
@@ -82,7 +87,7 @@ class Deadline:
     @property
     def reason(self) -> str:
         """The reason to tell of work that was left out because the end had come."""
-        if self._request is not None and self._request.end < self._end:
+        if self.is_asked:
             return "the run was interrupted"
         if self.counts_steps:
             return f"the limit of {int(self._length):,} steps is reached".replace(",", " ")

@@ -29,11 +29,13 @@ from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract.assembly import assemble
 from eqsat.extract.pareto import Front, front, plot, table
 from eqsat.extract.tensors import TensorProblem
+from eqsat.failures import marked
 from eqsat.given import ModelArgument, read
 from eqsat.language.graph import Graph
 from eqsat.language.lower import lower
 from eqsat.optimize import RulesArgument, choices_for, rules_of
 from eqsat.pipeline import Pipeline
+from eqsat.report import Progress
 from eqsat.settings import Settings
 from eqsat.sizes import SizesArgument, sizes_of
 
@@ -99,6 +101,7 @@ def pareto(
     seed: int = 0,
     table: CostTable | str | Path | None = None,
     threads: int = 1,
+    progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Frontier:
     """The Pareto front of two terms of the cost over all graphs that rules prove equal to a model.
@@ -115,7 +118,7 @@ def pareto(
     check_names(device=device)
     check_budget(node_limit, time_limit, threads, seed, steps)
     check_finite_math(finite_math)
-    check_calls(should_stop=should_stop)
+    check_calls(progress=progress, should_stop=should_stop)
     check_outputs(outputs)
     bounds, wanted = bounds_of(limits), sizes_of(sizes)
     costs = CostModel(device, table_of(table), {"time": 1.0}, threads=threads)
@@ -125,7 +128,7 @@ def pareto(
         extractor="ilp",
         alpha=None,
         limits=Limits(nodes=node_limit, seconds=math.inf if steps else _SATURATE * time_limit),
-        deadline=Deadline(time_limit, steps=steps),
+        deadline=Deadline(time_limit, steps=steps, asked=marked(should_stop)),
         choices=choices,
         boundary={},
         bounds=bounds,
@@ -136,18 +139,19 @@ def pareto(
         sizes={name: min(of) for name, of in wanted.items()},
         points=(),
         over_sizes="sum",
-        progress=None,
-        should_stop=should_stop,
+        progress=marked(progress),
+        should_stop=marked(should_stop),
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
-    loaded, given = rules_of(rules), read(model, outputs)
     deadline = settings.deadline
-    deadline.begin()  # reading is not in the limit
-    points = pipeline.place(given, wanted, costs)
-    costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
+    with pipeline.phase("read"):
+        loaded, given = rules_of(rules), read(model, outputs)
+        deadline.begin()  # reading is not in the limit
+        points = pipeline.place(given, wanted, costs)
+        costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
     try:
         _, _, frozen = pipeline.grow(given, loaded)
-        with deadline:
+        with pipeline.phase("extract"), deadline:
             framed = pipeline.frame(given.graph, frozen, costs, (x, y))
             found = front(framed.problem, x, y, time_limit=deadline.part(_SEARCH), seed=seed, should_stop=should_stop)
     except TimeUp as late:
@@ -155,6 +159,6 @@ def pareto(
             f"no point of the front was found: {late}",
             where=given.graph.name,
             expected="time for one graph at least",
-            remedy="raise the limit" if steps else "raise time_limit",
+            remedy="let it run on" if deadline.is_asked else "raise the limit" if steps else "raise time_limit",
         ) from late
     return Frontier(found, framed, given.graph)

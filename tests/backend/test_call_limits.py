@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import subprocess
@@ -122,6 +123,15 @@ def test_a_front_without_time_for_one_point_is_an_error():
     with pytest.raises(ExtractionError, match="no point of the front was found: the limit of 10 steps is reached"):
         eqsat.pareto(perceptron(), steps=10)
     assert eqsat.pareto(perceptron(), "time", "launches", steps=100_000).points
+
+
+def test_a_front_that_is_asked_to_end_has_a_little_time_left(monkeypatch):
+    """A clock that goes on by a second a reading: three seconds are left of a million, and are over while encoding."""
+    clock = functools.partial(next, itertools.count(0.0))
+    monkeypatch.setattr("eqsat.frontier.Deadline", functools.partial(Deadline, now=clock))
+    with pytest.raises(ExtractionError, match="no point of the front was found: the run was interrupted") as error:
+        eqsat.pareto(perceptron(), time_limit=1e6, should_stop=lambda: True)
+    assert error.value.remedy == "let it run on"
 
 
 def test_buckets_share_the_steps_and_each_says_what_it_lacks():
