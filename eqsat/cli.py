@@ -60,19 +60,32 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
         except click.ClickException as error:
             return _fail(_usage(error), BAD_INPUT, settings)
         except (KeyboardInterrupt, click.Abort):
-            code = _fail("interrupted; files are as they were", INTERRUPTED, settings)
-            if leave is not None:
-                leave(code)
-            return code
+            return _interrupted(settings, leave)
         except BrokenPipeError:
             # Whoever read our output has gone; nothing more can be said there.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAULT
         except Exception as error:  # noqa: BLE001 - the last place that can say what happened
+            if _comes_of_ctrl_c(error):
+                return _interrupted(settings, leave)
             what = f"unexpected {type(error).__name__}: {str(error).strip() or 'no message'}"
             remedy = "" if settings.debug else "\n  this is a fault of eqsat; run it again with --debug and report it"
             return _fail(what + remedy, FAULT, settings)
     return code if isinstance(code, int) else 0
+
+
+def _interrupted(settings: Settings, leave: Callable[[int], object] | None) -> int:
+    code = _fail("interrupted; files are as they were", INTERRUPTED, settings)
+    if leave is not None:
+        leave(code)
+    return code
+
+
+def _comes_of_ctrl_c(error: BaseException | None) -> bool:
+    """Whether an error is what was made of Ctrl-C on the way: an import that is cut short fails as an import."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _fail(message: str, code: int, settings: Settings) -> int:

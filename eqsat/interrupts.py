@@ -10,10 +10,13 @@ from types import FrameType
 
 
 @contextmanager
-def interruptible(stopping: Callable[[], None] | None = None) -> Iterator[Callable[[], bool]]:
+def interruptible(
+    stopping: Callable[[], None] | None = None, begun: Callable[[], bool] | None = None
+) -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
 
-    Yields what tells whether the request was made; `stopping` is called when it is. In another thread than the main
+    Yields what tells whether the request was made; `stopping` is called when it is. Until `begun` says that there is
+    work whose results could be kept, the first Ctrl-C is KeyboardInterrupt already. In another thread than the main
     one, and where a program has a handler of its own, nothing changes.
     """
     asked = threading.Event()
@@ -23,9 +26,10 @@ def interruptible(stopping: Callable[[], None] | None = None) -> Iterator[Callab
         return
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
+        again = asked.is_set()
+        asked.set()  # also where the exception is lost: one raised in a destructor is
+        if again or (begun is not None and not begun()):
             raise KeyboardInterrupt
-        asked.set()
         if stopping is not None:
             stopping()
 

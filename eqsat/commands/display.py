@@ -81,13 +81,32 @@ def describe(progress: Progress) -> str:
     return "  ".join(parts)
 
 
+class Begun:
+    """Whether a run has read its model, as its progress tells; until then nothing is lost where it ends at once."""
+
+    def __init__(self) -> None:
+        self._is_so = False
+
+    def __call__(self) -> bool:
+        return self._is_so
+
+    def following(self, follow: Callable[[Progress], None]) -> Callable[[Progress], None]:
+        """What follows a run, and notices when its model is read."""
+
+        def noticing(progress: Progress) -> None:
+            self._is_so = self._is_so or progress.phase != PHASES[0]
+            follow(progress)
+
+        return noticing
+
+
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
+def interruptible(begun: Callable[[], bool] | None = None) -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C into a request that the work ends early, and says so; the second is KeyboardInterrupt.
 
-    Yields what tells whether the request was made.
+    Yields what tells whether the request was made. Until `begun` says so, the first is KeyboardInterrupt already.
     """
-    with interrupts.interruptible(_say_stopping) as asked:
+    with interrupts.interruptible(_say_stopping, begun) as asked:
         yield asked
 
 

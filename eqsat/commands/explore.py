@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console, interruptible, progress_bar
+from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
@@ -51,7 +51,9 @@ def explore(
     if page_file is not None:
         data = data_files(model) if is_there(page_file) else ()
         check_target(page_file, [model, *data, *options["rules"]])
-    with interruptible() as should_stop, progress_bar(standard_error()) as follow:
+    begun = Begun()
+    with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
+        follow = begun.following(show)
         from eqsat.explore.explorer import explore as run
 
         explorer = run(model, **run_arguments(options), progress=follow, should_stop=should_stop)

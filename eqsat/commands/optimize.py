@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eqsat.commands.arguments import BUCKET, Settings, debug_option, import_option
-from eqsat.commands.display import console, interruptible, progress_bar
+from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
@@ -56,13 +56,15 @@ def optimize(
 ) -> int:
     """Write the cheapest model that rules prove equal to IN.onnx.
 
-    Ctrl-C ends the search and writes the best model so far; a second Ctrl-C aborts. Durations are numbers with ms, s, m
-    or h, such as 30s. The result is checked against the original before it is written, and it is the original where
+    Ctrl-C ends the search and writes the best model so far; a second Ctrl-C, or one while IN.onnx is read, aborts.
+    Durations are numbers with ms, s, m or h, such as 30s. The result is checked against the original before it is written, and it is the original where
     nothing is measured to be faster, or where the run failed: the report says how, and the exit code is 3.
     """
     from eqsat.buckets.result import BucketedResult
 
-    with interruptible() as should_stop, progress_bar(standard_error()) as follow:
+    begun = Begun()
+    with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
+        follow = begun.following(show)
         if buckets and page_file is not None:
             raise UsageError("--bucket and --html", expected="one of the two: a page shows one choice")
         _check_files(model, target, report_file, page_file, options["rules"])

@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, debug_option, import_option, once
-from eqsat.commands.display import console, interruptible
+from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
+from eqsat.errors import ExtractionError
 from eqsat.files import write_text
+from eqsat.terminal import standard_error
 
 _FILE = click.Path(path_type=Path)
 
@@ -51,29 +53,36 @@ def pareto(
     """Print the Pareto front of two terms over all graphs that rules prove equal to IN.onnx.
 
     Terms are time, flops, bytes, launches, weight_memory, peak_memory and error. Ctrl-C ends the search with the points
-    found so far.
+    found so far; a second Ctrl-C, or one while IN.onnx is read, aborts.
     """
     for target in (plot_file, json_file):
         if target is not None:
             check_target(target, [model])
     from eqsat.frontier import pareto as run
 
-    with interruptible() as should_stop:
-        found = run(
-            model,
-            x,
-            y,
-            device=device,
-            layouts="auto" if layouts == ["auto"] else layouts,
-            precision=precision,
-            limits=once(limits, "--limit"),
-            node_limit=node_limit,
-            time_limit=time_limit,
-            steps=steps,
-            sizes=dict(sizes),
-            seed=seed,
-            should_stop=should_stop,
-        )
+    begun = Begun()
+    with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
+        try:
+            found = run(
+                model,
+                x,
+                y,
+                device=device,
+                layouts="auto" if layouts == ["auto"] else layouts,
+                precision=precision,
+                limits=once(limits, "--limit"),
+                node_limit=node_limit,
+                time_limit=time_limit,
+                steps=steps,
+                sizes=dict(sizes),
+                seed=seed,
+                progress=begun.following(show),
+                should_stop=should_stop,
+            )
+        except ExtractionError as error:
+            if should_stop():  # before there was a point
+                raise click.Abort from error
+            raise
     if plot_file is not None:
         found.plot(plot_file)
     if json_file is not None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pickle
+import pkgutil
 import resource
 import signal
 import subprocess
@@ -14,10 +15,11 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 
-import eqsat.commands.optimize
 from benchmarks.models.sru import sru_text_classifier
-from eqsat import cli
+from eqsat import cli, deadline
+from eqsat.language.onnx import structure
 
 
 @pytest.fixture(autouse=True)
@@ -248,10 +250,11 @@ def interrupting(monkeypatch, phase, times):
 
         yield follow
 
-    monkeypatch.setattr(eqsat.commands.optimize, "progress_bar", bar)
+    for command in ("optimize", "pareto"):
+        monkeypatch.setattr(f"eqsat.commands.{command}.progress_bar", bar)
 
 
-@pytest.mark.parametrize("phase", ["read", "saturate", "extract", "measure", "certify", "write"])
+@pytest.mark.parametrize("phase", ["saturate", "extract", "measure", "certify", "write"])
 def test_ctrl_c_writes_the_best_so_far(run, monkeypatch, phase):
     interrupting(monkeypatch, phase, times=1)
     previous = signal.getsignal(signal.SIGINT)
@@ -263,6 +266,89 @@ def test_ctrl_c_writes_the_best_so_far(run, monkeypatch, phase):
     if phase != "write":
         assert json.loads(Path("report.json").read_text())["stopped_by"] == "interrupted"
     assert signal.getsignal(signal.SIGINT) is previous
+
+
+def test_ctrl_c_before_the_model_is_read_ends_the_command(run, monkeypatch):
+    interrupting(monkeypatch, "read", times=1)
+    code, out, err = run("optimize", "model.onnx", "-o", "out.onnx", "--html", "page.html")
+    assert (code, out, err.lstrip("\n")) == (130, "", "error: interrupted; files are as they were\n")
+    assert files() == {"model.onnx"}
+
+
+@pytest.mark.parametrize("command", [["optimize", "-o", "out.onnx"], ["explore"], ["pareto", "--json", "out.json"]])
+@pytest.mark.parametrize("turned", [None, ImportError("cut short")])
+def test_ctrl_c_while_a_model_is_read_ends_the_command(run, monkeypatch, command, turned):
+    def interrupted(*_arguments):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt as heard:
+            raise (turned or heard)  # noqa: B904 - as an import does
+        pytest.fail("not heard")
+
+    monkeypatch.setattr("eqsat.language.onnx.structure.order", interrupted)
+    code, out, err = run(command[0], "model.onnx", *command[1:])
+    assert (code, out, err.lstrip("\n")) == (130, "", "error: interrupted; files are as they were\n")
+    assert files() == {"model.onnx"}
+
+
+def test_ctrl_c_that_is_lost_while_a_model_is_read_is_heard_when_it_is_read(run, monkeypatch):
+    """Python drops what a destructor raises."""
+
+    class Dropped:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def order(graph, reads, where):
+        Dropped()
+        return known(graph, reads, where)
+
+    known = structure.order
+    monkeypatch.setattr(structure, "order", order)
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--json", "report.json")
+    assert code == 0 and json.loads(Path("report.json").read_text())["stopped_by"] == "interrupted"
+
+
+def test_ctrl_c_while_a_front_is_looked_for_ends_with_what_was_found(run, monkeypatch):
+    negated_twice("model.onnx")
+    interrupting(monkeypatch, "extract", times=1)
+    code, out, _ = run("pareto", "model.onnx", "-y", "launches")
+    assert code == 0 and "time against launches" in out
+    monkeypatch.setattr("eqsat.frontier.front", lambda *_, **__: deadline.current().stop())
+    interrupting(monkeypatch, "extract", times=1)
+    code, out, err = run("pareto", "model.onnx", "-y", "launches")
+    assert (code, out) == (130, "") and err.endswith("error: interrupted; files are as they were\n")
+
+
+def negated_twice(path):
+    """A small model of which two nodes go."""
+    nodes = [helper.make_node(op, [a], [b]) for op, a, b in (("Neg", "x", "a"), ("Neg", "a", "b"), ("Relu", "b", "y"))]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph(nodes, "negated twice", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.mark.parametrize("step", ["eqsat.trials.certify_graphs", "eqsat.language.onnx.placement.Path.replace"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_a_result_is_certified_or_written_leaves_a_whole_file_or_none(run, monkeypatch, step, times):
+    place, name = step.rsplit(".", 1)
+    call = getattr(pkgutil.resolve_name(place), name)
+
+    def interrupted(*arguments, **more):
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+        return call(*arguments, **more)
+
+    negated_twice("model.onnx")
+    Path("out.onnx").write_text("what was here before")
+    monkeypatch.setattr(pkgutil.resolve_name(place), name, interrupted)
+    code, _, _ = run("optimize", "model.onnx", "-o", "out.onnx", "--no-measure")
+    assert files() == {"model.onnx", "out.onnx"}
+    if times == 1:
+        assert code == 0
+        assert [n.op_type for n in onnx.load("out.onnx").graph.node] == ["Relu"]
+    else:
+        assert code == 130 and Path("out.onnx").read_text() == "what was here before"
 
 
 @pytest.mark.parametrize("phase", ["saturate", "write"])
