@@ -88,6 +88,7 @@ class Begun:
         self._is_so = False
 
     def __call__(self) -> bool:
+        """Whether it has."""
         return self._is_so
 
     def following(self, follow: Callable[[Progress], None]) -> Callable[[Progress], None]:

@@ -57,8 +57,9 @@ def optimize(
     """Write the cheapest model that rules prove equal to IN.onnx.
 
     Ctrl-C ends the search and writes the best model so far; a second Ctrl-C, or one while IN.onnx is read, aborts.
-    Durations are numbers with ms, s, m or h, such as 30s. The result is checked against the original before it is written, and it is the original where
-    nothing is measured to be faster, or where the run failed: the report says how, and the exit code is 3.
+    Durations are numbers with ms, s, m or h, such as 30s. The result is checked against the original before it is
+    written, and it is the original where nothing is measured to be faster, or where the run failed: the report says
+    how, and the exit code is 3.
     """
     from eqsat.buckets.result import BucketedResult
 
