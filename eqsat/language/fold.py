@@ -7,7 +7,7 @@ what a node makes never changes what was known of its operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -113,15 +113,16 @@ class Folder:
 
     def add(self, node: Node) -> None:
         """Adds a node whose operands are defined; ShapeError where they do not fit the operator."""
-        node = replace(node, inputs=tuple(None if v is None else self.resolve(v) for v in node.inputs))
+        inputs = tuple(None if v is None else self._renamed.get(v, v) for v in node.inputs)
         if node.op == OPAQUE:
+            node = replace(node, inputs=inputs)
             self.nodes.append(node)
             for output in node.outputs:
                 if output:
                     self.types.setdefault(output, UNKNOWN)
             return
         declared = spec(node.op)
-        node = replace(node, attrs=declared.complete(node.attrs))
+        node = Node(node.op, inputs, node.outputs, declared.complete(node.attrs), node.name)
         operands = [None if v is None else self._tensor(v) for v in node.inputs]
         results = declared.result_types(operands, node.attrs)
         _check_sizes(results)
@@ -279,29 +280,39 @@ def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | No
     )
 
 
+def _same_shape(_node: Node, operand: TensorType, result: TensorType) -> bool:
+    return operand.shape is not None and operand == result
+
+
+def _reduces_nothing(node: Node, _operand: TensorType, _result: TensorType) -> bool:
+    return bool(node.attrs["axes"] == ())
+
+
+#: Operators that may hand on their first operand as it is, and when they do, by its type and that of the result.
+_UNCHANGED: Mapping[str, Callable[[Node, TensorType, TensorType], bool]] = {
+    "identity": lambda *_: True,
+    "cast": lambda _, operand, result: operand == result,
+    "reshape": _same_shape,
+    "expand": _same_shape,
+    "tile": lambda node, *_: all(r == 1 for r in node.attrs["repeats"]),
+    "transpose": lambda node, *_: tuple(node.attrs["perm"]) == tuple(range(len(node.attrs["perm"]))),
+    "slice": lambda node, *types: (
+        not node.attrs["axes"] or (_same_shape(node, *types) and all(s == 1 for s in node.attrs["steps"]))
+    ),
+    "pad": lambda node, *_: not any(node.attrs["pads"]),
+    "concat": lambda node, *_: len(node.inputs) == 1,
+    "split": lambda node, *_: len(node.outputs) == 1,
+    **dict.fromkeys(_REDUCTIONS, _reduces_nothing),
+}
+
+
 def _unchanged(node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> str | None:
     """The operand that a node hands on as it is, or None."""
     source = node.inputs[0] if node.inputs else None
     if source is None or operands[0] is None or len([v for v in node.outputs if v]) != 1 or not node.outputs[0]:
         return None
-    attrs = node.attrs
-    same_shape = operands[0].shape is not None and operands[0] == results[0]
-    unchanged: dict[str, Callable[[], bool]] = {
-        "identity": lambda: True,
-        "cast": lambda: operands[0] == results[0],
-        "reshape": lambda: same_shape,
-        "expand": lambda: same_shape,
-        "tile": lambda: all(r == 1 for r in attrs["repeats"]),
-        "transpose": lambda: tuple(attrs["perm"]) == tuple(range(len(attrs["perm"]))),
-        "slice": lambda: not attrs["axes"] or (same_shape and all(s == 1 for s in attrs["steps"])),
-        "pad": lambda: not any(attrs["pads"]),
-        "concat": lambda: len(node.inputs) == 1,
-        "split": lambda: len(node.outputs) == 1,
-    }
-    test = unchanged.get(node.op)
-    if test is not None:
-        return source if test() else None
-    return source if node.op in _REDUCTIONS and attrs["axes"] == () else None
+    test = _UNCHANGED.get(node.op)
+    return source if test is not None and test(node, operands[0], results[0]) else None
 
 
 def infer_and_fold(graph: Graph) -> Graph:

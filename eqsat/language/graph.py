@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 OPAQUE = "opaque"
 
 
+#: The items and the hash of attributes where there are none.
+_NONE: tuple[dict[str, Any], int] = ({}, hash(()))
+
+
 class Attrs(Mapping[str, Any]):
     """Attributes of a node: an immutable, hashable mapping with hashable values.
 
@@ -29,6 +33,9 @@ class Attrs(Mapping[str, Any]):
     __slots__ = ("_hash", "_items")
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        if not values and not more:  # most nodes of a model have none
+            self._items, self._hash = _NONE
+            return
         merged = {**(values or {}), **more}
         self._items = {k: _frozen(v) for k, v in sorted(merged.items())}
         self._hash = hash(tuple((k, _kind(v)) for k, v in self._items.items()))

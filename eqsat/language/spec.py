@@ -100,6 +100,8 @@ class OpSpec:
 
     def complete(self, attrs: Mapping[str, Any]) -> Attrs:
         """The attributes with defaults filled in; GraphError for one that is unknown or missing."""
+        if not attrs and self._plain is not None:
+            return self._plain
         for name in attrs:
             if name not in self.attrs:
                 raise GraphError(
@@ -110,7 +112,12 @@ class OpSpec:
         for name, value in full.items():
             if value is REQUIRED:
                 raise GraphError(f"{self.name} needs attribute {name!r}", expected=f"{self.name}({name}=…)")
-        return Attrs(full)
+        return attrs if isinstance(attrs, Attrs) and len(attrs) == len(full) else Attrs(full)
+
+    @cached_property
+    def _plain(self) -> Attrs | None:
+        """The attributes where none is given; None where one has to be."""
+        return None if any(value is REQUIRED for value in self.attrs.values()) else Attrs(self.attrs)
 
     def result_types(self, operands: Operands, attrs: Attrs) -> tuple[TensorType, ...]:
         """The types of the outputs; ShapeError where the operands do not fit."""

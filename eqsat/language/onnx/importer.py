@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.deadline import check
@@ -64,6 +64,7 @@ class _Import:
         self.model = functions.inlined(source.model, source.where)
         self.where = source.where
         self.opset = opsets_of(source.model).get("", 0)
+        self.opsets = opsets_of(self.model)
         self.scope = scope
         self.folder = Folder(fresh_beside(()) if scope is None else scope.fresh)
         self.budget = Budget.of(self.model.graph) if scope is None else scope.budget
@@ -89,7 +90,8 @@ class _Import:
         if order != sorted(order):
             self.warnings.append("the nodes of the model are not in order; they were sorted")
         for node in proto.node:
-            load_external(tensors_within(node), f"{self.where}: {node.name or node.op_type}", self.source.external)
+            if node.attribute:
+                load_external(tensors_within(node), f"{self.where}: {node.name or node.op_type}", self.source.external)
         self._fresh_name = Names(_names(self.model)).numbered
         constants = self._constants()
         inputs = self._inputs(constants)
@@ -140,7 +142,8 @@ class _Import:
             if self.scope is not None:
                 self.folder.add_input(value.name, self.scope.types[value.name])
                 continue
-            self._check_typed(value, constants)
+            if value.name not in constants:
+                structure.check_typed(value, self.where)
             self.folder.add_input(value.name, value_type(value.type, self.folder.fresh, self._dim))
         for name, constant in constants.items():
             if not self.folder.is_defined(name):
@@ -149,22 +152,10 @@ class _Import:
             self.folder.know(name, dims)
         return inputs
 
-    def _check_typed(self, value: ValueInfoProto, constants: Mapping[str, Constant]) -> None:
-        kind = value.type.WhichOneof("value")
-        untyped = kind is None or (kind == "tensor_type" and not value.type.tensor_type.elem_type)
-        if untyped and value.name not in constants:
-            raise ImportModelError(
-                f"input {value.name!r} has no type",
-                where=self.where,
-                expected="an element type for every input",
-                remedy="state it, or export the model again",
-            )
-
     def _node(self, index: int, node: NodeProto) -> None:
-        place = f"{self.where}: {structure.describe(index, node)}"
-        self._check_domain(node, place)
+        self._check_domain(index, node)
         found = self._control(node)
-        body = self._in_its_place(node, found, place)
+        body = self._in_its_place(index, node, found)
         if body is not None:
             for name, constant in body.constants.items():
                 self.folder.add_constant(name, constant)
@@ -181,17 +172,21 @@ class _Import:
             reason = str(fault)
         except (ShapeError, ImportModelError) as fault:
             if not may_hold_nothing(self.folder.types.get(self.folder.resolve(v), UNKNOWN) for v in node.input if v):
+                place = self._place(index, node)
                 raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
             reason = f"{fault.what}, which ONNX Runtime lets pass where tensors are empty"
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError, OverflowError) as fault:
             raise ImportModelError(
                 f"the attributes or inputs of {node.op_type} are malformed: {fault}",
-                where=place,
+                where=self._place(index, node),
                 expected=f"a valid {node.op_type} of opset {self.opset}",
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
             self._keep_opaque(node, reason_of_bodies(node, found) or reason, found)
+
+    def _place(self, index: int, node: NodeProto) -> str:
+        return f"{self.where}: {structure.describe(index, node)}"
 
     def _refused(self, node: NodeProto) -> str | None:
         """Translates a node by the tables; why that cannot be done, where it cannot."""
@@ -217,7 +212,7 @@ class _Import:
             return load_body(body, scope, around, f"{self.where}: {node.name or node.op_type}")
 
         try:
-            found = definition(node, opsets_of(self.model), self.folder, self.budget, read, list(outputs))
+            found = definition(node, self.opsets, self.folder, self.budget, read, list(outputs))
         except Unsupported as fault:
             return str(fault)
         if found is None:
@@ -252,7 +247,8 @@ class _Import:
 
     def _control(self, node: NodeProto) -> Control | None:
         """The facts known of a node that holds bodies, where it is none of those whose condition is known."""
-        if not any(a.HasField("g") for a in node.attribute) or self._condition(node) is not None:
+        attributes = node.attribute
+        if not attributes or not any(a.HasField("g") for a in attributes) or self._condition(node) is not None:
             return None
 
         def read(body: GraphProto, scope: Scope) -> Graph:
@@ -260,8 +256,11 @@ class _Import:
 
         return control(node, self.opset, self.folder, self.budget, read)
 
-    def _in_its_place(self, node: NodeProto, found: Control | None, place: str) -> Inlined | None:
+    def _in_its_place(self, index: int, node: NodeProto, found: Control | None) -> Inlined | None:
         """The nodes in the place of one that holds bodies, where what runs is known."""
+        if node.op_type != "If" and found is None:
+            return None
+        place = self._place(index, node)
         called = f"{node.op_type} {node.name or (node.output or [''])[0]!r}"
         condition = self._condition(node)
         if condition is not None:
@@ -303,8 +302,10 @@ class _Import:
         return None
 
     def _unread(self, node: NodeProto) -> str | None:
-        missing = [o for o in node.output if o and not self.folder.is_defined(o)]
-        return f"output {missing[0]!r} has no counterpart" if missing else None
+        for name in node.output:
+            if name and not self.folder.is_defined(name):
+                return f"output {name!r} has no counterpart"
+        return None
 
     def _keep_opaque(self, node: NodeProto, reason: str, found: Control | None) -> None:
         outer = captured(node)
@@ -327,15 +328,15 @@ class _Import:
     def _opaque_types(self, node: NodeProto) -> Mapping[str, ValueType]:
         """The types of a node's outputs, by our own tables for what onnx knows little of, else by onnx."""
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
-        version = opsets_of(self.model).get(node.domain, self.opset)
+        version = self.opsets.get(node.domain, self.opset)
         return ml_types(call) or opaque.result_types(node, self.model, version, self.folder) or own_types(call)
 
-    def _check_domain(self, node: NodeProto, place: str) -> None:
+    def _check_domain(self, index: int, node: NodeProto) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain not in opsets_of(self.model):
+        if domain not in self.opsets:
             raise ImportModelError(
                 f"the model uses {node.op_type} of domain {domain!r} and imports no opset of that domain",
-                where=place,
+                where=self._place(index, node),
                 expected="an opset_import for every domain",
                 remedy="export the model again",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.protos import captured, subgraphs
@@ -21,16 +21,22 @@ def describe(index: int, node: NodeProto) -> str:
 
 def operands(node: NodeProto) -> list[str]:
     """Every value a node reads, captured ones included; left-out operands are empty."""
-    return [*node.input, *captured(node)] if any(a.HasField("g") or a.graphs for a in node.attribute) else [*node.input]
+    attributes = node.attribute
+    if attributes and any(a.HasField("g") or a.graphs for a in attributes):
+        return [*node.input, *captured(node)]
+    return [*node.input]
 
 
 def check_names(graph: GraphProto, where: str) -> None:
     """ImportModelError where a name is not UTF-8, which protobuf hands on as bytes."""
     for i, node in enumerate(graph.node):
-        texts = (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
-        _check_texts(texts, f"{where}: node {i}")
-        for inner in subgraphs(node):
-            check_names(inner, f"{where}: node {i}")
+        texts = (node.name, node.op_type, node.domain, *node.input, *node.output)
+        if {*map(type, texts)} != {str}:
+            _check_texts(texts, f"{where}: node {i}")
+        if node.attribute:
+            _check_texts((a.name for a in node.attribute), f"{where}: node {i}")
+            for inner in subgraphs(node):
+                check_names(inner, f"{where}: node {i}")
     values = (*graph.input, *graph.output, *graph.value_info)
     _check_texts((v.name for v in values), where)
     _check_texts((t.name for t in graph.initializer), where)
@@ -42,7 +48,7 @@ def check_names(graph: GraphProto, where: str) -> None:
 
 def _check_texts(texts: Iterable[object], where: str) -> None:
     for text in texts:
-        if not isinstance(text, str):
+        if type(text) is not str:
             raise ImportModelError(
                 f"a name is not UTF-8: {text!r}", where=where, expected="UTF-8", remedy="export the model again"
             )
@@ -61,20 +67,44 @@ def check_arity(graph: GraphProto, where: str) -> None:
             )
 
 
+def check_typed(value: ValueInfoProto, where: str) -> None:
+    """ImportModelError for an input without an element type."""
+    kind = value.type.WhichOneof("value")
+    if kind is None or (kind == "tensor_type" and not value.type.tensor_type.elem_type):
+        raise ImportModelError(
+            f"input {value.name!r} has no type",
+            where=where,
+            expected="an element type for every input",
+            remedy="state it, or export the model again",
+        )
+
+
 def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None:
     """ImportModelError where a value is made twice, or read or put out and never made."""
-    made: dict[str, str] = {}
+    made: dict[str, str | int] = {}
+
+    def told(maker: str | int) -> str:
+        return maker if isinstance(maker, str) else describe(maker, graph.node[maker])
+
+    def define(name: str, maker: str | int) -> None:
+        if name and name not in made:
+            made[name] = maker
+            return
+        twice = f"value {name!r} is defined twice: by {told(made[name])} and by {told(maker)}" if name else ""
+        what = twice or f"{told(maker)} has no name"
+        raise ImportModelError(what, where=where, expected="one definition a name", remedy="export the model again")
+
     for value in graph.input:
-        _define(made, value.name, "a graph input", where)
+        define(value.name, "a graph input")
     for name in [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]:
         if made.get(name) != "a graph input":
-            _define(made, name, "an initializer", where)
+            define(name, "an initializer")
         else:
             made[name] = "an initializer and a graph input"
     for i, node in enumerate(graph.node):
         for name in node.output:
             if name:
-                _define(made, name, describe(i, node), where)
+                define(name, i)
     for i, (node, names) in enumerate(zip(graph.node, reads, strict=True)):
         for name in names:
             if name and name not in made:
@@ -92,13 +122,6 @@ def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None
                 expected="a graph input, an initializer or the output of a node",
                 remedy="export the model again",
             )
-
-
-def _define(made: dict[str, str], name: str, maker: str, where: str) -> None:
-    if not name or name in made:
-        what = f"value {name!r} is defined twice: by {made[name]} and by {maker}" if name else f"{maker} has no name"
-        raise ImportModelError(what, where=where, expected="one definition a name", remedy="export the model again")
-    made[name] = maker
 
 
 def order(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> list[int]:
