@@ -126,6 +126,7 @@ def kept_original(
         price, skipped = 0.0, [*skipped, f"the original was not costed: {late}"]
     except Exception as fault:  # noqa: BLE001 - costs may be what failed; the report says so
         price, warnings = 0.0, [*warnings, f"the original was not costed: {told(fault)}"]
+    operators = operators_of(graph)
     report = Report(
         name=graph.name,
         device=costs.device.name,
@@ -144,8 +145,8 @@ def kept_original(
         if failures
         else f"there was {'an interruption' if interrupted else 'no time for more'}",
         opaque=[],
-        operators_before=operators_of(graph),
-        operators_after=operators_of(graph),
+        operators_before=operators,
+        operators_after=dict(operators),
         warnings=list(warnings),
         failure=f"{phase}: {told(failures[-1])}" if failures else "",
         skipped=tuple(skipped),

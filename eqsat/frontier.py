@@ -24,6 +24,7 @@ from eqsat.costs.model import CostModel
 from eqsat.costs.precision import PrecisionPolicy
 from eqsat.costs.table import CostTable
 from eqsat.deadline import Deadline, TimeUp
+from eqsat.egraph.engine import load
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract.assembly import assemble
@@ -145,6 +146,7 @@ def pareto(
     pipeline = Pipeline(settings, warnings=list(warnings))
     deadline = settings.deadline
     with pipeline.phase("read"):
+        load()
         loaded, given = rules_of(rules), read(model, outputs)
         deadline.begin()  # reading is not in the limit
         points = pipeline.place(given, wanted, costs)

@@ -31,6 +31,7 @@ from eqsat.costs.model import CostFunction, CostModel, Objective
 from eqsat.costs.precision import PrecisionPolicy, policy
 from eqsat.costs.table import CostTable
 from eqsat.deadline import Deadline
+from eqsat.egraph.engine import load
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
@@ -252,6 +253,7 @@ def prepare(
     )
     pipeline = Pipeline(settings, warnings=list(warnings))
     with pipeline.phase("read"):
+        load()
         loaded = rules_of(rules)
         given = read(model, outputs)
         pipeline.settings.deadline.begin()  # reading is not in the limit, and all that follows is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -198,8 +199,7 @@ def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arit
 
 def operators_of(graph: Graph) -> dict[str, int]:
     """How often each operator stands in a graph."""
-    counts: dict[str, int] = {}
-    for node in graph.nodes:
-        name = operator_name(node)
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(node.op for node in graph.nodes)
+    if counts.pop(OPAQUE, 0):
+        counts.update(operator_name(node) for node in graph.nodes if node.op == OPAQUE)
     return dict(sorted(counts.items()))

@@ -283,7 +283,7 @@ class CostModel:
         for node, operands, results, const in applications(graph):
             check()
             cost = self.node(node.op, node.attrs, operands, results, const)
-            price += self.price(node.op, node.attrs, operands, results, const)
+            price += self.price(node.op, node.attrs, operands, results, const) if self.cost else self.weigh(cost)
             total += cost
             nodes.append((node, cost))
             if is_free(node.op, operands, const):

@@ -36,6 +36,11 @@ def _bindings() -> Any:
     return bindings
 
 
+def load() -> None:
+    """Loads egglog ahead of the first e-graph: that takes some tenths of a second, in which nothing can be ended."""
+    _bindings()
+
+
 class EngineError(EqsatError):
     """egglog refused a program; the e-graph it ran in cannot be used any further."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -61,7 +62,7 @@ class Constant:
     @property
     def nbytes(self) -> int:
         """Bytes the elements take, known without loading them."""
-        return int(np.prod(self.type.static, dtype=np.int64)) * self.type.dtype.itemsize
+        return math.prod(self.type.static) * self.type.dtype.itemsize
 
     @property
     def digest(self) -> bytes:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.deadline import check
+from eqsat.language.constant import PART
 from eqsat.language.types import DType, TensorType
 
 
@@ -154,13 +156,25 @@ class Floats:
 
     def constant(self, array: Any, type: TensorType) -> Any:
         """The elements, widened where this interpretation is wide."""
-        return np.asarray(array, np.float64) if self.wide and type.dtype.is_float else np.asarray(array)
+        return _widened(np.asarray(array)) if self.wide and type.dtype.is_float else np.asarray(array)
 
     def finish(self, array: Any, type: TensorType) -> Any:
         """The result in the element type declared for it, or float64."""
         if type.dtype is DType.STRING:
             return np.asarray(array, object)
         return np.asarray(array, np.float64 if self.wide and type.dtype.is_float else type.dtype.numpy)
+
+
+def _widened(array: Any) -> Any:
+    """The elements in float64, a part at a time where they are many: a copy of gigabytes takes seconds."""
+    if array.size <= PART or array.dtype == np.float64:
+        return np.asarray(array, np.float64)
+    made = np.empty(array.shape, np.float64)
+    given, flat = array.reshape(-1), made.reshape(-1)
+    for start in range(0, flat.size, PART):
+        check(0)
+        flat[start : start + PART] = given[start : start + PART]
+    return made
 
 
 class WideNamespace(FloatNamespace):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from eqsat.deadline import check
+from eqsat.deadline import check, watched
 from eqsat.errors import EqsatError
 from eqsat.language.constraints import Constraint, constraints_of
 from eqsat.language.dims import Dim, Sym, evaluate
@@ -60,6 +60,15 @@ class Sizing:
         for constraint in constraints:
             names.update(dict.fromkeys(sorted(constraint.names)))
         return Sizing(graph, tuple(names), constraints, _unread(graph) if names else None)
+
+    @cached_property
+    def _open(self) -> tuple[Node, ...]:
+        """The nodes that sizes make a difference to: those with operands or results that are not of one shape."""
+        types = self.graph.types.items()
+        values = {v for v, t in watched(types) if isinstance(t, TensorType) and not t.is_static}
+        if not values:
+            return ()
+        return tuple(n for n in watched(self.graph.nodes) if not values.isdisjoint((*n.inputs, *n.outputs)))
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
@@ -143,7 +152,7 @@ class Sizing:
         try:
             if not all(c.holds(sizes) for c in self.constraints):
                 return False
-            for node in self.graph.nodes:
+            for node in self._open:
                 check()
                 if not _takes(self.graph, node, sizes):
                     return False
@@ -205,7 +214,7 @@ def _takes(graph: Graph, node: Node, sizes: Mapping[str, int]) -> bool:
     types = [graph.type(v) if v else None for v in node.inputs]
     results = [graph.type(v) if v else None for v in node.outputs]
     declared = OPS.get(node.op)
-    if declared is None or all(not isinstance(t, TensorType) or t.is_static for t in (*types, *results)):
+    if declared is None:
         return True
     if not all(t is None or isinstance(t, TensorType) for t in types):
         return True

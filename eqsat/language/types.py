@@ -146,12 +146,21 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """True where every dim is an integer."""
-        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+        if self.shape is None:
+            return False
+        for dim in self.shape:  # noqa: SIM110 - asked of every value of a model, several times
+            if not isinstance(dim, int):
+                return False
+        return True
 
     @property
     def static(self) -> tuple[int, ...]:
         """The shape as integers; ShapeError where a dim is known by name only."""
-        return tuple(_as_int(d) for d in self.dims)
+        shape = self.dims
+        for dim in shape:
+            if not isinstance(dim, int):
+                raise ShapeError(f"dim {dim} is known by name only", expected="an integer dim")
+        return shape  # type: ignore[return-value]
 
     @property
     def size(self) -> Dim:
@@ -173,12 +182,6 @@ class TensorType:
     def __str__(self) -> str:
         shape = "?" if self.shape is None else ", ".join(str(d) for d in self.shape)
         return f"{self.dtype.value}[{shape}]"
-
-
-def _as_int(dim: Dim) -> int:
-    if isinstance(dim, int):
-        return dim
-    raise ShapeError(f"dim {dim} is known by name only", expected="an integer dim")
 
 
 @dataclass(frozen=True, slots=True)
