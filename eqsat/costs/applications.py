@@ -25,6 +25,8 @@ def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequ
     declared = OPS.get(op)
     if op == OPAQUE or (declared is not None and not declared.is_foldable):
         return False
+    if operands and True not in const_operands:
+        return False
     settled = all(const or t is None for t, const in zip(operands, const_operands, strict=True))
     return settled and (any(const_operands) or not operands)
 

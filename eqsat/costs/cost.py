@@ -45,6 +45,20 @@ class Cost:
         )
 
 
+def added(costs: Iterable[Cost]) -> Cost:
+    """The sum of many costs, from the first to the last."""
+    seconds, flops, moved, launches, weights, error, estimated = 0.0, 0, 0, 0, 0, 0.0, False
+    for cost in costs:
+        seconds += cost.seconds
+        flops += cost.flops
+        moved += cost.bytes
+        launches += cost.launches
+        weights += cost.weight_bytes
+        error += cost.error
+        estimated = estimated or cost.estimated
+    return Cost(seconds, flops, moved, launches, weights, error, estimated)
+
+
 def average(costs: Iterable[tuple[float, Cost]]) -> Cost:
     """The mean of costs with their shares, which add up to 1; whole numbers stay whole.
 

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from eqsat.costs.applications import Sizes, applications, is_free, tensor_type
-from eqsat.costs.cost import TERMS, Cost, GraphCost, average, check_objective
+from eqsat.costs.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
@@ -278,19 +278,22 @@ class CostModel:
     def graph(self, graph: Graph) -> GraphCost:
         """The cost of a whole graph, node by node, and of the constants that are there when it runs."""
         nodes: list[tuple[Node, Cost]] = []
-        total, price = Cost(), 0.0
-        known, read = set(graph.constants), set(graph.outputs.values())
+        price, weights = 0.0, dict[int, float]()
+        known, read = set(graph.constants), set[str | None](graph.outputs.values())
         for node, operands, results, const in applications(graph):
             check()
             cost = self.node(node.op, node.attrs, operands, results, const)
-            price += self.price(node.op, node.attrs, operands, results, const) if self.cost else self.weigh(cost)
-            total += cost
+            if self.cost is not None:
+                price += self.price(node.op, node.attrs, operands, results, const)
+            else:  # nodes of one kind have one cost, the same object
+                price += weights.get(id(cost)) or weights.setdefault(id(cost), self.weigh(cost))
             nodes.append((node, cost))
             if is_free(node.op, operands, const):
                 known |= {v for v in node.outputs if v}
             else:
-                read |= {v for v in node.inputs if v is not None}
-        for value in sorted(known & read):
+                read.update(node.inputs)
+        total = added(cost for _, cost in nodes)
+        for value in sorted(v for v in known if v in read):
             held = self.constant(tensor_type(graph, value))
             total += held
             price += self.weigh(held) if self.cost is None else 0.0
