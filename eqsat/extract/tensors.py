@@ -341,14 +341,25 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
 
 
 def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
-    """The connected component of every vertex, where the vertices of each group hang together."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    """The connected component of every vertex, where the vertices of each group hang together.
 
-    pairs = [(group[0], other) for group in together for other in group[1:]]
-    ends = ([a for a, _ in pairs], [b for _, b in pairs])
-    _, found = connected_components(coo_array(([True] * len(pairs), ends), shape=(count, count)), directed=False)
-    return [int(part) for part in found]
+    >>> _connected(5, [(4, 1), (3,), (1, 2)])
+    [0, 1, 1, 2, 1]
+    """
+    # SciPy has this too, but takes longer to load than most models to choose for.
+    above = list(range(count))
+
+    def top(vertex: int) -> int:
+        while above[vertex] != vertex:
+            above[vertex] = vertex = above[above[vertex]]
+        return vertex
+
+    for group in watched(together):
+        for other in group[1:]:
+            one, two = top(group[0]), top(other)
+            above[max(one, two)] = min(one, two)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
 def _without_layouts(way: Way) -> tuple[Any, ...]:
