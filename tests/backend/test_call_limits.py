@@ -169,6 +169,14 @@ def optimised(monkeypatch, clock, measure=False):
     return eqsat.optimize(perceptron(), measure=measure, time_limit=60.0)
 
 
+def test_egglog_is_loaded_before_the_time_counts(monkeypatch):
+    done = []
+    monkeypatch.setattr(importlib.import_module("eqsat.optimize"), "load", lambda: done.append("loaded"))
+    monkeypatch.setattr(Deadline, "begin", lambda _: done.append("begun"))
+    eqsat.optimize(perceptron(), steps=50, measure=False)
+    assert done == ["loaded", "begun"]
+
+
 @pytest.mark.parametrize("reading", [1, 20, 60, 300, 800, 1500, 3000])
 def test_wherever_the_time_ends_the_result_is_right(monkeypatch, reading):
     result = optimised(monkeypatch, Leaping(reading))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqsat.costs.applications import keys_of
-from eqsat.costs.cost import Cost
+from eqsat.costs.cost import Cost, added
 from eqsat.costs.device import DEVICES
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
@@ -49,7 +49,7 @@ def cost(model: CostModel, op: str, *operands: TensorType | None, const=(), **at
 def test_costs_are_a_commutative_monoid(a, b, c):
     assert a + Cost() == a == Cost() + a
     assert a + b == b + a
-    assert (a + b) + c == a + (b + c)
+    assert (a + b) + c == a + (b + c) == added([a, b, c])
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -8,6 +8,8 @@ import pytest
 from eqsat.deadline import NEVER, Deadline, TimeUp, check, current, expect, watched
 from eqsat.egraph.decode import fold_derived
 from eqsat.language.builder import Builder
+from eqsat.language.floats import Floats
+from eqsat.language.types import TensorType
 
 
 class Hand:
@@ -142,6 +144,17 @@ def test_a_node_over_large_constants_is_not_computed_where_that_would_end_too_la
     for seconds in (1e-3, 0.2):  # the first is less than either takes, the second less than the product
         with Deadline(seconds, now=hand), pytest.raises(TimeUp):
             fold_derived(graph)
+
+
+def test_a_large_constant_is_widened_a_part_at_a_time(hand, monkeypatch):
+    monkeypatch.setattr("eqsat.language.floats.PART", 4)
+    given = np.arange(30, dtype=np.float32).reshape(5, 6)[:, ::-1]
+    type = TensorType.of("float32", (5, 6))
+    wide = Floats(wide=True).constant(given, type)
+    assert wide.dtype == np.float64 and (wide == given).all()
+    whole = Deadline(3.0, now=lambda: setattr(hand, "time", hand.time + 1) or hand.time)
+    with whole, pytest.raises(TimeUp):
+        Floats(wide=True).constant(given, type)
 
 
 def test_a_deadline_that_is_not_given_never_comes():

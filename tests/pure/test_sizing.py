@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.deadline import Deadline
 from eqsat.language.builder import Builder, Tensor
 from eqsat.language.constraints import Constraint
 from eqsat.language.dims import Dim, Sym
@@ -197,3 +198,14 @@ def test_products_of_many_dims_are_solved_by_their_divisors() -> None:
     square = Constraint("equal", b * b * c, 20)
     assert Search((product, square)).first(orders) == {"a": 16, "b": 2, "c": 5, "d": 2}
     assert Search((product, Constraint("equal", b, 3))).first(orders) is None
+
+
+def test_nodes_that_no_size_makes_a_difference_to_are_not_looked_at() -> None:
+    """A step is counted for each node that is."""
+    still = graph(lambda g, x: g.apply("relu", g.apply("neg", x)), (2, 3))
+    named = graph(lambda g, x, y: g.apply("add", g.apply("relu", x), g.apply("tanh", y)), ("n", 3), (3,))
+    for made, looks in ((still, 0), (named, 2)):
+        counting = Deadline(steps=1000)
+        with counting:
+            assert made.sizing.near({}) is not None
+        assert 1000 - counting.left == looks
