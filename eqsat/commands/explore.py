@@ -43,8 +43,8 @@ def explore(
     """Grow the e-graph of IN.onnx and print what was found: growth, rules, what was chosen, what changed.
 
     No model is written. The page shows the same to look into: both graphs, every form of every tensor with its cost,
-    the rules behind each change. Ctrl-C ends growth and search early and shows what was found by then; a second Ctrl-C
-    aborts.
+    the rules behind each change. Ctrl-C ends growth and search early and shows what was found by then; a second Ctrl-C,
+    or one while IN.onnx is read, aborts.
     """
     if opens and page_file is None:
         raise UsageError("--open without a page", expected="--html PAGE.html with it")
