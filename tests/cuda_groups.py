@@ -27,6 +27,7 @@ WITHOUT_KERNEL = frozenset(
         "crop_resize",
         "dynamic_quantize_linear",
         "grid_sample",
+        "grouped_attention",
         "gru",
         "lp_pool",
         "lstm",

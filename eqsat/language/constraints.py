@@ -14,8 +14,9 @@ from eqsat.language.spec import OPS
 from eqsat.language.types import Shape, TensorType
 
 #: "equal": a = b; "at_least": a >= b; "extends": a = b or a = 1, as an operand that is repeated to a result;
-#: "joins": a = b, or one of them is 1; "present": a >= 0, and 1 or more where every tensor is to have elements.
-Kind: TypeAlias = Literal["equal", "at_least", "extends", "joins", "present"]
+#: "joins": a = b, or one of them is 1; "grows": a = b or a <= 0, as what a cache lacks for so many new positions;
+#: "present": a >= 0, and 1 or more where every tensor is to have elements.
+Kind: TypeAlias = Literal["equal", "at_least", "extends", "grows", "joins", "present"]
 
 #: Constants of indices with more elements are not looked into.
 _MOST_INDICES = 1 << 16
@@ -51,6 +52,8 @@ class Constraint:
                 return a >= b
             case "present":
                 return a >= int(elements)
+            case "grows":
+                return (a == b) | (a <= 0)
             case "extends":
                 return (a == b) if equal else (a == b) | (a == 1)
         return (a == b) if equal else (a == b) | (a == 1) | (b == 1)
@@ -83,7 +86,7 @@ def constraints_of(graph: Graph) -> tuple[Constraint, ...]:
         if node.op == OPAQUE or node.op not in OPS:
             continue
         operands = [_tensor(graph, v) for v in node.inputs]
-        for name in ("shape", "sizes", "repeats", "size"):
+        for name in ("shape", "sizes", "repeats", "size", "total"):
             given = node.attrs.get(name, ())
             dims(given if isinstance(given, tuple) else (given,))
         for constraint in _of_node(graph, node, operands, results):
@@ -221,6 +224,15 @@ def _trailing(operands: Sequence[Shape], result: Shape, attrs: Attrs) -> Iterato
         yield from _extends(shape, result)
 
 
+def _grouped(operands: Sequence[Shape], result: Shape, attrs: Attrs) -> Iterator[Constraint]:
+    """A cache grows by the new positions or has room for them; after earlier ones, several are new in one sequence."""
+    batch, length, total = *operands[0][:2], attrs["total"]
+    past = operands[4][2] if len(operands) > 4 and operands[4] else 0
+    yield Constraint("at_least", total, length)
+    yield Constraint("grows", total - past, length)
+    yield Constraint("equal", (batch - 1) * (length - 1) * (total - length), 0)
+
+
 _RULES: Mapping[str, Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]]] = {
     "reshape": _reshape,
     "split": _split,
@@ -236,6 +248,7 @@ _RULES: Mapping[str, Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constrai
     "depth_to_space": _moved,
     "layer_norm": _trailing,
     "rms_norm": _trailing,
+    "grouped_attention": _grouped,
 }
 
 

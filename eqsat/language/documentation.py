@@ -27,6 +27,7 @@ SHAPES: Mapping[str, str] = MappingProxyType(
         "gather_elements": "The shape of the indices, which have the rank of x.",
         "gather_nd": "The dims of the indices but the last, then the dims of x that an index vector does not reach.",
         "grid_sample": "n, c, spatial… and n, places…, rank become n, c, places….",
+        "grouped_attention": "batch, length, heads·width; the two caches are batch, shared, positions, width.",
         "gru": "Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
         "identity_kernel": "channels, channels, kernel….",
         "iota": "A vector of `size` elements.",

@@ -277,6 +277,8 @@ def _formula(constraint: Constraint, terms: _Terms, elements: bool, equal: bool)
             return a >= b
         case "present":
             return a >= int(elements)
+        case "grows":
+            return terms.z3.Or(a == b, a <= 0)
     if equal:
         return a == b
     alternatives = [a == b, a == 1] if constraint.kind == "extends" else [a == b, a == 1, b == 1]

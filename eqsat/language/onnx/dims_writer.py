@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from onnx import TensorProto
+
 from eqsat.errors import ExportModelError
 from eqsat.language.dims import Dim, Sym, linear_in
 from eqsat.language.symbolic import at_least
@@ -24,6 +26,7 @@ class DimsWriter:
         self._shapes: dict[Shape, str] = {}
         self._known: dict[Dim, str] = {}
         self._vectors: dict[Shape, str] = {}
+        self._narrow: dict[Dim, str] = {}
 
     def offer(self, name: str, type: ValueType) -> None:
         """Makes a value known whose shape may be read from here on."""
@@ -40,6 +43,12 @@ class DimsWriter:
         if shape not in self._vectors:
             self._vectors[shape] = self._vector(shape)
         return self._vectors[shape]
+
+    def narrow(self, dim: Dim) -> str:
+        """A vector of one int32 with a dim."""
+        if dim not in self._narrow:
+            self._narrow[dim] = self._make("Cast", self.vector((dim,)), to=TensorProto.INT32)
+        return self._narrow[dim]
 
     def _vector(self, shape: Shape) -> str:
         if not any(isinstance(d, Sym) for d in shape):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from eqsat.language.dims import Dim, Sym, exact_quotient
 from eqsat.language.masks import lowest
 from eqsat.language.onnx.importing import Call, Importer, Unreadable, Unsupported, integer
+from eqsat.language.onnx.microsoft import grouped
 
 
 def _refuse(call: Call, wanted: Mapping[str, object]) -> None:
@@ -299,10 +300,6 @@ def _onnx_rotary(call: Call) -> None:
     return _rotary(call, call.value(1), call.value(2))
 
 
-def _grouped_attention(call: Call) -> None:
-    raise Unsupported("how full its cache is, sequence by sequence, is known at run time (seqlens_k)")
-
-
 def _decoding(call: Call) -> None:
     raise Unsupported("one token at a time over a cache that is written in place")
 
@@ -316,7 +313,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Attention": _self_attention,
         "DecoderMaskedMultiHeadAttention": _decoding,
         "DecoderMaskedSelfAttention": _decoding,
-        "GroupQueryAttention": _grouped_attention,
+        "GroupQueryAttention": grouped.read,
         "MultiHeadAttention": _multi_head_attention,
         "RotaryEmbedding": _rotary_by_position,
     }

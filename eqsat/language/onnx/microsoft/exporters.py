@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.microsoft import grouped
 
 DOMAIN = "com.microsoft"
 
@@ -27,4 +28,6 @@ def _matmul_packed(target: Target) -> None:
     )
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType({"matmul_packed": _matmul_packed})
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(
+    {"grouped_attention": grouped.write, "matmul_packed": _matmul_packed}
+)
