@@ -302,7 +302,7 @@ class Pipeline:
         available: Available = available_on(settings.device, opset, contrib=settings.contrib)
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
-        framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary)
+        framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary, contrib=settings.contrib)
         framed = limited(framed, costs, settings.bounds, counted)
         return framed if self.adjust is None else self.adjust(framed)
 

@@ -24,7 +24,10 @@ FUSED = " ; "
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One operator of a fused kernel; `links` are the members that make its operands, None for one read from memory."""
+    """One operator of a fused kernel; `links` are the members that make its operands, None for one read from memory.
+
+    `same` says which of those are the same tensor as an earlier one, counting the operands of all members in turn.
+    """
 
     op: str
     attrs: Mapping[str, Any]
@@ -33,24 +36,31 @@ class Member:
     const: tuple[bool, ...]
     implementation: Implementation
     links: tuple[int | None, ...]
+    same: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
 class FusedKey:
     """The key of a fused kernel: those of its operators, with `%0` for an operand that the first of them makes.
 
+    Where `same` says so, `&0` stands before an operand that is the same tensor as the first of all.
+
     >>> text = "matmul {} float32[2, 8] =float32[8, 4] ; relu {} %0:float32[2, 4]"
     >>> FusedKey.parse(text).text == text
     True
+    >>> FusedKey.parse("relu {} float32[2] ; add {} %0:float32[2] &0:float32[2]").same
+    ((None,), (None, 0))
     """
 
     members: tuple[OpKey, ...]
     links: tuple[tuple[int | None, ...], ...]
+    same: tuple[tuple[int | None, ...], ...] = ()
 
     @cached_property
     def text(self) -> str:
         """The key as one line; equal keys have equal lines."""
-        return FUSED.join(_linked(key.text, links) for key, links in zip(self.members, self.links, strict=True))
+        same = self.same or tuple((None,) * len(links) for links in self.links)
+        return FUSED.join(_linked(k.text, *at) for k, *at in zip(self.members, self.links, same, strict=True))
 
     @property
     def op(self) -> str:
@@ -61,6 +71,17 @@ class FusedKey:
         """
         return " + ".join(key.op for key in self.members)
 
+    def first(self, place: int, index: int) -> tuple[int, int]:
+        """The member and operand of it that first reads the tensor that an operand of a member is."""
+        number = self.same[place][index] if self.same else None
+        if number is None:
+            return place, index
+        for earlier, member in enumerate(self.members):
+            if number < len(member.operands):
+                return self.first(earlier, number)
+            number -= len(member.operands)
+        return place, index
+
     @staticmethod
     def of(key: Key) -> FusedKey:
         """The key of a kernel as a chain, which for one operator is that operator alone."""
@@ -69,42 +90,51 @@ class FusedKey:
     @staticmethod
     def parse(text: str) -> FusedKey:
         """The key that a line stands for; CostError for a line that is none."""
-        members, links = [], []
+        members, links, same = [], [], []
+        before = 0
         for index, part in enumerate(text.split(FUSED)):
             key = OpKey.parse(_LINK.sub(" ", part))
             members.append(key)
-            links.append(_links(part, len(key.operands)))
-            if any(link is not None and link >= index for link in links[-1]):
+            links.append(_marks(part, "%", len(key.operands)))
+            same.append(_marks(part, "&", len(key.operands)))
+            known = [(link, index) for link in links[-1]] + [(one, before) for one in same[-1]]
+            if any(mark is not None and mark >= bound for mark, bound in known):
                 raise CostError(f"no key of a fused kernel: {text!r}", expected="operands of earlier members only")
+            before += len(key.operands)
         if len(members) < 2:
             raise CostError(f"no key of a fused kernel: {text!r}", expected="two operators or more, parted by ' ; '")
-        return FusedKey(tuple(members), tuple(links))
+        return FusedKey(tuple(members), tuple(links), shared(same))
+
+
+def shared(same: Sequence[tuple[int | None, ...]]) -> tuple[tuple[int | None, ...], ...]:
+    """What operands of members are the same as, as a key has it: nothing where no operand is another one."""
+    return tuple(same) if any(mark is not None for marks in same for mark in marks) else ()
 
 
 #: The key of a kernel, over one operator or several.
 Key: TypeAlias = OpKey | FusedKey
 
 
-_LINK = re.compile(r" %(\d+):")
-_MARKED = re.compile(r" (?:%(\d+):)?(?==?(?:\w+\[[\d, ]*\]|-)(?:@\w+)?(?= |$))")
+_LINK = re.compile(r" [%&](\d+):")
+_MARKED = re.compile(r" (?:([%&])(\d+):)?(?==?(?:\w+\[[\d, ]*\]|-)(?:@\w+)?(?= |$))")
 
 
-def _linked(text: str, links: Sequence[int | None]) -> str:
-    """The key of one operator with its links written before the operands they stand for."""
+def _linked(text: str, links: Sequence[int | None], same: Sequence[int | None]) -> str:
+    """The key of one operator with its links, and what its operands are the same as, written before the operands."""
     head, rest = _parted(text)
-    places = iter(links)
+    places = iter(zip(links, same, strict=True))
 
     def mark(found: re.Match[str]) -> str:
-        link = next(places, None)
-        return " " if link is None else f" %{link}:"
+        link, other = next(places, (None, None))
+        return " " if link is None and other is None else f" &{other}:" if link is None else f" %{link}:"
 
     return head + _MARKED.sub(mark, rest)
 
 
-def _links(part: str, count: int) -> tuple[int | None, ...]:
-    """The links written in the key of one operator."""
+def _marks(part: str, sign: str, count: int) -> tuple[int | None, ...]:
+    """The numbers written with a sign before the operands of one operator."""
     _, rest = _parted(part)
-    found = [None if m[1] is None else int(m[1]) for m in _MARKED.finditer(rest)]
+    found = [int(m[2]) if m[1] == sign else None for m in _MARKED.finditer(rest)]
     return tuple(found[:count])
 
 

@@ -79,7 +79,7 @@ def _stated(chain: FusedKey) -> FusedKey:
     """The chain in the element types of its graph: float32 where operands are held lower than results."""
     if not any(member.result for member in chain.members):
         return chain
-    return FusedKey(tuple(_raised(member) for member in chain.members), chain.links)
+    return FusedKey(tuple(_raised(member) for member in chain.members), chain.links, chain.same)
 
 
 def _raised(member: OpKey) -> OpKey:
@@ -141,6 +141,7 @@ class _Draft:
         return PlannedKernel(Plan(graph, (kernel,), plain), self.inputs)
 
     def _operand(self, place: int, index: int) -> str | None:
+        place, index = self.chain.first(place, index)
         member = self.chain.members[place]
         type = member.operands[index]
         if type is None:

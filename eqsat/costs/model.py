@@ -15,7 +15,7 @@ from eqsat.costs.device import Device
 from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.fit import Fit
-from eqsat.costs.fusion import FusedKey, Member, runs_as_one
+from eqsat.costs.fusion import FusedKey, Member, runs_as_one, shared
 from eqsat.costs.implementations import Types, converting, is_view
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS, ROUNDOFF
@@ -273,7 +273,7 @@ class CostModel:
     def fused_key(self, members: Sequence[Member]) -> FusedKey:
         """The key operators run as one kernel are measured under."""
         keys = (self.key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members)
-        return FusedKey(tuple(keys), tuple(m.links for m in members))
+        return FusedKey(tuple(keys), tuple(m.links for m in members), shared([m.same for m in members]))
 
     def graph(self, graph: Graph) -> GraphCost:
         """The cost of a whole graph, node by node, and of the constants that are there when it runs."""

@@ -81,6 +81,9 @@ class Data:
             dims = indexed.static if indexed is not None else ()
             axis = key.attrs.get("axis")
             return self.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))
+        if key.op == "grouped_attention" and index == 1:
+            # Every sequence has all positions there are.
+            return np.full(type.static, key.attrs["total"] - 1, type.dtype.numpy)
         if key.op == "pow" and index == 1 and key.const_operands[1] and type.size == 1:
             # Squares are what models raise to a constant power, and what runtimes have a case for.
             return np.full(type.static, 2, type.dtype.numpy)
@@ -142,9 +145,10 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
     """What each operator of a kernel makes; CostError where one is not what the next reads."""
     chain = FusedKey.of(key)
     results = tuple(result_types(member) for member in chain.members)
-    for member, links in zip(chain.members, chain.links, strict=True):
+    for place, (member, links) in enumerate(zip(chain.members, chain.links, strict=True)):
         for index, link in enumerate(links):
             if link is None:
+                _check_same(chain, place, index)
                 continue
             made, read = chain.members[link], member.operands[index]
             if results[link] != (read,) or layout_of(made, -1) != layout_of(member, index):
@@ -154,6 +158,24 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
                     expected="operators of one result, in the type and the layout in which it is read",
                 )
     return results
+
+
+def _check_same(chain: FusedKey, place: int, index: int) -> None:
+    """CostError where what is said to be one tensor is not of one kind, or is made within."""
+    earlier, other = chain.first(place, index)
+    one, two = ((m.operands[i], m.const_operands[i], layout_of(m, i)) for m, i in _operands(chain, place, index))
+    if one != two or chain.links[earlier][other] is not None:
+        raise CostError(
+            f"operand {index} of {chain.members[place].op} is not operand {other} of {chain.members[earlier].op}",
+            where=chain.text,
+            expected="operands of one type and layout that nothing within makes",
+        )
+
+
+def _operands(chain: FusedKey, place: int, index: int) -> tuple[tuple[OpKey, int], tuple[OpKey, int]]:
+    """An operand, and the one that it is the same tensor as."""
+    earlier, other = chain.first(place, index)
+    return (chain.members[place], index), (chain.members[earlier], other)
 
 
 def layout_of(key: OpKey, index: int) -> str:
@@ -230,6 +252,7 @@ class _Draft:
         return lower(Plan(graph, tuple(self.kernels), boundary))
 
     def _operand(self, copy: int, place: int, index: int) -> str | None:
+        place, index = self.chain.first(place, index)
         member = self.chain.members[place]
         type = member.operands[index]
         if type is None:

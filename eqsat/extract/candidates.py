@@ -14,7 +14,7 @@ from eqsat.costs.key import OpKey
 from eqsat.costs.model import CostModel
 from eqsat.costs.precision import PRODUCTS
 from eqsat.egraph.snapshot import Snapshot
-from eqsat.extract.fused import member
+from eqsat.extract.heads import members
 from eqsat.extract.pricing import Pricing
 from eqsat.extract.tensors import TensorProblem, Way, tensor_problem
 from eqsat.language.graph import OPAQUE
@@ -46,7 +46,8 @@ def candidates(
     operators element by element.
     """
     model = CostModel(device, sizes=sizes) if device.fuses else _Estimates(replace(device, fuses=True), sizes=sizes)
-    return _Listing(tensor_problem(snapshot, model, choices=choices), model).listed(most_fused)
+    framed = tensor_problem(snapshot, model, choices=choices, contrib=device.name == "onnxruntime-cpu")
+    return _Listing(framed, model).listed(most_fused)
 
 
 class _Estimates(CostModel):
@@ -54,7 +55,8 @@ class _Estimates(CostModel):
 
     def fused(self, members: Sequence[Member]) -> Cost | None:
         first, *rest = (m.op for m in members)
-        return super().fused(members) if first in PRODUCTS and all(OPS[op].pointwise for op in rest) else None
+        after = first in PRODUCTS and all(OPS[op].pointwise for op in rest)
+        return super().fused(members) if after or "attention" in rest else None
 
 
 class _Listing:
@@ -98,20 +100,20 @@ class _Listing:
                 yield self.model.conversion_key(type, states[conversion.source], states[conversion.target])
 
     def _fused(self, most: int) -> tuple[FusedKey, ...]:
-        """Chains, each after those that it goes on from: they are built up one by one."""
+        """Attention as one operator, then chains, each after those that it goes on from, one by one."""
         keys: dict[FusedKey, None] = {}
-        for way in self._ranked():
+        for way in sorted(self._ranked(), key=lambda way: not self._attends(way)):
             if len(keys) >= most:
                 break
-            members = [
-                member(self.framed.snapshot, self.pricing, *one)
-                for one in zip(way.positions, way.implementations, way.links, strict=True)
-            ]
-            for length in range(2, len(members) + 1):
-                key = self.model.fused_key(members[:length])
+            made = members(self.framed.snapshot, self.pricing, way.positions, way.implementations, way.links)
+            for length in range(len(made) if self._attends(way) else 2, len(made) + 1):
+                key = self.model.fused_key(made[:length])
                 if len(keys) < most and all(m.is_measurable for m in key.members):
                     keys.setdefault(key)
         return tuple(keys)
+
+    def _attends(self, way: Way) -> bool:
+        return any(self.nodes[position].op == "attention" for position in way.positions)
 
     def _ranked(self) -> list[Way]:
         """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""

@@ -128,7 +128,12 @@ def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> C
 
 
 def member(
-    snapshot: Snapshot, pricing: Pricing, position: int, way: Implementation, links: tuple[int | None, ...]
+    snapshot: Snapshot,
+    pricing: Pricing,
+    position: int,
+    way: Implementation,
+    links: tuple[int | None, ...],
+    same: tuple[int | None, ...] = (),
 ) -> Member:
     """An e-node as a part of a kernel."""
     node = snapshot.nodes[position]
@@ -140,4 +145,5 @@ def member(
         tuple(pricing.constants(node)),
         way,
         links,
+        same,
     )

@@ -17,6 +17,7 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.fused import chains
+from eqsat.extract.heads import attentions
 from eqsat.extract.pricing import Pricing, Split
 from eqsat.extract.problem import Conversion, Node, Problem
 from eqsat.language.graph import Attrs
@@ -89,15 +90,18 @@ def tensor_problem(
     available: Available = everything,
     choices: Choices | None = None,
     boundary: Mapping[str, State] | None = None,
+    *,
+    contrib: bool = False,
 ) -> TensorProblem:
     """Every e-node priced by the objective in each way it can be run; a class known before the program runs costs
     nothing then, in whatever state it is held.
 
     Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
     are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
-    device's backend makes them, or their times were measured.
+    device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
+    operators of its own.
     """
-    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}).framed()
+    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).framed()
 
 
 class _Framing:
@@ -108,7 +112,10 @@ class _Framing:
         available: Available,
         choices: Choices,
         boundary: Mapping[str, State],
+        *,
+        contrib: bool,
     ) -> None:
+        self.contrib = contrib
         self.snapshot, self.model, self.available, self.choices = snapshot, model, available, choices
         self.boundary = boundary
         self.pricing = Pricing(snapshot, model)
@@ -129,7 +136,8 @@ class _Framing:
         self._drop_idle_layouts()
         singles = self._single_ways()
         self._offer_splits()
-        for chain in chains(self.snapshot, self.pricing, singles):
+        own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
+        for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
             check()
             way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
             self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from eqsat.language.graph import Graph, Node
+from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.types import TensorType
 
 _HEADS_BEFORE_LENGTH = (0, 2, 1, 3)
@@ -104,7 +104,7 @@ def _before_split(graph: Graph, value: str | None) -> str | None:
     if split is None or split.op != "reshape" or split.inputs[0] is None:
         return None
     before, after = graph.type(split.inputs[0]), graph.type(split.outputs[0])
-    return split.inputs[0] if _splits(before, after) else None
+    return split.inputs[0] if splits_heads(before, after) else None
 
 
 def _way_to_join(graph: Graph, node: Node, readers: Mapping[str, list[Node]]) -> tuple[str, str] | None:
@@ -114,7 +114,11 @@ def _way_to_join(graph: Graph, node: Node, readers: Mapping[str, list[Node]]) ->
     if moved is None or not _moves_heads(moved) or not outputs.isdisjoint((*node.outputs, *moved.outputs)):
         return None
     join = _only(readers[moved.outputs[0]])
-    if join is None or join.op != "reshape" or not _splits(graph.type(join.outputs[0]), graph.type(moved.outputs[0])):
+    if (
+        join is None
+        or join.op != "reshape"
+        or not splits_heads(graph.type(join.outputs[0]), graph.type(moved.outputs[0]))
+    ):
         return None
     return moved.outputs[0], join.outputs[0]
 
@@ -124,10 +128,15 @@ def _only(nodes: Sequence[Node]) -> Node | None:
 
 
 def _moves_heads(node: Node) -> bool:
-    return node.op == "transpose" and tuple(node.attrs["perm"]) == _HEADS_BEFORE_LENGTH
+    return node.op == "transpose" and moves_heads(node.attrs)
 
 
-def _splits(joined: object, apart: object) -> bool:
+def moves_heads(attrs: Attrs) -> bool:
+    """Whether a transpose with these attributes exchanges length and heads, between batch and width."""
+    return tuple(attrs["perm"]) == _HEADS_BEFORE_LENGTH
+
+
+def splits_heads(joined: object, apart: object) -> bool:
     """Whether the last axis of one tensor is the heads and widths of another, both known, the others being the same."""
     if not isinstance(joined, TensorType) or not isinstance(apart, TensorType):
         return False
