@@ -208,7 +208,11 @@ class CostModel:
     @property
     def knows_fused(self) -> bool:
         """Whether operators run as one kernel can have a cost here: estimated, or some of them measured."""
-        return self.device.fuses or any(" ; " in text for text in self._measured)
+        return self.knows_fused_with("")
+
+    def knows_fused_with(self, op: str) -> bool:
+        """Whether this operator and others, run as one kernel, can have a cost here."""
+        return self.device.fuses or any(" ; " in text and op in text for text in self._measured)
 
     def fused(self, members: Sequence[Member]) -> Cost | None:
         """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.

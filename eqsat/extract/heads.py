@@ -17,8 +17,8 @@ from eqsat.language.plan import Implementation
 from eqsat.language.state import PLAIN
 from eqsat.runtime.kernels import has_fused_kernel
 
-#: Ways to make one operand, or to join the result, that are looked at, and kernels for one attention.
-_MOST_WAYS, _MOST_CHAINS = 3, 6
+#: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
+_MOST_WAYS, _MOST_TRIED = 3, 16
 
 #: The e-nodes that make a class from another one, as positions, the first of which reads it.
 _Path = tuple[int, ...]
@@ -39,7 +39,7 @@ def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -
     From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
     again. `offered` are the e-nodes that may be chosen, as positions.
     """
-    if pricing.model.cost is not None or not pricing.model.knows_fused:
+    if pricing.model.cost is not None or not pricing.model.knows_fused_with("attention"):
         return
     found = _Finding(snapshot, pricing, offered)
     for position in offered:
@@ -47,7 +47,7 @@ def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -
         if node.op == "attention" and has_fused_kernel(node.op, node.attrs, pricing.types(node)):
             check()
             for operands in found.operands(node):
-                yield from itertools.islice(found.chains(position, operands), _MOST_CHAINS)
+                yield from found.chains(position, operands)
 
 
 def members(
@@ -75,6 +75,11 @@ def members(
     return made
 
 
+def _fit_together(operands: Sequence[_Operand]) -> bool:
+    """Whether all are products of one class, with a constant added to all or to none; or none is a product."""
+    return all(len(one.path) == 2 for one in operands) or len({(one.source, one.biased) for one in operands}) == 1
+
+
 class _Finding:
     """The e-nodes around attention, found by what they read."""
 
@@ -97,13 +102,13 @@ class _Finding:
     def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[Chain]:
         """The kernels of an attention whose operands are made in one of these ways each."""
         ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_WAYS))
-        for operands in itertools.product(*options):
-            product = any(len(o.path) > 2 for o in operands)
-            if product and len({(o.source, o.biased) for o in operands}) > 1:
-                continue
+        tried = itertools.product(*options)
+        for operands in itertools.islice((o for o in tried if _fit_together(o)), _MOST_TRIED):
             made = dict.fromkeys(place for one in operands for place in one.path)
-            found = (self._chain([*made, position, *end]) for end in ends)
-            yield from (chain for chain in found if chain is not None)
+            for end in ends:
+                chain = self._chain([*made, position, *end])
+                if chain is not None:
+                    yield chain
 
     def _apart(self, eclass: int) -> Iterator[_Operand]:
         """The classes of three axes that are split into heads, and moved, to make a class."""
