@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.query import Rewrite
+from eqsat.egraph.egraph import PROJECTION, EGraph
+from eqsat.egraph.match import Match
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Pattern, Spread, Var
+from eqsat.language.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
 from eqsat.language.spec import spec
 
 
 class Builder:
     """Makes the right side of one match, e-node by e-node; ShapeError where it does not type."""
 
-    def __init__(
-        self, egraph: EGraph, rule: Rewrite, bindings: Bindings, classes: dict[str, Any], generation: int, steps: int
-    ) -> None:
-        self.egraph, self.rule, self.bindings, self.classes = egraph, rule, bindings, dict(classes)
+    def __init__(self, egraph: EGraph, match: Match, generation: int, steps: int) -> None:
+        self.egraph, self.match, self.rule = egraph, match, match.rule
+        self.bindings, self.classes = match.bindings, dict(match.classes)
         self.generation, self.steps = generation, steps
 
-    def results(self, roots: int) -> list[int]:
+    def equations(self) -> list[tuple[int, int, int]]:
+        """What the match makes equal: which root or output it is, its e-node, and the one made for it.
+
+        Outputs of a root that nothing reads have no e-nodes, and none are made for them.
+        """
+        match = self.match
+        if not self.rule.parts:
+            pairs = zip(match.enodes, self._results(len(match.roots)), strict=True)
+            return [(i, e, r) for i, (e, r) in enumerate(pairs)]
+        read = enumerate(_projections(self.egraph, match.roots[0], self.rule.parts))
+        return [(i, e, self._pattern(self.rule.right[i])) for i, e in read if e is not None]
+
+    def _results(self, roots: int) -> list[int]:
         """One e-node for each matched root."""
         right = self.rule.right
         if len(right) == 1 and isinstance(right[0], App) and right[0].op == "split":
@@ -33,6 +44,8 @@ class Builder:
         if isinstance(pattern, Var):
             number: int = self.classes[pattern.name]
             return number
+        if pattern == ABSENT:
+            return self.egraph.absent()
         operands = self._operands(pattern.operands)
         attrs = spec(pattern.op).complete(self.rule.attributes(pattern, self.bindings))
         return self.egraph.add(pattern.op, attrs, operands, generation=self.generation, steps=self.steps)
@@ -70,6 +83,12 @@ class Builder:
         (whole,) = self._operands(app.operands)
         attrs = spec("split").complete(self.rule.attributes(app, self.bindings))
         return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
+
+
+def _projections(egraph: EGraph, root: int, count: int) -> Iterator[int | None]:
+    """The e-nodes of the outputs of a class of several tensors, None for those that nothing reads."""
+    for index in range(count):
+        yield egraph.lookup(PROJECTION, egraph.attr_id(PROJECTION, Attrs(index=index)), [root])
 
 
 def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0, steps: int = 0) -> list[int]:

@@ -133,7 +133,8 @@ class _Decoder:
         wanted = {
             n.attrs["index"]: n.eclass
             for n in self.projections.get(leader, ())
-            if self.chosen.get(n.eclass) is not None
+            # A value may be made in another way beside the others.
+            if (place := self.chosen.get(n.eclass)) is not None and self.snapshot.nodes[place] is n
         }
         for index, type in enumerate(node.types):
             values = self.snapshot.classes[wanted[index]].values if index in wanted else ()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from eqsat.egraph.build import cuts
-from eqsat.egraph.egraph import Application, EGraph, Firing
+from eqsat.egraph.egraph import PROJECTION, Application, EGraph, Firing
 from eqsat.egraph.forest import Forest
 from eqsat.egraph.match import bindings_of
 from eqsat.errors import GraphError
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Pattern, Siblings, Spread, Var, element
+from eqsat.language.pattern import ABSENT, App, Bindings, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 
 #: Two e-nodes of one class.
@@ -59,6 +59,8 @@ class Instances:
         if isinstance(rule.left, Siblings):
             bound, classes = search.at(bound, classes, rule.left.over, applied.root)
             left = search.instance(rule.left.item, applied.left, bound, classes)
+        elif rule.parts:
+            left = search.part(rule.left[0], applied.left, bound, classes)
         else:
             left = search.instance(rule.left[applied.root], applied.left, bound, classes)
         return None if left is None or right is None else (left, right)
@@ -76,6 +78,12 @@ class _Search:
         found = self._fit(pattern, enode, bindings, classes)
         return None if found is None else Instance(found[0], tuple(dict.fromkeys(found[1])))
 
+    def part(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> Instance | None:
+        """One output of a pattern, at an e-node that projects it."""
+        node = self.egraph.nodes[enode]
+        found = self._fit(pattern, node.operands[0], bindings, classes) if node.op == PROJECTION else None
+        return None if found is None else Instance(Term(enode, (found[0],)), tuple(dict.fromkeys(found[1])))
+
     def at(self, bindings: Bindings, classes: Classes, over: Over, index: int) -> tuple[Bindings, Classes]:
         """What is bound inside a loop, at one element."""
         chosen = {v: classes[s][index] for v, s in over if s in classes}
@@ -91,7 +99,8 @@ class _Search:
                 return None
             return Term(number), [(wanted, number)] if wanted != number else []
         try:
-            attrs = spec(pattern.op).complete(self.rule.attributes(pattern, bindings))
+            stated = self.rule.attributes(pattern, bindings)
+            attrs = Attrs() if pattern == ABSENT else spec(pattern.op).complete(stated)
         except GraphError:
             return None
         if pattern.op == "split":

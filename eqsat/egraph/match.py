@@ -11,7 +11,7 @@ from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.query import Occurrence, Query, Rewrite, Site
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Spread, Var
+from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Spread, Var
 from eqsat.language.spec import spec
 
 #: How many ways of binding one row are followed, and how many forms of one operand of a spread.
@@ -62,6 +62,9 @@ class Binder:
     def bind(self, row: tuple[int, ...]) -> list[Match]:
         """The matches of a row; none where attributes do not fit the pattern."""
         query, egraph = self.query, self.egraph
+        nothing = egraph.lookup(ABSENT.op, egraph.attr_id(ABSENT.op, Attrs()), ())
+        if nothing is not None and any(row[column] == nothing for column in query.variables.values()):
+            return []  # a variable stands for a tensor
         base = _Form({name: row[column] for name, column in query.variables.items()})
         for occurrence in query.occurrences:
             found = self._attributes(occurrence.app, row[query.width + occurrence.attrs])
@@ -234,6 +237,8 @@ def _computed_fields(app: App) -> tuple[str, ...]:
 def _bound_attributes(app: App, attrs: Attrs) -> dict[str, Any] | None:
     """What the attributes of an e-node bind in a pattern; None where they do not fit."""
     bound: dict[str, Any] = {}
+    if app == ABSENT:
+        return bound
     for name, expression in app.fields.items():
         bare = _bare_name(expression)
         if bare is not None:

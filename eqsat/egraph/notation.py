@@ -39,7 +39,8 @@ class Notation:
         if term.below is None or node.op in (INPUT, CONST, ABSENT):
             return self.name(term.enode)
         if node.op == PROJECTION:
-            return f"{self.name(node.operands[0])}[{node.attrs['index']}]"
+            whole = self.term(term.below[0]) if term.below else self.name(node.operands[0])
+            return f"{whole}[{node.attrs['index']}]"
         below = _few([self.term(t) for t in term.below] or [self.name(k) for k in node.operands])
         if node.op == OPAQUE:
             kept = self.egraph.opaque[node.attrs["index"]]

@@ -26,6 +26,10 @@ class Rewrite(Protocol):
         """What it matches."""
 
     @property
+    def parts(self) -> int:
+        """How many outputs of a single root the right side says one by one; 0 where it says what each root is."""
+
+    @property
     def matched(self) -> frozenset[str]:
         """The operators of its left side."""
 

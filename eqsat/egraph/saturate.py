@@ -380,10 +380,9 @@ class Saturator:
             if reason is not None:
                 self.report.refused[rule.name, reason] += 1
                 return False
-            results = Builder(egraph, rule, match.bindings, match.classes, generation, steps).results(len(match.roots))
+            equations = Builder(egraph, match, generation, steps).equations()
             firing = Firing(rule, match.classes, match.bindings.attrs)
-            pairs = enumerate(zip(match.enodes, results, strict=True))
-            changed = [egraph.union(e, r, rule.name, firing, i) for i, (e, r) in pairs]
+            changed = [egraph.union(e, r, rule.name, firing, i) for i, e, r in equations]
         except ShapeError as error:
             self.report.refused[rule.name, error.what] += 1
             return False

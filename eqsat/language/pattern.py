@@ -70,6 +70,9 @@ class App:
 
 Pattern: TypeAlias = "Var | App"
 
+#: An operand that is left out, ``None`` in ``lstm(x, w, r, b, None, h, c)``: an operator of nothing that none declares.
+ABSENT = App("absent", ())
+
 
 @dataclass(frozen=True, slots=True)
 class Siblings:

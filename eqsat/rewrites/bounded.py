@@ -26,7 +26,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.floats import Floats
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings, Expression, Pattern, Spread, Var, element
+from eqsat.language.pattern import ABSENT, Bindings, Expression, Pattern, Spread, Var, element
 from eqsat.language.residues import Residues
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
@@ -35,7 +35,7 @@ from eqsat.rewrites.expression import Undefined, bound_name
 from eqsat.rewrites.fitting import Bounds
 from eqsat.rewrites.grid import completed, is_complete
 from eqsat.rewrites.rule import Rule, applications
-from eqsat.rewrites.term import difference, output_types, result_types
+from eqsat.rewrites.term import difference, output_types, result_types, types_of
 from eqsat.rewrites.typings import Cell, Typings
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
@@ -51,6 +51,8 @@ WINDOWED = (*(replace(level, deep=1) for level in LEVELS[:3]), *LEVELS[2:])
 #: Results of the right side that are kept for later instances.
 _KEPT = 20_000
 _NOTHING = nullcontext()
+#: Operators that run step by step.
+_STEPPED = frozenset({"lstm", "gru", "rnn"})
 #: Why an instance refutes a rule whose sides type alike.
 DIFFERENT = "elements differ modulo a prime and in float64"
 
@@ -70,12 +72,13 @@ class Bounded:
 def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     """Runs the grid level by level while a budget of choices lasts.
 
-    Rules whose operators are not all linear or movements get half of the budget. Where a rule rests on properties
-    of functions that residues do not have, as that of relu(2x), its instances are compared in float64 instead. The
-    first instance that differs both ways ends the run with a reason and its bindings.
+    Rules whose operators are not all linear or movements get half of the budget, those with recurrent layers, which run
+    step by step, a quarter of that. Where a rule rests on properties of functions that residues do not have, as that of
+    relu(2x), its instances are compared in float64 instead. The first instance that differs both ways ends the run with
+    a reason and its bindings.
     """
     if not all(_is_linear(name) for name in rule.operators()):
-        budget //= 2
+        budget //= 8 if rule.operators() & _STEPPED else 2
     found = _climb(rule, budget, seed, Residues())
     return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 
@@ -176,8 +179,8 @@ class _Runner:
                 self._arrays[id(thing)] = found
             return [found[1]]
         if thing.values is None:
-            operands = [self._values(o)[0] for o in thing.operands]
-            namespace = self._interpretation.namespace([o.type for o in thing.operands], list(thing.types))
+            operands = [None if o is None else self._values(o)[0] for o in thing.operands]
+            namespace = self._interpretation.namespace(types_of(thing.operands), list(thing.types))
             made = spec(thing.op).reference(namespace, *operands, **thing.attrs)
             outputs = list(made) if isinstance(made, tuple) else [made]
             thing.values = [self._interpretation.finish(o, t) for o, t in zip(outputs, thing.types, strict=True)]
@@ -188,6 +191,8 @@ class _Runner:
         """The cells a right-side pattern stands for, those met before the same ones again."""
         if isinstance(pattern, Var):
             yield bindings.tensors[pattern.name]
+        elif pattern == ABSENT:
+            yield None
         elif isinstance(pattern, Spread):
             chosen = self._rule.window(pattern, bindings)
             if not pattern.over and isinstance(pattern.item, Var):
@@ -207,13 +212,13 @@ class _Runner:
         if made is None:
             if len(self._cells) > _KEPT:
                 self._cells.clear()
-            made = Cell(op, attrs, operands, _typed(op, attrs, tuple([o.type for o in operands])))
+            made = Cell(op, attrs, operands, _typed(op, attrs, tuple(types_of(operands))))
             self._cells[key] = made
         return made
 
 
 @lru_cache(maxsize=100_000)
-def _typed(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+def _typed(op: str, attrs: Attrs, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
     """What an operator returns for operands of these types."""
     return result_types(op, attrs, types)
 
@@ -222,6 +227,6 @@ def _again(thing: Any) -> Any:
     """The same cells without their values."""
     return (
         thing
-        if isinstance(thing, Drawn)
+        if thing is None or isinstance(thing, Drawn)
         else Cell(thing.op, thing.attrs, tuple(map(_again, thing.operands)), thing.types)
     )

@@ -60,8 +60,8 @@ class Instance:
 
     @property
     def size(self) -> int:
-        """The number of elements of all values, each counted as often as it occurs."""
-        return sum(_size(t) for t in (*self.left, *self.right))
+        """The number of elements of all values of both sides, operands as often as they are read."""
+        return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
 
     def features(self) -> set[tuple[str, Any]]:
         """What is particular about the instance: attributes, ranks, lengths of groups, and what is on a bound.
@@ -292,9 +292,21 @@ def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], in
     return chosen, len(covered)
 
 
+def _distinct(terms: Iterable[Any]) -> Iterable[Any]:
+    """The terms of a side and in them, each once; what is bound as often as it is read."""
+    pending, seen = list(terms), set[int]()
+    while pending:
+        term = pending.pop()
+        if term is None or id(term) in seen:
+            continue
+        if isinstance(term, Term):
+            seen.add(id(term))
+            pending += term.operands
+        yield term
+
+
 def _size(term: Any) -> int:
-    total = sum(t.elements({}) for t in (term.types if isinstance(term, Term) else (term.type,)))
-    return total + (sum(_size(o) for o in term.operands) if isinstance(term, Term) else 0)
+    return sum(t.elements({}) for t in (term.types if isinstance(term, Term) else (term.type,)))
 
 
 def _show(array: Any) -> str:

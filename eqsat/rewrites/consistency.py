@@ -100,6 +100,9 @@ def collapse(
     Its sides are looked at as they are, and with an operator of the law put on a variable, so that a law can meet
     itself.
     """
+    if not law.is_equation:
+        return None
+    laws = [one for one in laws if one.is_equation]
     try:
         aim = goal(law, forms(law, instances)[0][0])
     except GraphError:

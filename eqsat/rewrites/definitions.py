@@ -126,7 +126,9 @@ class _Writer:
             return
         inputs: list[str | None] = []
         for operand in term.operands:
-            if isinstance(operand, Term):
+            if operand is None:
+                inputs.append(None)
+            elif isinstance(operand, Term):
                 names = tuple(self.fresh(source, t) for t in operand.types)
                 self.emit(operand, names, source, made)
                 inputs.append(names[0])

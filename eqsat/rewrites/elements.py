@@ -85,6 +85,8 @@ class Filler:
             array = seeded.integers(-limit if seeded.random() < 0.3 else 0, limit, shape)
             if any(h == "is_range" for h, _ in hints) and len(shape) == 1:
                 array = seeded.integers(0, limit) + np.arange(shape[0])
+            for number in (call.args[1] for hint, call in hints if hint == "is_all"):
+                array = np.full(shape, int(evaluate(Expression(ast.unparse(number), number), bindings)))
             operand.array = array.astype(kind.numpy)
         else:
             operand.array = _floats(seeded, shape, hints, bindings)
@@ -105,10 +107,10 @@ class Stock:
     def take(self, name: str, type: TensorType, bindings: Callable[[], Bindings]) -> list[Drawn]:
         """The operands to try: of indices, some within one, two and four elements; else a single one."""
         asked = self._filler.asked(name)
-        if type.dtype.is_integer:
-            return [self._one(name, type, limit, Bindings) for limit in (1, 2, 4)]
         if any(hint == "is_all" and _reads(call) for hint, call in asked):
             return [self._fresh(name, type, 0, bindings())]
+        if type.dtype.is_integer:
+            return [self._one(name, type, limit, Bindings) for limit in (1, 2, 4)]
         self._turn += 1
         return [self._one(name, type, self._turn % self.TURNS if asked else 0, bindings)]
 

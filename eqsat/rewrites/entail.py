@@ -14,6 +14,7 @@ from eqsat.rewrites.proof.search import goal
 from eqsat.rewrites.proof.show import Printer, lines
 from eqsat.rewrites.proof.solver import Court, Settled
 from eqsat.rewrites.proof.turned import both_ways
+from eqsat.rewrites.prove import NO_EQUATION
 from eqsat.rewrites.rule import Rule, applications
 
 #: What Z3 may do for one question; its own unit, which does not depend on the machine.
@@ -56,7 +57,9 @@ def entail(
     >>> entail(rule, [law]).chain
     ('relu(neg(neg(x)))', '= relu(x)  [law]')
     """
-    others = [law for law in laws if law is not rule]
+    if not rule.is_equation:
+        return Entailment("undecided", detail=NO_EQUATION)
+    others = [law for law in laws if law is not rule and law.is_equation]
     wanted = general(rule)
     usable = [general(law) for law in others]
     for law in usable:

@@ -119,7 +119,7 @@ def _computed(terms: list[Any], bindings: Bindings) -> list[Any]:
     def tensors(term: Any) -> list[Any]:
         if id(term) in made:
             return [made[id(term)]]
-        found = builder.apply(term.op, *(tensors(o)[0] for o in term.operands), **term.attrs)
+        found = builder.apply(term.op, *(None if o is None else tensors(o)[0] for o in term.operands), **term.attrs)
         return list(found) if isinstance(found, tuple) else [found]
 
     outputs = [t for term in terms for t in tensors(term)]

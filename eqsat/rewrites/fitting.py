@@ -144,6 +144,34 @@ def _attention(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Ite
             yield s
 
 
+def _recurrent(gates: int) -> Callable[[tuple[Sizes | None, ...], int, Bounds], Iterator[Sizes]]:
+    """Operands of a layer with so many gates: steps and batch in either order, few hidden elements."""
+
+    def fitting(known: tuple[Sizes | None, ...], place: int, bounds: Bounds) -> Iterator[Sizes]:
+        x, w, r = known[:3]
+        if any(s is not None and len(s) != 3 for s in (x, w, r)):
+            return
+        directions = (w[0],) if w else (r[0],) if r else (1, 2)
+        hidden = (r[2],) if r else (w[1] // gates,) if w else (1, 2)
+        batches = sorted({*x[:2]}) if x else (1, 2)
+        for d, n in itertools.product(directions, hidden):
+            if place == 0:
+                yield from (s for s in shapes(bounds, 3, 3) if w is None or s[2] == w[2])
+                return
+            if place == 1:
+                yield from ((d, gates * n, k) for k in ((x[2],) if x else range(1, bounds.side + 1)))
+            elif place in (2, 3):
+                yield (d, gates * n, n) if place == 2 else (d, 2 * gates * n)
+            elif place == 4:
+                yield from ((k,) for k in batches)
+            elif place == 7:
+                yield (d, 3 * n)
+            else:
+                yield from dict.fromkeys(s for k in batches for s in ((d, k, n), (k, d, n)))
+
+    return fitting
+
+
 def _windowed(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Iterator[Sizes]:
     yield from shapes(bounds, 3)
 
@@ -162,4 +190,7 @@ _SHAPES: dict[str, Callable[[tuple[Sizes | None, ...], int, Bounds], Iterator[Si
     "rms_norm": _normalised,
     "gather": _gathered,
     "attention": _attention,
+    "lstm": _recurrent(4),
+    "gru": _recurrent(3),
+    "rnn": _recurrent(1),
 }

@@ -19,11 +19,11 @@ Choices: TypeAlias = Callable[[Bounds, Sequence[Sizes]], Iterable[Any]]
 
 @cache
 def settings(
-    op: str, types: tuple[TensorType, ...], fixed: Attrs, bounds: Bounds
+    op: str, types: tuple[TensorType | None, ...], fixed: Attrs, bounds: Bounds
 ) -> tuple[tuple[Attrs, tuple[TensorType, ...]], ...]:
     """The attributes, `fixed` ones given, that an operator takes for operands of these types, and what it returns."""
     declared = spec(op)
-    dims = [t.static for t in types]
+    dims = [t.static for t in types if t is not None]
     free = [n for n in declared.attrs if n not in fixed]
     found = []
     try:
@@ -196,6 +196,19 @@ def _pads(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Any, ...]]:
         yield tuple(-int(i == place) for i in range(count)), "constant", 0.0
 
 
+def _activations(count: int, other: tuple[str, ...]) -> Callable[[Bounds, Sequence[Sizes]], Iterator[tuple[Any, ...]]]:
+    """Activations of a layer with so many for each direction: none, its own by name, others, their operands clipped."""
+    own = {3: ("Sigmoid", "Tanh", "Tanh"), 2: ("Sigmoid", "Tanh"), 1: ("Tanh",)}[count]
+
+    def choices(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Any, ...]]:
+        yield (), (), (), None
+        many = count * dims[1][0]
+        yield own * dims[1][0], (0.0,) * many, (0.0,) * many, None
+        yield other * dims[1][0], (0.5,) * many, (0.25,) * many, 0.5
+
+    return choices
+
+
 def _of(*values: Any) -> Choices:
     return lambda bounds, dims: values
 
@@ -216,6 +229,9 @@ _JOINT: dict[str, tuple[tuple[str, ...], Callable[[Bounds, Sequence[Sizes]], Ite
     "conv_transpose": (("strides", "dilations", "pads", "output_padding"), _deconvolved),
     "max_pool": (("kernel", "strides", "dilations", "pads"), _pooled),
     "avg_pool": (("kernel", "strides", "dilations", "pads"), _pooled),
+    "lstm": (("activations", "alphas", "betas", "clip"), _activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))),
+    "gru": (("activations", "alphas", "betas", "clip"), _activations(2, ("HardSigmoid", "Relu"))),
+    "rnn": (("activations", "alphas", "betas", "clip"), _activations(1, ("Affine",))),
 }
 #: The values of one attribute, by operator and name, or by name alone.
 _CHOICES: dict[tuple[str, str], Choices] = {
@@ -227,6 +243,10 @@ _CHOICES: dict[tuple[str, str], Choices] = {
     ("conv_transpose", "group"): _divisors,
     ("group_norm", "groups"): _divisors,
     ("", "activation"): _of("none", "relu"),
+    ("", "direction"): _of("forward", "reverse", "bidirectional"),
+    ("", "layout"): _of(0, 1),
+    ("", "input_forget"): _of(False, True),
+    ("", "linear_before_reset"): _of(False, True),
     ("", "ceil_mode"): _of(False, True),
     ("", "count_include_pad"): _of(False, True),
     ("", "trans_a"): _of(False, True),

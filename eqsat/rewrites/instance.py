@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.errors import GraphError, RuleError
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, OpSpec, spec
 from eqsat.language.types import Shape, TensorType
 from eqsat.rewrites.elements import Drawn, Filler
@@ -28,7 +28,12 @@ _OPEN: dict[str, tuple[Any, ...]] = {
     "beta": (1.0, 0.5, 0.25),
     "epsilon": (0.25, 0.5),
     "approximate": ("none", "tanh"),
+    "clip": (None, 0.5),
+    "input_forget": (False, True),
+    "linear_before_reset": (False, True),
 }
+#: Values for those that say what the axes of operands are, so that shapes are drawn for them.
+_AXES: dict[str, tuple[Any, ...]] = {"layout": (0, 0, 1)}
 
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)
@@ -134,6 +139,7 @@ class Sampler:
                 expected="one, to draw instances of its rules",
                 remedy="declare it with sample=…, with an index form, or as pointwise",
             )
+        known |= {n: self._rng.choice(v) for n, v in _AXES.items() if n in declared.attrs and n not in known}
         drawn = declared.drawn(self._rng, shapes, known)
         if drawn is None:
             raise Reject
@@ -141,8 +147,7 @@ class Sampler:
         attrs = declared.complete({**drawn[1], **left_open})
         self._bind_operands(app, declared, drawn[0], operands, scope, attrs)
         self._bind_attributes(app, attrs, scope)
-        types = [t for t in operands if t is not None]
-        return declared.result_types(types, attrs)[0]
+        return declared.result_types(operands, attrs)[0]
 
     def _known_attributes(self, app: App, scope: _Scope) -> dict[str, Any]:
         known: dict[str, Any] = {}
@@ -171,6 +176,8 @@ class Sampler:
                 if bound is None and place not in spec(app.op).dtypes:
                     bound = self._like(operand.name, scope)
                 groups[place] = [bound.type if bound is not None else None]
+            elif operand == ABSENT:
+                groups[place] = [None]
             elif isinstance(operand, App):
                 groups[place] = [self._application(operand, scope)]
             elif isinstance(operand.item, Var) and not operand.over:
@@ -252,7 +259,7 @@ class Sampler:
         if len(shapes) != len(operands):
             raise Reject
         for place, shape in enumerate(shapes):
-            if operands[place] is not None:
+            if operands[place] is not None or (not spread and app.operands[place] == ABSENT):
                 continue
             name = names[0] if spread else names[place]
             dtype = declared.dtypes.get(place, _FLOAT)

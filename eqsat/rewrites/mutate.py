@@ -87,19 +87,23 @@ def sample(found: Iterable[Mutant], count: int, seed: int = 0) -> list[Mutant]:
 def _texts(rule: Rule) -> Iterator[tuple[str, str]]:
     head, _, tail = rule.text.partition(" => ")
     right, _, conditions = _parted(tail)
+    right, _, named = right.partition(" where ")
     tests = list(_tuple(conditions)) if conditions else []
     side = ast.parse(f"({right})", mode="eval").body
+    naming = f" where {named}" if named else ""
     names = sorted(rule.tensors)
     ending = " if " + ", ".join(map(ast.unparse, tests)) if tests else ""
     for kind, changed in _changed(side, lambda node: _of_right(node, names)):
-        yield kind, f"{head} => {_shown(changed)}{ending}"
+        yield kind, f"{head} => {_shown(changed)}{naming}{ending}"
+    for kind, changed in _changed(ast.parse(f"({named})", mode="eval").body, lambda node: _of_right(node, names)):
+        yield kind, f"{head} => {right} where {_shown(changed)}{ending}"
     for index in range(len(tests)):
         rest = [ast.unparse(t) for i, t in enumerate(tests) if i != index]
-        yield "condition dropped", f"{head} => {right}" + (" if " + ", ".join(rest) if rest else "")
+        yield "condition dropped", f"{head} => {right}{naming}" + (" if " + ", ".join(rest) if rest else "")
     for index, test in enumerate(tests):
         for kind, changed in _changed(test, _of_condition):
             others = [ast.unparse(changed if i == index else t) for i, t in enumerate(tests)]
-            yield kind, f"{head} => {right} if {', '.join(others)}"
+            yield kind, f"{head} => {right}{naming} if {', '.join(others)}"
 
 
 def _parted(tail: str) -> tuple[str, str, str]:
@@ -107,7 +111,8 @@ def _parted(tail: str) -> tuple[str, str, str]:
     place = tail.find(" if ")
     while place >= 0:
         try:
-            ast.parse(f"({tail[:place]})", mode="eval")
+            for part in tail[:place].split(" where "):
+                ast.parse(f"({part})", mode="eval")
             ast.parse(f"({tail[place + 4 :]},)", mode="eval")
         except SyntaxError:
             place = tail.find(" if ", place + 1)

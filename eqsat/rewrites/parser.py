@@ -3,28 +3,31 @@
 A line that begins with white space continues the one before; ``#`` begins a comment; ``%phase simplify`` sets the phase
 of the rules after it, ``%because …`` says why the next rule is written by hand, of one with ``<=>`` for each way,
 ``%because … <=> …``, and ``%each f in relu abs`` … ``%end`` makes each line with ``{f}`` between them one rule for each
-operator named, and so its reason. Both sides and the conditions are Python expressions.
+operator named, and so its reason. Both sides and the conditions are Python expressions. Names stand for what a side
+says often: ``lhs => relu(g) * g where g := x @ w if condition``; later ones may use earlier ones. An operand left out
+is None, and an operator with several outputs has a right side for each: ``gru(x, w, r, None, n) => y, h``.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.errors import RuleError
-from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS
 from eqsat.rewrites.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
-from eqsat.rewrites.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess
+from eqsat.rewrites.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, substituted
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
-_IF = re.compile(r"\sif\s")
+_IF, _WHERE = re.compile(r"\sif\s"), re.compile(r"\swhere\s")
 _PHASE = re.compile(r"%phase\s+(\w+)\s*$")
 _BECAUSE = re.compile(r"%because\s+(\S.*?)\s*$", re.DOTALL)
 _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
+_SIZES = f"at most {MOST_NODES} names, numbers and signs, nested at most {DEEPEST} deep; integers of 64 bits"
 _OPERATORS: dict[type[ast.operator], str] = {
     type(tree.op): name
     for name, sign in INFIX.items()
@@ -144,6 +147,8 @@ class _Block:
     line: int
     origin: Origin
     reason: str
+    #: The patterns of calls, by the identities of their trees: what names stand for is one tree wherever it is.
+    made: dict[int, App] = field(default_factory=dict)
 
     def rules(self, phase: str) -> list[Rule]:
         head = _HEAD.match(self.text)
@@ -154,14 +159,21 @@ class _Block:
         if arrow is None:
             raise self.error(f"rule {head['name']!r} has no arrow", head.end(), "lhs => rhs, or lhs <=> rhs")
         start, end = head.end() + arrow.start(), head.end() + arrow.end()
-        right_end = self.top_level_if(end)
-        conditions = self.conditions(right_end + 2) if right_end < len(self.text) else ()
+        conditions_at = self.top_level(_IF, end)
+        conditions = self.conditions(conditions_at + 2) if conditions_at < len(self.text) else ()
+        right_end = min(self.top_level(_WHERE, end), conditions_at)
         left, right = self.tree(head.end(), start), self.tree(end, right_end)
+        shown = _text(right)
+        if right_end < conditions_at:
+            right, named = self.named(right, right_end + 5, conditions_at)
+            shown += f" where {named}"
         both = arrow[0] == "<=>"
         there, _, back = self.reason.partition(" <=> ") if both else (self.reason, "", "")
-        made = [self.rule(head["name"], phase, laws, left, right, conditions, there)]
+        made = [self.rule(head["name"], phase, laws, left, right, conditions, there, shown)]
         if both:
-            made.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there))
+            made.append(
+                self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, _text(left))
+            )
         return made
 
     def rule(
@@ -173,7 +185,12 @@ class _Block:
         right: ast.expr,
         conditions: tuple[Expression, ...],
         reason: str,
+        shown: str,
     ) -> Rule:
+        """A rule, its right side in the text as it is `shown`, with names for what it says often."""
+        for tree in (*_elements(left), *_elements(right)):
+            if isinstance(tree, ast.Constant):
+                raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
         tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
         try:
@@ -184,7 +201,7 @@ class _Block:
                 right=tuple(self.pattern(e) for e in _elements(right)),
                 conditions=conditions,
                 laws=laws,
-                text=f"{_text(left)} => {_text(right)}{tail}",
+                text=f"{_text(left)} => {shown}{tail}",
                 where=where,
                 origin=self.origin,
                 reason=reason,
@@ -211,15 +228,21 @@ class _Block:
     def pattern(self, tree: ast.expr) -> Pattern:
         if isinstance(tree, ast.Name):
             return Var(tree.id)
+        if isinstance(tree, ast.Constant) and tree.value is None:
+            return ABSENT
         if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
             return App(_OPERATORS[type(tree.op)], (self.pattern(tree.left), self.pattern(tree.right)))
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
             return App("neg", (self.pattern(tree.operand),))
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-            return self.application(tree, tree.func.id)
+            if id(tree) not in self.made:
+                self.made[id(tree)] = self.application(tree, tree.func.id)
+            return self.made[id(tree)]
         raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator applied to patterns")
 
     def application(self, call: ast.Call, op: str) -> App:
+        if op == ABSENT.op:
+            raise self.fault(f"no operator {op!r}", call, "None for an operand that is left out")
         operands = tuple(self.spread(a) if isinstance(a, ast.Starred) else self.pattern(a) for a in call.args)
         fields: dict[str, Expression] = {}
         record: str | None = None
@@ -267,8 +290,27 @@ class _Block:
                 raise self.fault("a condition with a star", one, "an expression that holds or does not")
         return tuple(map(_expression, found))
 
-    def top_level_if(self, start: int) -> int:
-        """Where the conditions' `if` stands, or the end of the text."""
+    def named(self, side: ast.expr, start: int, end: int) -> tuple[ast.expr, str]:
+        """A side with what names stand for in their place, as a span of the text says; and what it says."""
+        known: dict[str, ast.expr] = {}
+        said: list[str] = []
+        for one in _elements(self.tree(start, end)):
+            if not isinstance(one, ast.NamedExpr):
+                raise self.fault(
+                    f"{ast.unparse(one)!r} names nothing", one, "a name for what it stands for, g := x @ w"
+                )
+            said.append(f"{one.target.id} := {ast.unparse(one.value)}")
+            known[one.target.id] = self.replaced(one.value, known)
+        return self.replaced(side, known), ", ".join(said)
+
+    def replaced(self, tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
+        made = substituted(tree, known)
+        if reason := excess(made):
+            raise RuleError(reason, where=self.place(tree), expected=_SIZES)
+        return made
+
+    def top_level(self, word: re.Pattern[str], start: int) -> int:
+        """Where a word stands that is in no parenthesis, or the end of the text."""
         depth, quote = 0, ""
         for i in range(start, len(self.text)):
             c = self.text[i]
@@ -280,7 +322,7 @@ class _Block:
                 depth += 1
             elif c in ")]}":
                 depth -= 1
-            elif depth == 0 and c.isspace() and _IF.match(self.text, i):
+            elif depth == 0 and c.isspace() and word.match(self.text, i):
                 return i + 1
         return len(self.text)
 
@@ -317,8 +359,7 @@ class _Block:
         return found
 
     def too_large(self, start: int, reason: str) -> RuleError:
-        expected = f"at most {MOST_NODES} names, numbers and signs, nested at most {DEEPEST} deep; integers of 64 bits"
-        return self.error(reason, start, expected)
+        return self.error(reason, start, _SIZES)
 
     def fault(self, what: str, tree: ast.expr, expected: str) -> RuleError:
         return RuleError(what, where=self.place(tree), expected=expected)

@@ -27,6 +27,8 @@ STEPS = 200_000
 LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, matches=50_000)
 #: So many of the instances are tried with infinities, NaN and integers as well.
 _EXTREMES = 8
+#: Why neither chains nor logic prove a rule.
+NO_EQUATION = "an operand is left out, or outputs are told apart, which proofs do not read"
 #: Operands of more elements are shown by their type.
 _SHOWN_ELEMENTS = 8
 #: At most this many outputs have their chain shown.
@@ -75,7 +77,9 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     mismatch = refutation(rule, instances)
     if mismatch is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(mismatch), instances=len(instances))
-    equations = [general(r) for r in rules]
+    if not rule.is_equation:
+        return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
+    equations = [general(r) for r in rules if r.is_equation]
     found: list[Proved] = []
     start = time.perf_counter()
     for form in forms(rule, instances):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, OpSpec, spec
 from eqsat.rewrites.expression import bound_name, compiled, evaluate
 
@@ -29,8 +29,9 @@ class Rule:
     outputs or types.
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
-    outputs (split). `text` is canonical: evidence is keyed by its hash. `where` is file, line and column. `reason` says
-    why a hand-written rule is one.
+    outputs (split). Where `left` is a single App and `right` has several patterns, these are its outputs in order, the
+    rule's `parts`: ``gru(x, w, r, b) => y, h``. `text` is canonical: evidence is keyed by its hash. `where` is file,
+    line and column. `reason` says why a hand-written rule is one.
 
     What a loop runs over is a sequence of tensors where its variable stands for an operand, and a sequence of
     attributes or records where it names those: ``concat(*[slice(x, **s) for s in ss], axis=k)`` binds the records ss.
@@ -71,7 +72,7 @@ class Rule:
         splits = len(self.right) == 1 and isinstance(self.right[0], App) and self.right[0].op == "split"
         if isinstance(self.left, Siblings) and not splits:
             raise RuleError("a group of siblings needs one split on the right", expected="[…] => split(…)")
-        if not isinstance(self.left, Siblings) and not splits and len(self.left) != len(self.right):
+        if not isinstance(self.left, Siblings) and not splits and len(self.left) not in (1, len(self.right)):
             raise RuleError(
                 f"{len(self.left)} outputs on the left, {len(self.right)} on the right",
                 expected="as many outputs on both sides",
@@ -86,10 +87,21 @@ class Rule:
         """The left side's root patterns; the one form of all siblings for a group."""
         return (self.left.item,) if isinstance(self.left, Siblings) else self.left
 
+    @property
+    def parts(self) -> int:
+        """How many outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        return len(self.right) if not isinstance(self.left, Siblings) and len(self.left) < len(self.right) else 0
+
     @cached_property
     def matched(self) -> frozenset[str]:
         """The operators that occur on the left side, which the e-graph must have for the rule to match."""
-        return frozenset(app.op for p in self.roots for app in applications(p))
+        return frozenset(p.op for root in self.roots for p in _parts(root) if isinstance(p, App))
+
+    @property
+    def is_equation(self) -> bool:
+        """Whether the sides are terms of one result each that lack no operand, which is what proofs by logic read."""
+        sides = (*self.roots, *self.right)
+        return not self.parts and not any(p == ABSENT for side in sides for p in _parts(side))
 
     def operators(self) -> frozenset[str]:
         """The operators that occur on either side."""
@@ -137,8 +149,8 @@ class Rule:
 
 
 def applications(pattern: Pattern | Spread) -> Iterator[App]:
-    """Every App in a pattern, operands before the operators that use them."""
-    return (part for part in _parts(pattern) if isinstance(part, App))
+    """Every App in a pattern, operands before the operators that use them; those left out are none."""
+    return (part for part in _parts(pattern) if isinstance(part, App) and part != ABSENT)
 
 
 def _parts(pattern: Pattern | Spread) -> Iterator[App | Spread]:
@@ -182,6 +194,8 @@ class _Names:
     def left(self, pattern: Pattern | Spread, loop: Mapping[str, str]) -> None:
         if isinstance(pattern, Var):
             self._add(pattern.name, loop, self.tensors, self.tensor_groups)
+        elif pattern == ABSENT:
+            return
         elif isinstance(pattern, Spread):
             if pattern.window is not None:
                 raise RuleError("a window of a sequence on a left side", expected="the whole sequence, *xs")
@@ -248,6 +262,12 @@ def _declared(app: App) -> OpSpec:
 
 
 def _check_arity(app: App, declared: OpSpec) -> None:
+    if app.operands[-1:] == (ABSENT,) or ABSENT in app.operands[: declared.min_operands]:
+        raise RuleError(
+            f"{app.op} leaves out an operand that it needs, or its last",
+            expected="None for an optional operand before others",
+            remedy="leave away what is left out at the end",
+        )
     if any(isinstance(o, Spread) for o in app.operands):
         if declared.max_operands is not None:
             raise RuleError(f"{app.op} does not take any number of operands", expected="a variadic operator")
@@ -280,7 +300,7 @@ def _check_right(
                 raise RuleError(f"right side loops over unbound {sequence!r}", expected=f"one of {_quoted(known)}")
         inside = frozenset(v for v, _ in pattern.over)
         _check_right(pattern.item, single | inside, groups, known | inside)
-    else:
+    elif pattern != ABSENT:
         declared = _declared(pattern)
         if pattern.record is not None and pattern.record not in known:
             raise RuleError(f"right side uses unbound record {pattern.record!r}", expected=f"one of {_quoted(known)}")

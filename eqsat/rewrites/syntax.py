@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from eqsat.errors import RuleError
@@ -75,6 +75,25 @@ def excess(tree: ast.expr) -> str:
         if count > MOST_NODES:
             break
     return TOO_LARGE
+
+
+def substituted(tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
+    """A syntax tree with other trees, which it shares, in place of names; the tree given is changed."""
+    made: ast.expr = _Substitution(known).visit(tree) if known else tree
+    return made
+
+
+class _Substitution(ast.NodeTransformer):
+    def __init__(self, known: Mapping[str, ast.expr]) -> None:
+        self.known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.known.get(node.id, node)
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        node.args = [self.visit(a) for a in node.args]
+        node.keywords = [self.visit(k) for k in node.keywords]
+        return node
 
 
 def free_names(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[str]:

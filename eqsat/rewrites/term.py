@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.interpret import run_node
-from eqsat.language.pattern import Bindings, Operand, Pattern, Siblings, Spread, Var, element
+from eqsat.language.pattern import ABSENT, Bindings, Operand, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.rule import Rule
@@ -22,11 +22,11 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Term:
-    """An operator over terms and operands, typed."""
+    """An operator over terms and operands, typed; None for an operand left out."""
 
     op: str
     attrs: Attrs
-    operands: tuple[Term | Operand, ...]
+    operands: tuple[Term | Operand | None, ...]
     types: tuple[TensorType, ...]
 
     @property
@@ -35,10 +35,15 @@ class Term:
         return self.types[0]
 
 
-def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
-    """The terms a pattern stands for, one of a spread for each element; ShapeError where one does not type."""
+def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings, made: dict[Any, Term]) -> Iterator[Any]:
+    """The terms a pattern stands for, one of a spread for each element; ShapeError where one does not type.
+
+    Equal terms are one object, kept in `made`.
+    """
     if isinstance(pattern, Var):
         yield bindings.tensors[pattern.name]
+    elif pattern == ABSENT:
+        yield None
     elif isinstance(pattern, Spread):
         if not pattern.over and isinstance(pattern.item, Var):
             group = bindings.tensors[pattern.item.name]
@@ -46,15 +51,23 @@ def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings) -> Iterato
             yield from (elements[i] for i in rule.window(pattern, bindings))
             return
         for index in rule.window(pattern, bindings):
-            yield from expand(rule, pattern.item, element(bindings, pattern.over, index))
+            yield from expand(rule, pattern.item, element(bindings, pattern.over, index), made)
     else:
         declared = spec(pattern.op)
-        operands = tuple(term for o in pattern.operands for term in expand(rule, o, bindings))
+        operands = tuple(term for o in pattern.operands for term in expand(rule, o, bindings, made))
         attrs = declared.complete(rule.attributes(pattern, bindings))
-        yield Term(pattern.op, attrs, operands, result_types(pattern.op, attrs, [o.type for o in operands]))
+        key = (pattern.op, attrs, *map(id, operands))
+        if key not in made:
+            made[key] = Term(pattern.op, attrs, operands, result_types(pattern.op, attrs, types_of(operands)))
+        yield made[key]
 
 
-def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType]) -> tuple[TensorType, ...]:
+def types_of(operands: Sequence[Any]) -> list[TensorType | None]:
+    """The types of operands, None for one left out."""
+    return [None if o is None else o.type for o in operands]
+
+
+def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """What an operator returns; ShapeError also where its shape rule cannot make sense of an attribute."""
     try:
         return tuple(spec(op).result_types(operands, attrs))
@@ -67,19 +80,22 @@ def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType]) -> tuple
 
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the left side."""
+    made: dict[Any, Term] = {}
     if isinstance(rule.left, Siblings):
-        return list(expand(rule, Spread(rule.left.item, rule.left.over), bindings))
-    return [term for app in rule.left for term in expand(rule, app, bindings)]
+        return list(expand(rule, Spread(rule.left.item, rule.left.over), bindings, made))
+    return [term for app in rule.left for term in expand(rule, app, bindings, made)]
 
 
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
-    return [term for pattern in rule.right for term in expand(rule, pattern, bindings)]
+    made: dict[Any, Term] = {}
+    return [term for pattern in rule.right for term in expand(rule, pattern, bindings, made)]
 
 
 def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
     """All outputs of the terms in order, `arrays` giving those of the operands by identity."""
-    return [array for term in terms for array in _outputs(term, interpretation, arrays)]
+    known = {id_: [array] for id_, array in arrays.items()}
+    return [array for term in terms for array in _outputs(term, interpretation, known)]
 
 
 def output_types(terms: list[Any]) -> list[TensorType]:
@@ -110,9 +126,10 @@ def difference(left: list[Any], right: list[Any]) -> str | None:
     return None
 
 
-def _outputs(term: Any, interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
-    if not isinstance(term, Term):
-        return [arrays[id(term)]]
-    operands = [_outputs(o, interpretation, arrays)[0] for o in term.operands]
+def _outputs(term: Any, interpretation: Any, known: dict[int, list[Any]]) -> list[Any]:
+    if id(term) in known:
+        return known[id(term)]
+    operands = [None if o is None else _outputs(o, interpretation, known)[0] for o in term.operands]
     node = Node(term.op, tuple("x" for _ in operands), tuple("y" for _ in term.types), term.attrs)
-    return run_node(interpretation, node, operands, [o.type for o in term.operands], list(term.types))
+    made = known[id(term)] = run_node(interpretation, node, operands, types_of(term.operands), list(term.types))
+    return made

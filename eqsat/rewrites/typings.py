@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import REQUIRED, spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.elements import Drawn, Stock
@@ -18,6 +18,7 @@ from eqsat.rewrites.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.fitting import Bounds, joinable, operand_shapes
 from eqsat.rewrites.grid import settings
 from eqsat.rewrites.rule import Rule, pattern_fields
+from eqsat.rewrites.term import types_of
 
 #: A name of the left side, and which element where it stands for a sequence.
 Key: TypeAlias = tuple[str, int | None]
@@ -43,7 +44,7 @@ class _Step:
     """One application of the left side with the loops unrolled: where its operands and attributes come from."""
 
     app: App
-    operands: tuple[Key | int, ...]
+    operands: tuple[Key | int | None, ...]
     record: Key | None
     names: dict[str, Key]
     fixed: dict[str, Any]
@@ -71,7 +72,7 @@ class _Plan:
     decided: list[list[Expression]] = field(default_factory=list)
     partly: list[list[Expression]] = field(default_factory=list)
     #: By step, what a concatenation that takes its result takes before it and with it.
-    joined: dict[int, list[tuple[Key | int, ...]]] = field(default_factory=dict)
+    joined: dict[int, list[tuple[Key | int | None, ...]]] = field(default_factory=dict)
 
 
 class Typings:
@@ -114,7 +115,7 @@ class Typings:
         return plan
 
     def _unroll(self, plan: _Plan, app: App, loop: dict[str, Key], lengths: dict[str, int]) -> int:
-        operands: list[Key | int] = []
+        operands: list[Key | int | None] = []
         for operand in app.operands:
             operands += self._operands(plan, operand, loop, lengths)
         names, fixed, asked = {}, {}, {}
@@ -132,14 +133,16 @@ class Typings:
 
     def _operands(
         self, plan: _Plan, operand: Pattern | Spread, loop: dict[str, Key], lengths: dict[str, int]
-    ) -> list[Key | int]:
+    ) -> list[Key | int | None]:
         if isinstance(operand, Var):
             return [loop.get(operand.name, (operand.name, None))]
+        if operand == ABSENT:
+            return [None]
         if isinstance(operand, App):
             return [self._unroll(plan, operand, loop, lengths)]
         if isinstance(operand.item, Var) and not operand.over:
             return [(operand.item.name, i) for i in range(lengths[operand.item.name])]
-        found: list[Key | int] = []
+        found: list[Key | int | None] = []
         for i in range(lengths[operand.over[0][1]]):
             found += self._operands(plan, operand.item, {**loop, **{v: (s, i) for v, s in operand.over}}, lengths)
         return found
@@ -220,19 +223,21 @@ class _Walk:
                 yield
                 self._unbind(key)
 
-    def _type(self, operand: Key | int) -> TensorType | None:
+    def _type(self, operand: Key | int | None) -> TensorType | None:
+        if operand is None:
+            return None
         thing = self.cells[operand] if isinstance(operand, int) else self.bound.get(operand)
         return None if thing is None else thing.type
 
     def _apply(self, index: int) -> Iterator[None]:
         step = self.plan.steps[index]
-        operands = tuple(self.bound[o] if isinstance(o, tuple) else self.cells[o] for o in step.operands)
+        operands = tuple(self._thing(o) for o in step.operands)
         fixed = self._fixed(step)
         if fixed is None:
             return
         record = step.record if step.record is not None and step.record not in self.bound else None
         names = [(n, k) for n, k in step.names.items() if k not in self.bound]
-        for attrs, types in settings(step.app.op, tuple([o.type for o in operands]), fixed, self.bounds):
+        for attrs, types in settings(step.app.op, tuple(types_of(operands)), fixed, self.bounds):
             if not self._indices(step, operands, attrs):
                 continue
             if record is not None:
@@ -247,6 +252,9 @@ class _Walk:
                 self._unbind(key)
             if record is not None:
                 self._unbind(record)
+
+    def _thing(self, operand: Key | int | None) -> Any:
+        return None if operand is None else self.cells[operand] if isinstance(operand, int) else self.bound[operand]
 
     def _fixed(self, step: _Step) -> Attrs | None:
         """The attributes that are settled; None where two disagree."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.floats import Floats
-from eqsat.language.pattern import Bindings, Pattern, Siblings, Spread, Var, element
+from eqsat.language.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
 from eqsat.language.spec import spec
 from eqsat.language.types import TensorType
 from eqsat.rewrites.instance import operands
@@ -175,6 +175,8 @@ class _Script:
         """The calls that a pattern stands for, one of a spread for each element."""
         if isinstance(pattern, Var):
             yield self.names[id(bindings.tensors[pattern.name])]
+        elif pattern == ABSENT:
+            yield "None"
         elif isinstance(pattern, Spread):
             for index in self.rule.window(pattern, bindings):
                 if not pattern.over and isinstance(pattern.item, Var):

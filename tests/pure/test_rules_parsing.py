@@ -5,6 +5,8 @@ import pytest
 from eqsat.errors import RuleError
 from eqsat.rewrites.parser import parse_rules
 
+#: Names that stand for twice what the one before stands for.
+DOUBLED = ", ".join(f"z{n} := z{n - 1} + z{n - 1}" for n in range(1, 26))
 REFUSED = [
     ("twice relu(relu(x)) => relu(x)", "f.rules:1:1", "a rule has no name"),
     ("twice: relu(relu(x))", "f.rules:1:7", "rule 'twice' has no arrow"),
@@ -31,6 +33,15 @@ REFUSED = [
     ("%because", "f.rules:1:1", "'%because' is no directive"),
     ("r: relu(x) => x\nr: abs(x) => x", "f.rules:2:1", "rule 'r' is already there"),
     ("r: relu(x)\n  => relu(\n    y)", "f.rules:2:6", "right side uses unbound variable 'y'"),
+    ("r: gemm(x, y, None) => x @ y", "f.rules:1:4", "gemm leaves out an operand that it needs, or its last"),
+    ("r: gru(x, None, r, b) => x, h", "f.rules:1:4", "gru leaves out an operand that it needs, or its last"),
+    ("r: relu(absent()) => x", "f.rules:1:9", "no operator 'absent'"),
+    ("r: None => x", "f.rules:1:4", "'None' is no pattern"),
+    ("r: relu(x) => None", "f.rules:1:15", "'None' is no pattern"),
+    ("r: relu(x) => y where y", "f.rules:1:23", "'y' names nothing"),
+    ("r: relu(x) => y where z := x", "f.rules:1:15", "right side uses unbound variable 'y'"),
+    ("r: relu(x) => x, x", "f.rules:1:15", "types differ"),
+    (f"r: relu(x) => z25 where z0 := x, {DOUBLED}", "f.rules:1:", "a side or a condition is too large"),
 ]
 
 
@@ -45,6 +56,21 @@ def test_bad_rules_name_place_and_fault(text: str, where: str, what: str) -> Non
 def test_misspelt_operator_gets_a_suggestion() -> None:
     with pytest.raises(RuleError, match="did you mean"):
         parse_rules("r: relu(x) => sigmoidd(x)")
+
+
+def test_names_stand_for_what_a_side_says_often() -> None:
+    short, long = parse_rules(
+        "short: x @ w + x @ w => g + g + s where g := x @ w, s := relu(g) - relu(g) if finite(x, w)\n"
+        "long: x @ w + x @ w => x @ w + x @ w + (relu(x @ w) - relu(x @ w)) if finite(x, w)"
+    )
+    assert (short.left, short.right, short.conditions) == (long.left, long.right, long.conditions)
+    assert short.text.startswith("x @ w + x @ w => g + g + s where g := x @ w, s := relu(g) - relu(g) if ")
+    assert parse_rules(f"again: {short.text}")[0].right == short.right
+
+
+def test_outputs_of_one_operator_are_said_one_by_one() -> None:
+    (rule,) = parse_rules("r: rnn(x, w, r, b, None, h) => reshape(h, shape=(1,) + shape(h)), h", origin="candidate")
+    assert rule.parts == 2 and not rule.is_equation and "absent" not in rule.operators()
 
 
 def test_double_arrow_makes_the_inverse_with_the_same_conditions() -> None:

@@ -58,7 +58,7 @@ class Case:
         Undefined where an attribute has no value: a rule does not fire there.
         """
         try:
-            terms = [term for pattern in right for term in expand(self.rule, pattern, self.bindings)]
+            terms = [term for pattern in right for term in expand(self.rule, pattern, self.bindings, {})]
         except Undefined:
             raise
         except (GraphError, IndexError):  # a type that is none, or a sequence with fewer elements than another
