@@ -41,6 +41,13 @@ BATCH_NORM = (
     "shape=(1, dim(x, 1)) + ones(rank(w) - 2)), axes=shifted(rank(w) - 1, 1), keepdims=False), **a) "
     "if a.group == 1, constant(w, g, b, m, v), wide(x), finite(w, g, b, m, v)"
 )
+RNN_STEP = (
+    "rnn(x, w, r, b, None, h, **a) => reshape(y, shape=(1,) + shape(h)), reshape(y, shape=shape(h)) "
+    "where t := reduce_sum(reshape(b, shape=(2, dim(w, 1))), axes=(0,), keepdims=False), "
+    "u := reshape(x, shape=shape(x)[1:]) @ transpose(reshape(w, shape=shape(w)[1:]), perm=(1, 0)), "
+    "q := reshape(h, shape=shape(h)[1:]) @ transpose(reshape(r, shape=shape(r)[1:]), perm=(1, 0)), "
+    "y := tanh(u + q + t) if dim(x, 0) == 1, dim(w, 0) == 1, a.layout == 0, wide(x)"
+)
 INTERCHANGE = (
     "concat(concat(x, y, axis=a), concat(z, w, axis=a), axis=b) "
     "=> concat(concat(x, z, axis=b), concat(y, w, axis=b), axis=a) if a != b"
@@ -129,6 +136,14 @@ PLANTED = {
     "a product with an identity matrix without finiteness": (
         "x @ c => x if is_eye(c)",
         "x @ c => x if is_eye(c), finite(x)",
+    ),
+    "a state of a layer forgotten": (
+        "rnn(x, w, r, b, None, h, **a) => rnn(x, w, r, b, **a)",
+        "rnn(x, w, r, b, None, h, **a) => rnn(x, w, r, b, **a) if is_all(h, 0)",
+    ),
+    "clipped gates of a layer of one step": (
+        RNN_STEP + ", a.activations in ((), ('Tanh',))",
+        RNN_STEP + ", a.clip is None, a.activations in ((), ('Tanh',))",
     ),
 }
 

@@ -22,6 +22,8 @@ Names: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
+#: The activations of one direction where none are given, by the number of gates.
+_OWN: Mapping[int, Names] = {4: ("Sigmoid", "Tanh", "Tanh"), 3: ("Sigmoid", "Tanh"), 1: ("Tanh",)}
 #: Activations by ONNX's names, each with whether it has an alpha and a beta.
 ACTIVATIONS: Mapping[str, tuple[bool, bool]] = {
     "Relu": (False, False),
@@ -184,7 +186,7 @@ def _type(gates: int, states: int) -> InferRule:
 def _check_attributes(attrs: Attrs, gates: int, states: int, directions: int) -> None:
     if attrs["direction"] not in DIRECTIONS:
         raise ShapeError(f"direction {attrs['direction']!r}", expected="one of " + ", ".join(DIRECTIONS))
-    each = {1: 1, 3: 2, 4: 3}[gates]
+    each = len(_OWN[gates])
     count = len(attrs["activations"])
     if count not in (0, each * directions) or any(a not in ACTIVATIONS for a in attrs["activations"]):
         raise ShapeError(
@@ -233,6 +235,8 @@ def _sample(gates: int, most: int) -> SampleRule:
     def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
         full: dict[str, Any] = {"direction": rng.choice(DIRECTIONS), **attrs}
         directions, layout = 2 if full["direction"] == "bidirectional" else 1, full.get("layout", 0)
+        if "activations" not in attrs:
+            full["activations"] = rng.choice(((), _OWN[gates] * directions))
         x, w, r = known[0], known[1], known[2]
         rest = [*known[3:], *[None] * 5]
         state = rest[2] or rest[3]
@@ -298,7 +302,7 @@ def lstm(
     states, and `p` the weights of peepholes i, o, f. Empty `activations` are sigmoid, tanh and tanh. Source: Hochreiter
     and Schmidhuber (1997).
     """
-    layer = _Layer(xp, ("Sigmoid", "Tanh", "Tanh"), direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[4], direction, activations, alphas, betas, clip)
     size = r.shape[2]
     bias = None if b is None else xp.add(b[:, : 4 * size], b[:, 4 * size :])
 
@@ -343,7 +347,7 @@ def gru(
     Operands are as those of `lstm`, with the gates z, r, h. `linear_before_reset` multiplies by the reset gate behind
     the product with the state. Empty `activations` are sigmoid and tanh. Source: Cho et al. (2014).
     """
-    layer = _Layer(xp, ("Sigmoid", "Tanh"), direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[3], direction, activations, alphas, betas, clip)
     size = r.shape[2]
     inner = None if b is None else b[:, 3 * size :]
 
@@ -387,7 +391,7 @@ def rnn(
 
     Operands are as those of `lstm`, with one gate. Empty `activations` are tanh.
     """
-    layer = _Layer(xp, ("Tanh",), direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[1], direction, activations, alphas, betas, clip)
     size = r.shape[2]
 
     def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
