@@ -105,7 +105,7 @@ def test_siblings_are_derived_by_merging():
 
 def test_many_claims_share_an_egraph_without_helping_one_another():
     """The instances of false equations stay apart however many true ones surround them."""
-    given = shipped_rules()[::40]
+    given = [r for r in shipped_rules() if r.is_equation][::40]
     (wrong,) = rules("wrong: relu(x) => abs(x) if floating(x)")
     found = derivations([c for r in (*given, wrong) for c in claims(r)], given)
     assert not found["wrong"]

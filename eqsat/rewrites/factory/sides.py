@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.pattern import INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.spec import OPS, REQUIRED
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.parser import parse_rules
@@ -108,6 +108,8 @@ def written(pattern: Part, tight: float = 0) -> str:
     """A pattern in the syntax of rules; `tight` is the precedence of what stands around it."""
     if isinstance(pattern, Var):
         return pattern.name
+    if pattern == ABSENT:
+        return "None"
     if isinstance(pattern, Spread):
         window = f"[{':'.join(e.text for e in pattern.window)}]" if pattern.window else ""
         inside = f"[{written(pattern.item)}{_loop(pattern.over)}]" if pattern.over else written(pattern.item)
