@@ -92,7 +92,7 @@ class Begun:
         return self._is_so
 
     def following(self, follow: Callable[[Progress], None]) -> Callable[[Progress], None]:
-        """What follows a run, and notices when its model is read."""
+        """A follower of the progress of a run that also notices when its model is read."""
 
         def noticing(progress: Progress) -> None:
             self._is_so = self._is_so or progress.phase != PHASES[0]

@@ -107,7 +107,7 @@ class FusedKey:
 
 
 def shared(same: Sequence[tuple[int | None, ...]]) -> tuple[tuple[int | None, ...], ...]:
-    """What operands of members are the same as, as a key has it: nothing where no operand is another one."""
+    """The earlier operands that operands of members are the same as, as a key has it; empty where none is."""
     return tuple(same) if any(mark is not None for marks in same for mark in marks) else ()
 
 

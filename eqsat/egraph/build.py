@@ -21,7 +21,7 @@ class Builder:
         self.generation, self.steps = generation, steps
 
     def equations(self) -> list[tuple[int, int, int]]:
-        """What the match makes equal: which root or output it is, its e-node, and the one made for it.
+        """The pairs that the match makes equal: which root or output it is, its e-node, and the one made for it.
 
         Outputs of a root that nothing reads have no e-nodes, and none are made for them.
         """

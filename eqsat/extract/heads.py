@@ -133,7 +133,7 @@ class _Finding:
                     yield moving, joining
 
     def _products(self, way: _Operand) -> Iterator[_Operand]:
-        """What an operand is the product of with a constant matrix, plus a constant vector or not, each once."""
+        """Each factor that an operand is the product of with a constant matrix, plus a constant vector or not."""
         inner: dict[int, _Path] = {}
         for first in (0, 1):
             for position in self.makers[way.source]:

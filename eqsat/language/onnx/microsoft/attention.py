@@ -111,7 +111,7 @@ def _filter_value(call: Call) -> float:
 
 
 def _may_be_causal(call: Call, mask: int, bias: int) -> bool:
-    """Whether what is added to scores leaves each query a key that is far above the least float."""
+    """True where the numbers added to scores leave each query a key that is far above the least float."""
     return not call.has(bias) and (not call.has(mask) or _filter_value(call) > 0.5 * lowest(call.type(0).dtype))
 
 
