@@ -241,3 +241,43 @@ def test_sums_of_squares_that_leave_their_type_are_left_to_onnx_runtime(squares:
     )
     x = np.ones(2, np.float32)
     assert eqsat.optimize(source, measure=False).run(x=x)["s"].tolist() == run(source, x=x).tolist()
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_doubles_are_normalised_by_groups_in_doubles(opset: int) -> None:
+    """From opset 21 on the means of GroupNormalization are float32 unless it says otherwise."""
+    channels = 2 if opset == 18 else 4
+    source = model(
+        f"g (double[n, 4, 3] x) => (double[n, 4, 3] y) <double[{channels}] s = {{{'0.3, ' * (channels - 1)}2.1}}>"
+        " { y = GroupNormalization<num_groups = 2" + (", stash_type = 11" if opset == 21 else "") + ">(x, s, s) }"
+    )
+    source.opset_import[0].version = opset
+    x = np.random.default_rng(0).standard_normal((2, 4, 3))
+    for written in (None, 21):
+        made = run(eqsat.optimize(source, measure=False).to_onnx(opset=written), x=x)
+        np.testing.assert_allclose(made, run(source, x=x), rtol=1e-13)
+    if opset == 21:
+        del source.graph.node[0].attribute[1]
+        assert [n.op for n in load(source).nodes] == [OPAQUE] and same(source, x=x)
+
+
+def test_the_sixth_of_a_hard_swish_of_doubles_is_that_of_its_definition() -> None:
+    source = model(
+        "g (double[2] x) => (double[2] y, double[2] z) <double[2] c = {-0.7, 1.3}>"
+        " { y = HardSwish(c) \n z = HardSwish(x) }"
+    )
+    source.opset_import[0].version = 18  # ONNX Runtime has a kernel of doubles there
+    x = np.float64([-1.1, 0.4])
+    made = eqsat.optimize(source, measure=False).run(x=x)
+    np.testing.assert_allclose(made["y"], run(source, x=x), rtol=1e-15)
+
+
+def test_elements_of_a_sequence_that_fit_only_as_one_is_empty_are_left_to_onnx_runtime() -> None:
+    source = model(
+        "g (float[1, 2] x) => (float[n, a, b] y) <int64[1] one = {1}> {"
+        " e = Slice(x, one, one, one) \n q = SequenceConstruct(e, x) \n"
+        " y = ConcatFromSequence<axis = 0, new_axis = 1>(q) }"
+    )
+    x = np.ones((1, 2), np.float32)
+    assert "ONNX Runtime lets pass" in str(load(source).nodes[-1].attrs["reason"])
+    assert eqsat.optimize(source, measure=False).run(x=x)["y"].shape == run(source, x=x).shape

@@ -171,7 +171,7 @@ class _Import:
         except Unreadable as fault:
             reason = str(fault)
         except (ShapeError, ImportModelError) as fault:
-            if not may_hold_nothing(self.folder.types.get(self.folder.resolve(v), UNKNOWN) for v in node.input if v):
+            if not may_hold_nothing(self.folder, node.input):
                 place = self._place(index, node)
                 raise ImportModelError(fault.what, where=place, expected=fault.expected, remedy=fault.remedy) from fault
             reason = f"{fault.what}, which ONNX Runtime lets pass where tensors are empty"

@@ -14,7 +14,7 @@ from eqsat.language.fold import Folder
 from eqsat.language.graph import Attrs, Node
 from eqsat.language.onnx.protos import attributes
 from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType, Shape, TensorType, ValueType
+from eqsat.language.types import DType, Shape, TensorType
 
 
 class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
@@ -197,11 +197,12 @@ def integer(dim: Dim) -> int:
 Importer = Callable[[Call], None]
 
 
-def may_hold_nothing(types: Iterable[ValueType]) -> bool:
-    """True where a tensor is empty, or may be by dims that have no name: ONNX Runtime checks no axes or shapes then."""
-    return any(
-        dim == 0 or (isinstance(dim, Sym) and dim.is_anonymous)
-        for found in types
-        if isinstance(found, TensorType)
-        for dim in found.shape or ()
-    )
+def may_hold_nothing(folder: Folder, operands: Iterable[str]) -> bool:
+    """True where a tensor is empty, or may be by dims that have no name: ONNX Runtime checks no axes or shapes then.
+
+    Operands that are sequences count by their elements, as far as they are known.
+    """
+    values = [folder.resolve(v) for v in operands if v]
+    values += [folder.resolve(part) for v in values for part in folder.sequences.get(v, ())]
+    shapes = [found.shape or () for v in values if isinstance(found := folder.types.get(v), TensorType)]
+    return any(d == 0 or (isinstance(d, Sym) and d.is_anonymous) for shape in shapes for d in shape)

@@ -15,9 +15,10 @@ from eqsat.language.graph import Attrs, Graph, Node
 from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
+from eqsat.language.onnx.tensors import number_of
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.symbolic import at_least
-from eqsat.language.types import TensorType
+from eqsat.language.types import DType, TensorType
 
 
 def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
@@ -204,9 +205,11 @@ def _rms_norm(target: Target) -> None:
 
 def _group_norm(target: Target) -> None:
     groups, epsilon = target.attrs["groups"], target.attrs["epsilon"]
-    if target.opset >= 21:
-        return target.emit("GroupNormalization", *target.inputs, num_groups=groups, epsilon=epsilon)
     x, dtype = target.type(0), target.type(0).dtype
+    if target.opset >= 21:
+        # By default means are float32, whatever the operand is.
+        stash = {"stash_type": number_of(dtype)} if dtype is DType.FLOAT64 else {}
+        return target.emit("GroupNormalization", *target.inputs, num_groups=groups, epsilon=epsilon, **stash)
     grouped = (x.dims[0], groups, -1)
     flat = target.make("Reshape", target.input(0), target.ints([0, groups, -1]))
     ones, zeros = (target.model.parameter(np.full(groups, v), dtype) for v in (1.0, 0.0))

@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.language.dims import Dim, Sym, product
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.spec import normal_axis
 from eqsat.language.types import DType
 
@@ -218,6 +219,10 @@ def _group_norm(call: Call) -> None:
     gains = [call.value(1), call.value(2)]
     if any(len(call.shape(i)) != 1 for i in (1, 2)):
         raise Unsupported("ONNX Runtime spreads a gain or bias that is no vector, and ONNX has none")
+    dtype = call.type(0).dtype
+    held = dtype_of(call.attrs.get("stash_type", 1)) if call.opset >= 21 else dtype
+    if held is not dtype and DType.FLOAT64 in (held, dtype):
+        raise Unsupported(f"the mean and deviation of {dtype.value}, in a precision of their own")
     if call.opset < 21:
         # Then there was a gain and a bias for each group.
         channels = call.size(0, 1)

@@ -147,6 +147,14 @@ def reduction(op: str, axes_are_inputs_since: int) -> Importer:
     return translate
 
 
+def _hard_swish(call: Call) -> None:
+    if call.type(0).dtype is not DType.FLOAT64:
+        return call.emit("hard_swish", call.value(0))
+    # ONNX defines it by a HardSigmoid, whose attribute holds a sixth in 32 bits.
+    gate = call.make("hard_sigmoid", call.value(0), alpha=float(np.float32(1 / 6)), beta=0.5)
+    return call.emit("mul", call.value(0), gate)
+
+
 def _prelu(call: Call) -> None:
     slope, shape = call.shape(1), call.shape(0)
     if len(slope) > len(shape) or any(s not in (1, d) for s, d in zip(slope[::-1], shape[::-1], strict=False)):
@@ -220,7 +228,7 @@ UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
     "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
     "Floor": "floor", "GlobalAveragePool": "global_avg_pool", "GlobalMaxPool": "global_max_pool",
-    "HardSwish": "hard_swish", "Identity": "identity", "IsNaN": "isnan", "Log": "log", "Mish": "mish", "Neg": "neg",
+    "Identity": "identity", "IsNaN": "isnan", "Log": "log", "Mish": "mish", "Neg": "neg",
     "Not": "not_", "Reciprocal": "reciprocal", "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign",
     "Sin": "sin", "Sinh": "sinh", "Softplus": "softplus", "Softsign": "softsign", "Sqrt": "sqrt", "Tan": "tan",
     "Tanh": "tanh", "Size": "size",
@@ -261,6 +269,7 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Gelu": _gelu,
         "Gemm": _gemm,
         "HardSigmoid": same("hard_sigmoid", alpha=("alpha", float(np.float32(0.2))), beta=("beta", 0.5)),
+        "HardSwish": _hard_swish,
         "IsInf": _isinf,
         "LeakyRelu": same("leaky_relu", alpha=("alpha", float(np.float32(0.01)))),
         "Max": chain("maximum"),
