@@ -376,3 +376,16 @@ def test_a_dim_divided_by_one_that_may_be_0_is_written_before_opset_14() -> None
     made = to_model(load(source))
     for n, m in ((3, 1), (5, 2)):
         assert agree(source, made, x=np.arange(24 * n * m, dtype=np.float32).reshape(2, 4, n, 3, m) / 99)
+
+
+def test_an_old_distribution_over_dims_that_may_both_be_0_stays_one_operator() -> None:
+    """No shape operand before opset 14 says which of two dims is 0, once something is done between the reshapes."""
+    source = model(
+        """g (float[n, 1, n, m] x) => (float[n, n, 1, m] y) <float two = {2.0}> {
+            t = Transpose<perm = [0, 2, 1, 3]>(x) \n p = Pow(t, two) \n y = Hardmax<axis = 0>(p) }""",
+        7,
+        4,
+    )
+    made = eqsat.optimize(source, measure=False).to_onnx()
+    for size in (0, 1, 3):
+        assert agree(source, made, x=np.arange(2 * size * size, dtype=np.float32).reshape(size, 1, size, 2))

@@ -10,9 +10,10 @@ import numpy as np
 
 from eqsat.language.dims import Dim, Sym, product
 from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.tensors import dtype_of
 from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType
+from eqsat.language.types import DType, Shape
 
 
 def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -164,7 +165,10 @@ def _softmax(op: str) -> Importer:
         if all(d == 1 for d in shape[axis + 1 :]) and shape:
             return call.emit(op, call.value(0), axis=axis)
         # Before opset 13 everything from the axis on is one distribution.
-        flat = call.make("reshape", call.value(0), shape=(product(shape[:axis]), product(shape[axis:])))
+        rows: Shape = (product(shape[:axis]), product(shape[axis:]))
+        if 0 not in shape and not runs_at_every_size(rows, shape, call.opset):
+            raise Unsupported("a distribution over many dims, of which no shape of that opset says which is 0")
+        flat = call.make("reshape", call.value(0), shape=rows)
         return call.emit("reshape", call.make(op, flat, axis=1), shape=shape)
 
     return translate
