@@ -42,6 +42,8 @@ _ORDER = frozenset(
 _SIZED = frozenset(("Compress", "NonZero", "Unique"))
 #: Operators that make windows of signals.
 _WINDOWS = frozenset(("BlackmanWindow", "HammingWindow", "HannWindow"))
+#: Operators that hold graphs, which may add up.
+_HOLDING = frozenset(("If", "Loop", "Scan"))
 #: Operators that slide a window over their operand.
 _POOLS = frozenset(("AveragePool", "Conv", "LpPool", "MaxPool"))
 #: Operators whose factors may be multiplied in another order.
@@ -111,7 +113,7 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
     known |= inner_values(model, feed)
     factors = {v for node in model.graph.node if node.op_type in _PRODUCTS for v in node.input}
     read = {v for node in model.graph.node for v in node.input}
-    vanished = False
+    vanished, summed = False, set[str]()
     for node in model.graph.node:
         operands = [known[v] for v in node.input if v in known]
         made = [known[v] for v in node.output if v in known]
@@ -124,6 +126,9 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
         vanished |= node.op_type == "Exp" and bool(made and ((made[0] == 0) & np.isfinite(operands[0])).any())
         if words is None and finite and vanished and node.op_type == "Div" and (operands[1] == 0).any():
             words = "by 0 beside exponentials that are 0 by rounding alone"
+        summed |= set(node.output) if node.op_type in _SUMS or node.op_type in _HOLDING else set()
+        if words is None and node.op_type == "Div" and node.input[1] in summed and (operands[1] == 0).any():
+            words = "by a sum that is 0, whose sign is that of its order"
         if words is not None:
             return f"{node.op_type} {words}"
     return None
@@ -215,7 +220,8 @@ def _is_new_infinity(operands: Sequence[Any], made: Sequence[Any]) -> bool:
 
 def _overflows_half(node: NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> bool:
     """True where finite numbers make an infinity in halves, and by no pole."""
-    if node.op_type in _POLES or not made or not _is_float(made[0]) or made[0].dtype != np.float16:
+    within = node.op_type == "Div" and len(operands) == 2 and bool((operands[1] != 0).all())
+    if (node.op_type in _POLES and not within) or not made or not _is_float(made[0]) or made[0].dtype != np.float16:
         return False
     floats = [v for v in operands if _is_float(v)]
     try:
