@@ -123,9 +123,10 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
             words = "overflows on the way of a product"
         if words is None and _overflows_half(node, operands, made) and read.intersection(node.output):
             words = "overflows float16 on the way, where kernels keep more digits or do not"
-        vanished |= node.op_type == "Exp" and bool(made and ((made[0] == 0) & np.isfinite(operands[0])).any())
-        if words is None and finite and vanished and node.op_type == "Div" and (operands[1] == 0).any():
-            words = "by 0 beside exponentials that are 0 by rounding alone"
+        if node.op_type in ("Exp", "Softmax") and made:
+            vanished |= bool(((made[0] == 0) & np.isfinite(operands[0])).any())
+        if words is None and vanished and node.op_type in ("Div", "Log") and (operands[-1] == 0).any():
+            words = "of exponentials that are 0 by rounding alone"
         summed |= set(node.output) if node.op_type in _SUMS or node.op_type in _HOLDING else set()
         if words is None and node.op_type == "Div" and node.input[1] in summed and (operands[1] == 0).any():
             words = "by a sum that is 0, whose sign is that of its order"
