@@ -321,7 +321,7 @@ def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:
     for output in graph.output:
         output.name = renamed.get(output.name, output.name)
     graph.input.extend(
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), [None] * v.ndim)
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
         for n, v in floats.items()
         for name in ([_noise(n), _shift(n)] if _is_tiny(v).any() else [_noise(n)])
     )
