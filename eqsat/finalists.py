@@ -233,6 +233,8 @@ def _compared(
             follow(f"compiling {name}")
         check(0)
         try:
+            if name != "original":
+                compiled.check_safe(graph, original)
             program = compiled.program(name, graph)
             limit = drift.get(name, DRIFT)
             if name == "original":
@@ -284,16 +286,25 @@ class _Compiling:
     tuned: Sequence[str]
     else_on_numpy: bool = False
 
+    def check_safe(self, graph: Graph, original: Graph) -> None:
+        """BackendError for a finalist of which ONNX Runtime, as users make sessions, would end the process."""
+        from eqsat.runtime.halves import fatal_product
+
+        product = fatal_product(graph) if self.backend == "onnxruntime" else None
+        if product is not None and fatal_product(original) is None:
+            raise BackendError(f"ONNX Runtime 1.31 ends the process on {product!r}: a product of transposed halves")
+
     def program(self, name: str, graph: Graph) -> Program:
         """The program of a finalist; EqsatError where the backend refuses it."""
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
         if name == "original" and self.source is not None:
+            from eqsat.runtime.halves import has_halves
             from eqsat.runtime.session import SessionProgram, session
 
-            return SessionProgram(
-                graph, session(self.source, threads=self.threads, where=graph.name, nodes=len(graph.nodes))
-            )
+            many, halves = len(graph.nodes), has_halves(graph)
+            made = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)
+            return SessionProgram(graph, made)
         try:
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:

@@ -36,7 +36,7 @@ from eqsat.report import Phase, Progress, Report
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
 from eqsat.runtime.examples import SizePoint
-from eqsat.runtime.kernels import available_on
+from eqsat.runtime.kernels import available_on, windowed_dims
 from eqsat.savings import measured_changes
 from eqsat.settings import Settings
 from eqsat.sizes import Sizes, check_sizes, points_for
@@ -299,7 +299,8 @@ class Pipeline:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
         settings = self.settings
         opset = settings.opset or opset_of(original)
-        available: Available = available_on(settings.device, opset, contrib=settings.contrib)
+        moved = windowed_dims(original)
+        available: Available = available_on(settings.device, opset, contrib=settings.contrib, windowed=moved)
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
         framed = tensor_problem(frozen, costs, available, settings.choices, settings.boundary, contrib=settings.contrib)

@@ -140,12 +140,16 @@ def _program(given: Given, threads: int) -> Program | None:
     """The model as ONNX Runtime runs it; None where that is not installed, or does not take the model at all."""
     if BACKENDS["onnxruntime"].available() is not None:
         return None
+    from eqsat.runtime.halves import has_halves
     from eqsat.runtime.session import SessionProgram, session
 
     try:
         if given.source is None:
             return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
         source = Path(given.source) if isinstance(given.source, str) else given.source
-        return SessionProgram(given.graph, session(source, threads=threads, where=given.graph.name, nodes=given.nodes))
+        return SessionProgram(
+            given.graph,
+            session(source, threads=threads, where=given.graph.name, nodes=given.nodes, halves=has_halves(given.graph)),
+        )
     except EqsatError:
         return None

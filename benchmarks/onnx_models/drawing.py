@@ -15,12 +15,14 @@ from benchmarks.onnx_models import control, elementwise, layers, motifs, movemen
 from benchmarks.onnx_models.elementwise import Step
 from benchmarks.onnx_models.growing import BASE, Growing, RefusedError, Value, tensor_type
 from benchmarks.onnx_models.numbers import Numbers
+from benchmarks.onnx_models.operators import heads, images, quantised, signals, tables
 
 OLDEST_OPSET = 7
-#: The newest opset that the ONNX Runtime here runs is found by trying; none newer is asked for than onnx has.
-_GROUPS = (elementwise.STEPS, movement.STEPS, layers.STEPS, control.STEPS, others.STEPS, motifs.STEPS)
+#: Steps for operators whose operands have to fit together.
+_FITTED = {**images.STEPS, **signals.STEPS, **quantised.STEPS, **heads.STEPS, **tables.STEPS}
+GROUPS = (elementwise.STEPS, movement.STEPS, layers.STEPS, control.STEPS, others.STEPS, motifs.STEPS, _FITTED)
 #: How often steps are drawn from each group.
-_SHARES = (0.2, 0.2, 0.18, 0.05, 0.12, 0.25)
+_SHARES = (0.18, 0.18, 0.16, 0.05, 0.1, 0.23, 0.1)
 #: Steps that are tried for each that succeeds, before a model is taken as it is.
 _PATIENCE = 4
 #: Sizes of the named dims that models are run at.
@@ -74,7 +76,7 @@ def random_model(seed: int) -> Drawn:
 
 
 def _step(g: Growing) -> Step:
-    group = _GROUPS[int(g.rng.choice(len(_GROUPS), p=_SHARES))]
+    group = GROUPS[int(g.rng.choice(len(GROUPS), p=_SHARES))]
     weights = np.array(list(group.values()))
     step: Step = list(group)[int(g.rng.choice(len(weights), p=weights / weights.sum()))]
     return step

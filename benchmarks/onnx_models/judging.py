@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
 from benchmarks.onnx_models.noise import beyond_promise, noisy_runs, underflows
-from benchmarks.onnx_models.sessions import Feed
+from benchmarks.onnx_models.sessions import Feed, dense
 
 #: A difference of so many units of rounding, relative to the element, is taken without asking where it came from.
 _FREE = 32.0
@@ -64,21 +64,9 @@ def _stated(model: ModelProto, feed: Feed) -> list[Any] | None:
     """The outputs by ONNX's reference evaluator, which knows no kernels; None where it lacks an operator."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            return [np.asarray(v) for v in ReferenceEvaluator(_dense(model)).run(None, dict(feed))]
+            return [np.asarray(v) for v in ReferenceEvaluator(dense(model)).run(None, dict(feed))]
     except Exception:  # noqa: BLE001 - whatever it lacks
         return None
-
-
-def _dense(model: ModelProto) -> ModelProto:
-    """The model without sparse tensors, which the evaluator fails on."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    for sparse in made.graph.sparse_initializer:
-        flat = np.zeros(int(np.prod(sparse.dims)), np.float32)
-        flat[numpy_helper.to_array(sparse.indices)] = numpy_helper.to_array(sparse.values)
-        made.graph.initializer.append(numpy_helper.from_array(flat.reshape(sparse.dims), sparse.values.name))
-    made.graph.ClearField("sparse_initializer")
-    return made
 
 
 def _is_stated(stated: Any, old: Any, new: Any) -> bool:

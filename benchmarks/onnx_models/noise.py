@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from onnx import shape_inference as inference
 
 from benchmarks.onnx_models.inner_noise import inlined, stir_bodies
-from benchmarks.onnx_models.sessions import Feed, Session, arrays
+from benchmarks.onnx_models.sessions import Feed, Session, arrays, dense
 
 #: Units of rounding that the noise has, and runs at each level.
 LEVELS, RUNS = (2.0, 8.0), 6
@@ -48,6 +48,15 @@ _HOLDING = frozenset(("If", "Loop", "Scan"))
 _POOLS = frozenset(("AveragePool", "Conv", "LpPool", "MaxPool"))
 #: Operators whose factors may be multiplied in another order.
 _PRODUCTS = frozenset(("Div", "Mul"))
+#: Operators that take a number from 1 within, so that their results are rounded as numbers of that size are.
+_FROM_ONE = frozenset(("Celu", "Elu", "GRU", "LSTM", "RNN", "Selu"))
+#: Operators that add up squares, which overflow where the numbers do not.
+_SQUARING = frozenset(
+    """
+    GroupNormalization InstanceNormalization LayerNormalization LpNormalization LpPool LRN MeanVarianceNormalization
+    RMSNormalization ReduceL2 ReduceSumSquare
+    """.split()  # noqa: SIM905 - a page of quotation marks says less
+)
 #: Operators that add up, and overflow on the way or not by the order of their terms.
 _SUMS = frozenset(
     """
@@ -64,8 +73,7 @@ def types_of(model: ModelProto) -> dict[str, int]:
 
     Of an operator that onnx's inference does not know it is taken for that of the first operand.
     """
-    made = ModelProto()
-    made.CopyFrom(model)
+    made = dense(model)
     while True:
         try:
             graph = inference.infer_shapes(made).graph
@@ -110,7 +118,8 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
     are taken for finite, none that overflows is promised.
     """
     known = dict(feed) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    known |= inner_values(model, feed)
+    inner = inner_values(model, feed)
+    known |= inner
     factors = {v for node in model.graph.node if node.op_type in _PRODUCTS for v in node.input}
     read = {v for node in model.graph.node for v in node.input}
     vanished, summed = False, set[str]()
@@ -123,12 +132,15 @@ def beyond_promise(model: ModelProto, feed: Feed, *, finite: bool) -> str | None
             words = "overflows on the way of a product"
         if words is None and _overflows_half(node, operands, made) and read.intersection(node.output):
             words = "overflows float16 on the way, where kernels keep more digits or do not"
-        if node.op_type in ("Exp", "Softmax") and made:
+        if words is None and node.op_type == "Pow" and _powers_of_negative_halves(node, operands, inner):
+            words = "of negative halves, whose rounding decides whether an exponent is whole"
+        if node.op_type in ("Exp", "Softmax") and made and operands:
             vanished |= bool(((made[0] == 0) & np.isfinite(operands[0])).any())
-        if words is None and vanished and node.op_type in ("Div", "Log") and (operands[-1] == 0).any():
+        if words is None and vanished and node.op_type in ("Div", "Log") and operands and (operands[-1] == 0).any():
             words = "of exponentials that are 0 by rounding alone"
         summed |= set(node.output) if node.op_type in _SUMS or node.op_type in _HOLDING else set()
-        if words is None and node.op_type == "Div" and node.input[1] in summed and (operands[1] == 0).any():
+        divides = node.op_type == "Div" and len(operands) == 2
+        if words is None and divides and node.input[1] in summed and (operands[1] == 0).any():
             words = "by a sum that is 0, whose sign is that of its order"
         if words is not None:
             return f"{node.op_type} {words}"
@@ -185,9 +197,11 @@ def _overflow(node: NodeProto, operands: Sequence[Any], made: Sequence[Any], *, 
         # Beside the pole, where the divisor is 0, a quotient overflows as a product does.
         inside = np.isfinite(operands[0]) & (operands[-1] != 0)
         return "overflows" if (inside & ~np.isfinite(made[0])).any() else None
+    floats = [v for v in operands if _is_float(v)]
+    if node.op_type in _SQUARING and any(_is_large(v, power=2) for v in floats):
+        return "overflows"
     if node.domain not in ("", "com.microsoft") or node.op_type in _POLES or not (finite or node.op_type in _SUMS):
         return None
-    floats = [v for v in operands if _is_float(v)]
     results = [v for v in made if _is_float(v)]
     overflows = _is_new_infinity(floats, results)
     with np.errstate(all="ignore"):
@@ -199,10 +213,12 @@ def _overflows_as_product(node: NodeProto, operands: Sequence[Any], made: Sequen
     """Whether a product or quotient of finite numbers leaves its type, and by no pole."""
     if node.op_type == "ReduceProd" and operands and _is_float(operands[0]):
         return _may_leave(operands[0])
-    if node.op_type not in _PRODUCTS or len(operands) < 2 or not _is_float(operands[1]):
+    quotient = node.op_type in ("Div", "Reciprocal")
+    if not (quotient or node.op_type in _PRODUCTS) or not operands or not made or not _is_float(made[0]):
         return False
-    pole = (node.op_type == "Div") & (operands[1] == 0)
-    return bool((np.isfinite(operands[0]) & np.isfinite(operands[1]) & ~pole & ~np.isfinite(made[0])).any())
+    pole = quotient & (operands[-1] == 0)
+    inside = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(v) for v in operands)), axis=0)
+    return bool((inside & ~pole & ~np.isfinite(made[0])).any())
 
 
 def _may_leave(factors: Any) -> bool:
@@ -232,10 +248,16 @@ def _overflows_half(node: NodeProto, operands: Sequence[Any], made: Sequence[Any
     return bool((np.isinf(made[0]) & finite).any())
 
 
-def _is_large(value: Any) -> bool:
-    """True where a few terms of such numbers leave their type."""
+def _powers_of_negative_halves(node: NodeProto, operands: Sequence[Any], inner: Mapping[str, Any]) -> bool:
+    """True where negative halves have exponents that a node makes."""
+    computed = len(operands) == 2 and node.input[1] in inner and _is_float(operands[1])
+    return computed and operands[0].dtype == np.float16 and bool((operands[0] < 0).any())
+
+
+def _is_large(value: Any, power: int = 1) -> bool:
+    """True where a few terms of such numbers, or of their powers, leave their type."""
     found = np.abs(value[np.isfinite(value)])
-    return bool(found.size and found.max() > np.finfo(value.dtype).max / 1e4)
+    return bool(found.size and found.max() > (np.finfo(value.dtype).max / 1e4) ** (1 / power))
 
 
 def underflows(model: ModelProto, feed: Feed) -> bool:
@@ -263,16 +285,32 @@ def noisy_runs(model: ModelProto, feed: Feed) -> Iterator[list[Any]]:
         floats = {name: np.ones((), value.dtype) for name, value in floats.items()}
     stirred = noisy(model, floats)
     within = {name: np.ones((), kind) for name, kind in stir_bodies(stirred).items()}
-    session = Session(stirred)
+    session = _session(stirred)
     rng = np.random.default_rng(len(floats))
+    from_one = {v for node in model.graph.node if node.op_type in _FROM_ONE for v in node.output}
+    wide = {n: np.minimum(np.abs(v), 1) if n in from_one else None for n, v in floats.items()}
     for level in LEVELS:
         for _ in range(RUNS):
-            noise = {_noise(n): _factors(rng, v, level) for n, v in floats.items()}
+            noise = {_noise(n): _factors(rng, v, level, wide[n]) for n, v in floats.items()}
             noise |= {n: _factors(rng, one, level) for n, one in within.items()}
             noise |= {_shift(n): _shifts(rng, v) for n, v in floats.items() if _is_tiny(v).any()}
             found = arrays(session.run(dict(feed) | noise))
             if found is not None:
                 yield found
+
+
+def _session(stirred: ModelProto) -> Session:
+    """A model with noise made ready: with the sizes of the noise, which Scan needs, or without, for which an If whose
+    branches make tensors of other sizes is refused.
+    """
+    try:
+        return Session(stirred)
+    except Exception:  # noqa: BLE001 - it is tried again
+        for value in stirred.graph.input:
+            if value.name.endswith(("/noise", "/shift")):
+                for dim in value.type.tensor_type.shape.dim:
+                    dim.Clear()
+        return Session(stirred)
 
 
 def _noise(name: str) -> str:
@@ -286,13 +324,13 @@ def _shift(name: str) -> str:
 def _shifts(rng: np.random.Generator, value: Any) -> Any:
     """A unit up, down or nothing where numbers lie below the normal ones."""
     unit = np.finfo(value.dtype).smallest_subnormal
-    return np.where(_is_tiny(value), rng.integers(-1, 2, value.shape), 0).astype(value.dtype) * unit
+    return np.asarray(np.where(_is_tiny(value), rng.integers(-1, 2, value.shape), 0).astype(value.dtype) * unit)
 
 
-def _factors(rng: np.random.Generator, value: Any, level: float) -> Any:
-    """Random numbers next to 1."""
-    width = level * _UNIT[value.dtype.type]
-    return np.asarray(rng.uniform(1.0 - width, 1.0 + width, value.shape)).astype(value.dtype)
+def _factors(rng: np.random.Generator, value: Any, level: float, share: Any = None) -> Any:
+    """Random numbers next to 1; farther from it where the value is a small share of what was rounded."""
+    width = level * _UNIT[value.dtype.type] / (1.0 if share is None else np.maximum(share, _UNIT[value.dtype.type]))
+    return np.asarray(1.0 + width * rng.uniform(-1.0, 1.0, value.shape)).astype(value.dtype)
 
 
 def noisy(model: ModelProto, floats: Mapping[str, Any]) -> ModelProto:

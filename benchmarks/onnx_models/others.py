@@ -14,8 +14,8 @@ from benchmarks.onnx_models.growing import Growing, RefusedError, Value
 from benchmarks.onnx_models.layers import weight
 
 _KINDS = {"float": "f", "double": "f", "float16": "f", "bool": "b", "string": "O"}
-#: Operators whose results are drawn at random, that need files, or that end the process on what is drawn blindly.
-_LEFT_OUT = frozenset(
+#: Operators whose results are drawn at random, or that end the process on what is drawn blindly: steps draw them.
+LEFT_OUT = frozenset(
     """
     Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike ImageDecoder Constant If Loop
     Scan SequenceMap Div Mod Optional OptionalGetElement OptionalHasElement TfIdfVectorizer MaxUnpool MaxRoiPool
@@ -190,7 +190,7 @@ def _attention(g: Growing) -> None:
 def _schemas(opset: int) -> tuple[Any, ...]:
     """Every operator of an opset that may be drawn blindly, and those of classical machine learning."""
     found = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if s.domain in ("", "ai.onnx.ml")}
-    known = [(d, n) for d, n in sorted(found) if n not in _LEFT_OUT]
+    known = [(d, n) for d, n in sorted(found) if n not in LEFT_OUT]
     schemas = [
         defs.get_schema(n, opset if d == "" else 1, d) for d, n in known if defs.has(n, opset if d == "" else 1, d)
     ]
@@ -240,6 +240,8 @@ def _operand(g: Growing, variable: str, types: Sequence[str], bound: dict[str, A
 
 def _attribute(g: Growing, attribute: Any) -> Any:
     match attribute.type.name:
+        case "INT" if attribute.name == "saturate":
+            return g.among([0, 1])
         case "INT":
             return TensorProto.FLOAT if attribute.name in ("to", "dtype", "output_dtype") else g.among([0, 1, 2, -1])
         case "FLOAT":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper
 
 Feed = Mapping[str, Any]
 
@@ -47,3 +47,15 @@ def arrays(values: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
     if not all(isinstance(v, np.ndarray | np.generic) for v in values):
         return None
     return [np.asarray(v) for v in values]
+
+
+def dense(model: ModelProto) -> ModelProto:
+    """The model without sparse tensors, on which onnx's evaluator fails and its inference stops."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    for sparse in made.graph.sparse_initializer:
+        flat = np.zeros(int(np.prod(sparse.dims)), np.float32)
+        flat[numpy_helper.to_array(sparse.indices)] = numpy_helper.to_array(sparse.values)
+        made.graph.initializer.append(numpy_helper.from_array(flat.reshape(sparse.dims), sparse.values.name))
+    made.graph.ClearField("sparse_initializer")
+    return made

@@ -27,6 +27,7 @@ OF_CONSTANTS = frozenset(
         "is_uniform",
         "number",
         "integer",
+        "invertible",
         "is_positive",
         "is_nonnegative",
         "is_eye",

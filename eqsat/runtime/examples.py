@@ -23,6 +23,8 @@ from eqsat.runtime.backend import Program
 OverSizes: TypeAlias = Literal["sum", "worst"]
 #: How many assignments are tried where only running a model says what it accepts, and for how many seconds.
 TRIES, SECONDS = 120, 5.0
+#: Elements that inputs have together at an assignment that is only tried: some hundred megabytes as they are drawn.
+MOST_ELEMENTS = 2**24
 #: On how many draws of inputs a program is run, and finalists are compared: what matters may not show on one.
 DRAWS = 4
 #: Operators that read indices, the operand that these are, and the attribute that names the axis they select from.
@@ -107,9 +109,12 @@ def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> Si
         return _run(program, graph, point, seed)
     except BackendError as refused:
         end = current().part(most=SECONDS)
+        most = max(MOST_ELEMENTS, _elements(graph, point.sizes))
         for other in islice(_others(graph, point), TRIES):
             if end.over:
                 break
+            if _elements(graph, other.sizes) > most:
+                continue
             try:
                 return _run(program, graph, other, seed)
             except BackendError:
@@ -120,6 +125,13 @@ def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> Si
             expected="sizes of its named dims that it accepts",
             remedy="say them: sizes={...}, or --size NAME=NUMBER",
         ) from refused
+
+
+def _elements(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """How many elements the inputs have together, those of unknown shape left out."""
+    chosen = graph.sizing.completed(sizes)
+    types = (graph.type(name) for name in graph.inputs)
+    return sum(t.elements(chosen) for t in types if isinstance(t, TensorType) and t.shape is not None)
 
 
 def _others(graph: Graph, point: SizePoint) -> Iterator[SizePoint]:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
-from eqsat.language.graph import Attrs
+from eqsat.language.dims import Dim, Sym
+from eqsat.language.graph import Attrs, Graph
 from eqsat.language.onnx.availability import has
 from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.spec import OPS
 from eqsat.language.symbolic import at_least
 from eqsat.language.types import DType, TensorType
+from eqsat.runtime.halves import ends_the_process
 
 #: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between
 #: casts that ONNX Runtime puts in; of bfloat16 it runs next to nothing, so there is nothing to choose by.
 _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float", DType.BFLOAT16: "float"}
-
+#: Operators that move a window over the axes from the third on, of which ONNX Runtime refuses one without elements.
+_WINDOWED = frozenset(
+    ("avg_pool", "conv", "conv_transpose", "global_avg_pool", "global_max_pool", "lp_pool", "max_pool")
+)
 
 Types = Sequence[TensorType | None]
 
 
-def available_on(device: str, opset: int, *, contrib: bool = False) -> Callable[[str, Attrs, Types, Types], bool]:
+def available_on(
+    device: str, opset: int, *, contrib: bool = False, windowed: Collection[Dim] = ()
+) -> Callable[[str, Attrs, Types, Types], bool]:
     """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
 
-    With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that.
+    With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that. `windowed`
+    are dims that the original moves windows over: at sizes where one is 0 it does not run either.
     """
 
     def available(op: str, attrs: Attrs, operands: Types, results: Types) -> bool:
@@ -39,9 +47,34 @@ def available_on(device: str, opset: int, *, contrib: bool = False) -> Callable[
             return False
         if op == "attention" and any(_may_be_empty(t) for t in operands[:3]):
             return False
+        if op == "transpose" and ends_the_process(attrs["perm"], operands[0]):
+            return False
+        if op in _WINDOWED and not all(_holds_a_window(d, windowed) for d in _window_dims(operands[0])):
+            return False
         return has_kernel(name, opset, operands) and not (op == "matmul" and may_spread_over_nothing(*operands))
 
     return available
+
+
+def windowed_dims(graph: Graph) -> frozenset[Dim]:
+    """The dims that operators of a graph move windows over."""
+    moved = (graph.type(n.inputs[0]) for n in graph.nodes if n.op in _WINDOWED and n.inputs[0] is not None)
+    return frozenset(d for type in moved if isinstance(type, TensorType) for d in _window_dims(type))
+
+
+def _window_dims(type: TensorType | None) -> Sequence[Dim]:
+    return () if type is None or type.shape is None else type.shape[2:]
+
+
+def _holds_a_window(dim: Dim, windowed: Collection[Dim]) -> bool:
+    """True unless the dim may be 0 at sizes where the original runs: at the smallest, which are 1."""
+    if not isinstance(dim, Sym):
+        return dim > 0
+    try:
+        some = dim.evaluate(dict.fromkeys(dim.names(), 1)) > 0
+    except ZeroDivisionError:
+        some = False
+    return some or any(at_least(dim, known) for known in windowed)
 
 
 def _reshapes_to_nothing(source: TensorType | None, wanted: TensorType | None, opset: int) -> bool:
@@ -66,7 +99,7 @@ def has_fused_kernel(op: str, attrs: Attrs, operands: Sequence[TensorType | None
     """
     from eqsat.language.onnx.fused.operators import DOMAIN, FUSED
 
-    if op not in FUSED or not FUSED[op].accepts(attrs) or not FUSED[op].takes(operands):
+    if op not in FUSED or not FUSED[op].takes(attrs, operands):
         return False
     return _has_kernel_of(FUSED[op].name, DOMAIN)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from eqsat.deadline import current
@@ -24,12 +25,12 @@ options = ort.SessionOptions()
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
 options.intra_op_num_threads, options.log_severity_level = int(sys.argv[1]), 4
 source = sys.argv[2] if sys.argv[2] else sys.stdin.buffer.read()
-ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+ort.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=sys.argv[3:])
 """
 
 
-def rehearse(source: str | bytes, threads: int) -> None:
-    """Makes a session of a file or of a serialised model in another process, and drops it.
+def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> None:
+    """Makes a session of a file or of a serialised model in another process, `without` some fusions, and drops it.
 
     TimeUp where that is not done when the deadline is over, or where there is less time left than it took: here it
     would take as long. Without a deadline in seconds nothing is done. What ONNX Runtime refuses is for the caller.
@@ -39,7 +40,7 @@ def rehearse(source: str | bytes, threads: int) -> None:
         return
     path, data = (source, None) if isinstance(source, str) else ("", source)
     start = time.monotonic()
-    command = [sys.executable, "-c", _MAKE, str(threads), path]
+    command = [sys.executable, "-c", _MAKE, str(threads), path, *without]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, stdin=subprocess.PIPE, **quiet) as process:
         # In a thread, as `communicate` forgets what is left to send when its time is over.

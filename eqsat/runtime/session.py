@@ -14,6 +14,7 @@ from eqsat.deadline import check, current
 from eqsat.errors import BackendError, first_line
 from eqsat.language.graph import Graph
 from eqsat.language.types import DType, TensorType
+from eqsat.runtime.halves import FATAL, has_halves
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.rehearsal import rehearse
 from eqsat.runtime.threads import check_threads
@@ -48,9 +49,12 @@ class SessionBackend:
         from eqsat.language.onnx.exporter import to_model
 
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
-            return SessionProgram(graph, session(to_model(graph), threads=threads, where=graph.name))
+            return SessionProgram(
+                graph, session(to_model(graph), threads=threads, where=graph.name, halves=has_halves(graph))
+            )
         model, held = _with_tensors_apart(graph)
-        return SessionProgram(graph, session(model, threads=threads, where=graph.name, held=held), held)
+        made = session(model, threads=threads, where=graph.name, held=held, halves=has_halves(graph))
+        return SessionProgram(graph, made, held)
 
 
 class SessionProgram:
@@ -147,13 +151,15 @@ def session(
     where: str = "",
     held: Mapping[str, Any] | None = None,
     nodes: int = 0,
+    halves: bool = False,
 ) -> Any:
     """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model.
 
     `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does. `nodes`
-    are those of a model that is a file. TimeUp where it is not ready when the deadline that it is made under is over:
-    ONNX Runtime is then told to stop, and of many nodes, through which it goes on all the same, the session is first
-    made in a process that can be ended.
+    are those of a model that is a file; `halves` says that a model has tensors of float16, on some of which a fusion of
+    ONNX Runtime 1.31 ends the process: it is left out then. TimeUp where it is not ready when the deadline that it is
+    made under is over: ONNX Runtime is then told to stop, and of many nodes, through which it goes on all the same, the
+    session is first made in a process that can be ended.
     """
     import onnxruntime as ort
 
@@ -171,10 +177,12 @@ def session(
     current().check(0)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     if not held and (nodes if isinstance(model, Path) else len(model.graph.node)) >= MANY_NODES:
-        rehearse(source, threads or 0)
+        rehearse(source, threads or 0, FATAL if halves else ())
     try:
         with current().ending(lambda: options.set_load_cancellation_flag(True)):
-            return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            return ort.InferenceSession(
+                source, options, providers=["CPUExecutionProvider"], disabled_optimizers=FATAL if halves else None
+            )
     except Exception as error:
         current().check(0)
         raise BackendError(

@@ -281,3 +281,25 @@ def test_elements_of_a_sequence_that_fit_only_as_one_is_empty_are_left_to_onnx_r
     x = np.ones((1, 2), np.float32)
     assert "ONNX Runtime lets pass" in str(load(source).nodes[-1].attrs["reason"])
     assert eqsat.optimize(source, measure=False).run(x=x)["y"].shape == run(source, x=x).shape
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        ("p = MatMul(x, w) \n y = Div(p, c)", "256, 9"),
+        ("d = Div(x, c) \n y = MatMul(d, v)", "256, 1"),
+        ("p = ConvTranspose(z, k) \n y = Div(p, c)", "1, 3, 263"),
+    ],
+)
+def test_a_divisor_that_may_be_0_stays_where_it_divides(nodes: str, shape: str) -> None:
+    """Infinities of both signs are NaN when they are added up, and the sum divided by 0 is one infinity."""
+    source = model(
+        f"""g (float[256, 2] x, float[1, 2, 256] z, float c) => (float[{shape}] y) <
+            float[2, 9] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, -9, 8, 7, -6, 5, 4, -3, 2, 1}}, float[2, 1] v = {{3, -5}},
+            float[2, 3, 8] k = {{{", ".join(str((-1) ** i * i) for i in range(48))}}}> {{ {nodes} }}"""
+    )
+    rng = np.random.default_rng(0)
+    x, z = (rng.standard_normal(shape).astype(np.float32) for shape in ((256, 2), (1, 2, 256)))
+    feeds = {"x": x, "z": z, "c": np.array(0, np.float32)}
+    made = eqsat.optimize(source, measure=False).to_onnx()
+    np.testing.assert_allclose(run(made, **feeds), run(source, **feeds), rtol=1e-6)

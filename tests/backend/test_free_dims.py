@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import eqsat
 from eqsat.costs.model import CostModel
-from eqsat.errors import UsageError
+from eqsat.errors import BackendError, UsageError
 from eqsat.language.onnx.importer import load
+from eqsat.runtime.examples import MOST_ELEMENTS, SizePoint, tried
 from eqsat.sizes import sizes_of
 
 OPSETS = [helper.make_opsetid("", 17)]
@@ -40,6 +42,12 @@ def model(
 
 def weight(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def run(source: onnx.ModelProto, **feed: Any) -> Any:
+    """What ONNX Runtime makes of the first output."""
+    session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, feed)[0]
 
 
 def products() -> list[onnx.NodeProto]:
@@ -277,3 +285,58 @@ def test_a_finalist_is_measured_at_each_size_by_itself_where_the_worst_counts() 
     assert report.measured_bound is not None
     with pytest.raises(UsageError, match="over_sizes = 'best'"):
         eqsat.optimize(in_rows(32), over_sizes="best")  # type: ignore[arg-type]
+
+
+def test_no_convolution_is_put_where_a_size_that_the_original_runs_at_leaves_no_rows() -> None:
+    """Behind a resize to half there are no rows of one; ONNX Runtime convolves none, and resizes to none."""
+    scales = np.array([1, 1, 0.5, 2], np.float32)
+    source = model(
+        [
+            helper.make_node("Conv", ["x", "a"], ["p"]),
+            helper.make_node("Conv", ["x", "b"], ["h"]),
+            helper.make_node("Add", ["p", "h"], ["q"]),
+            helper.make_node("ReduceSum", ["q", "every"], ["s"], keepdims=0),
+            helper.make_node("Resize", ["h", "", "scales"], ["r"], mode="linear"),
+            helper.make_node("ReduceSum", ["r", "every"], ["t"], keepdims=0),
+            helper.make_node("Add", ["s", "t"], ["y"]),
+        ],
+        {"x": (FLOAT, ["n", 2, "n", 1])},
+        {"a": weight(2, 2, 1, 1), "b": weight(2, 2, 1, 1), "scales": scales, "every": [0, 1, 2, 3]},
+    )
+    result = eqsat.optimize(source, measure=False, **FAST)
+    for n in (1, 4):
+        x = weight(n, 2, n, 1)
+        np.testing.assert_allclose(run(result.to_onnx(), x=x), run(source, x=x), rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_are_folded_behind_a_pool_that_leaves_no_rows_of_one() -> None:
+    """The original has a convolution there as well, so that it runs at no smaller size than the result."""
+    source = model(
+        [
+            helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+            helper.make_node("Conv", ["p", "a"], ["c"]),
+            helper.make_node("BatchNormalization", ["c", "g", "g", "g", "g"], ["y"]),
+        ],
+        {"x": (FLOAT, ["n", 2, "height", "width"])},
+        {"a": weight(2, 2, 3, 3), "g": np.ones(2, np.float32)},
+    )
+    made = eqsat.optimize(source, measure=False, **FAST).to_onnx()
+    assert [n.op_type for n in made.graph.node] == ["MaxPool", "Conv"]
+    x = weight(1, 2, 9, 9)
+    np.testing.assert_allclose(run(made, x=x), run(source, x=x), rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_are_not_tried_at_which_inputs_are_huge() -> None:
+    """A model that runs at none is not given 512 by 512 by 512 elements on the way to saying so."""
+    scattered = [helper.make_node("Expand", ["x", "shape"], ["y"])]
+    graph = load(model(scattered, {"x": (FLOAT, ["m", "n", "m"]), "shape": (INT64, [3])}, {}))
+    drawn: list[int] = []
+
+    class Refusing:
+        def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
+            drawn.append(inputs["x"].size)
+            raise BackendError("no")
+
+    with pytest.raises(BackendError, match="no sizes were found"):
+        tried(Refusing(), graph, SizePoint({"m": 3, "n": 2}))
+    assert len(drawn) > 10 and max(drawn) <= MOST_ELEMENTS

@@ -231,8 +231,9 @@ def _agree(graph, expected):
 def test_what_the_operator_would_make_otherwise_is_written_by_parts(case):
     g = Builder("parts")
     keys = 2 if case == "shared keys" else HEADS
-    q, k = g.input("q", (BATCH, HEADS, 5, WIDTH)), g.input("k", (BATCH, keys, 5, WIDTH))
-    v = g.input("v", (BATCH, keys, 5, 3 if case == "other width" else WIDTH))
+    length = 7 if case == "causal" else 5
+    q, k = g.input("q", (BATCH, HEADS, 5, WIDTH)), g.input("k", (BATCH, keys, length, WIDTH))
+    v = g.input("v", (BATCH, keys, length, 3 if case == "other width" else WIDTH))
     mask = [g.input("m", (5, 5), "bool")] if case == "truth values" else []
     hidden = "zero" if case in ("shared keys", "zeros") else "nan"
     attrs = {"causal": case == "causal", "scale": 0.0 if case == "no scale" else None, "hidden": hidden}
@@ -241,6 +242,14 @@ def test_what_the_operator_would_make_otherwise_is_written_by_parts(case):
         assert fused(to_model(for_onnxruntime(g.build()), 23)) == []
     else:
         _agree(g.build(), [])
+
+
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_queries_that_look_at_no_later_key_are_taken_where_there_are_as_many_keys(scale):
+    g = Builder("causal")
+    heads = [g.input(name, (BATCH, HEADS, 5, WIDTH)) for name in "qkv"]
+    g.output("y", g.apply("attention", *heads, scale=scale, causal=True, hidden="nan"))
+    _agree(g.build(), ["MultiHeadAttention"])
 
 
 def test_heads_that_something_else_reads_are_made_too():

@@ -303,3 +303,20 @@ def test_another_opset_keeps_operators_of_other_domains() -> None:
     written = to_bytes(load(proto), 17)
     assert kinds(ModelProto.FromString(written)) == ["FastGelu"]
     agree(session_run(written, {"x": x})[0], session_run(proto, {"x": x})[0], **CLOSE)
+
+
+def test_attention_that_came_as_one_operator_runs_on_no_elements_whatever_is_around_it() -> None:
+    """Heads that are split again need not be joined before; ONNX's own attention refuses a length of 0."""
+    weights, biases, split = floats(3, 24), floats(24), np.array([0, 0, 2, 4])
+    nodes = [
+        node("Attention", ["x", "w", "b"], ["y"], num_heads=2, unidirectional=1),
+        helper.make_node("Reshape", ["y", "split"], ["z"]),
+    ]
+    shapes = {"x": ("n", "m", 3)}
+    proto = model(nodes, {"x": floats(2, 4, 3)}, {"w": weights, "b": biases, "split": split}, opset=23, shapes=shapes)
+    result = eqsat.optimize(proto, measure=False, portable=True)
+    assert kinds(result.to_onnx()) != kinds(proto)
+    for length in (0, 3):
+        x = floats(2, length, 3)
+        wanted, made = (session_run(m, {"x": x})[0] for m in (proto, result.to_onnx()))
+        np.testing.assert_allclose(made, wanted, **CLOSE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,12 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from benchmarks.onnx_models.drawing import OLDEST_OPSET, newest_opset, random_model
+from benchmarks.onnx_models import others
+from benchmarks.onnx_models.drawing import GROUPS, OLDEST_OPSET, newest_opset, random_model
+from benchmarks.onnx_models.growing import Growing, RefusedError
 from benchmarks.onnx_models.judging import difference
+from benchmarks.onnx_models.noise import noisy_runs
+from benchmarks.onnx_models.numbers import Numbers
 from benchmarks.onnx_models.sessions import Session
 from benchmarks.onnx_models.shrinking import Failing, shrunk
 from benchmarks.onnx_models.trying import Way, attempt, examined
@@ -113,6 +119,106 @@ def test_the_judge_takes_an_overflow_on_the_way_of_a_product_alone() -> None:
     nodes[0].op_type = "Div"
     by_zero = model_of(nodes, x, factors | {"a": np.zeros(1, np.float32)})
     assert difference(by_zero, x, Session(by_zero).run(x), kept, finite=False) is not None
+
+
+@pytest.mark.parametrize(("x", "taken"), [(1e-40, True), (0.0, False)])
+def test_the_judge_takes_a_reciprocal_for_a_quotient(x: float, taken: bool) -> None:
+    """(1 / x) · b may become b / x, but where x is 0 there is a pole."""
+    nodes = [helper.make_node("Reciprocal", ["x"], ["d"]), helper.make_node("Mul", ["d", "b"], ["y"])]
+    feed = {"x": np.array([x], np.float32)}
+    model = model_of(nodes, feed, {"b": np.zeros(1, np.float32)})
+    old = Session(model).run(feed)
+    assert np.isnan(old[0])
+    assert (difference(model, feed, old, [np.zeros(1, np.float32)], finite=False) is None) == taken
+
+
+def test_the_judge_takes_halves_whose_rounding_makes_an_exponent_whole() -> None:
+    """-2050.3 is -2050 as a half, whose power of itself is 0; in more digits it has none."""
+    nodes = [helper.make_node("Div", ["a", "x"], ["d"]), helper.make_node("Pow", ["d", "d"], ["y"])]
+    feed = {"x": np.array([-0.1], np.float16)}
+    model = model_of(nodes, feed, {"a": np.array([205.03], np.float16)})
+    lost = [np.full(1, np.nan, np.float16)]
+    assert difference(model, feed, Session(model).run(feed), lost, finite=False) is None
+    nodes[1] = helper.make_node("Pow", ["d", "b"], ["y"])
+    stated = model_of(nodes, feed, {"a": np.array([0.2], np.float16), "b": np.array([2], np.float16)})
+    assert difference(stated, feed, Session(stated).run(feed), lost, finite=False) is not None
+
+
+def test_noise_is_put_on_models_whose_branches_make_tensors_of_other_sizes() -> None:
+    """With its size, noise fixes that of a named dim, for which ONNX Runtime refuses branches that differ."""
+    double = helper.make_node("Concat", ["t", "t"], ["r"], axis=0)
+    single = helper.make_node("Neg", ["t"], ["r"])
+    result = [helper.make_empty_tensor_value_info("r")]
+    branches = {
+        "then_branch": helper.make_graph([double], "then", [], result),
+        "else_branch": helper.make_graph([single], "else", [], result),
+    }
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["t"]),
+        helper.make_node("Cast", ["x0"], ["c"], to=TensorProto.BOOL),
+        helper.make_node("If", ["c"], ["y"], **branches),
+    ]
+    feed = {"x": np.ones(3, np.float32), "x0": np.array(0, np.int64)}
+    model = model_of(nodes, feed, {})
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    assert len(list(noisy_runs(model, feed))) == 12
+
+
+def test_the_judge_takes_digits_lost_where_a_number_is_taken_from_1() -> None:
+    """exp(x) - 1 is as exact as numbers next to 1 are; the product with a number is not taken for it."""
+    x = {"x": np.array([-0.01], np.float32)}
+    elu = model_of([helper.make_node("Elu", ["x"], ["y"])], x, {})
+    old = Session(elu).run(x)
+    assert difference(elu, x, old, [old[0] - np.float32(6e-8)], finite=True) is None
+    assert difference(elu, x, old, [old[0] - np.float32(6e-6)], finite=True) is not None
+    product = model_of([helper.make_node("Mul", ["x", "x"], ["y"])], x, {})
+    old = Session(product).run(x)
+    assert difference(product, x, old, [old[0] - np.float32(6e-8)], finite=True) is not None
+
+
+@pytest.mark.parametrize(("number", "taken"), [(1e30, True), (1e10, False)])
+def test_the_judge_takes_squares_that_overflow_within_a_normalisation(number: float, taken: bool) -> None:
+    x = {"x": np.array([[[number, 2, 3, 4]]], np.float32)}
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    model = model_of([helper.make_node("InstanceNormalization", ["x", "s", "b"], ["y"])], x, {"s": one, "b": zero})
+    lost = [np.full((1, 1, 4), np.nan, np.float32)]
+    assert (difference(model, x, Session(model).run(x), lost, finite=False) is None) == taken
+
+
+def test_the_judge_puts_noise_on_a_denormal_number_without_axes() -> None:
+    """Half of 1e-45 is 0, which -0 does not divide; 1e-45 by -0 is an infinity."""
+    nodes = [helper.make_node("Div", ["x", "two"], ["h"]), helper.make_node("Div", ["h", "zero"], ["y"])]
+    x = {"x": np.array(1e-45, np.float32)}
+    model = model_of(nodes, x, {"two": np.array(2, np.float32), "zero": np.array(-0.0, np.float32)})
+    old = Session(model).run(x)
+    assert np.isnan(old[0])
+    assert difference(model, x, old, [np.array(-np.inf, np.float32)], finite=True) is None
+
+
+#: Operators whose operands draws by the schema alone hardly ever fit together.
+_FITTED = """
+    AffineGrid Bernoulli BitCast BlackmanWindow Col2Im ConvInteger CumProd DFT DeformConv Det GridSample
+    GroupQueryAttention HammingWindow HannWindow MatMulNBits MaxRoiPool MaxUnpool MelWeightMatrix MultiHeadAttention
+    Multinomial NegativeLogLikelihoodLoss NonMaxSuppression Optional OptionalGetElement OptionalHasElement QLinearConv
+    QLinearMatMul RandomNormal RandomNormalLike RandomUniform RandomUniformLike ReverseSequence RoiAlign RotaryEmbedding
+    STFT Scatter SequenceErase SequenceMap SoftmaxCrossEntropyLoss StringNormalizer StringSplit TensorScatter
+    TfIdfVectorizer
+""".split()  # noqa: SIM905 - a page of quotation marks says less
+#: Operators drawn neither by their schema nor by a step: ONNX Runtime has no kernel of the first.
+_NOT_DRAWN = {"ImageDecoder"}
+
+
+def test_what_is_not_drawn_by_its_schema_alone_is_drawn_by_a_step() -> None:
+    drawn: set[str] = set()
+    steps = [step for group in GROUPS for step in group if step is not others.by_schema]
+    for seed, step in itertools.product(range(40), steps):
+        rng = np.random.default_rng([seed, 9])
+        g = Growing(rng, Numbers(rng, "none"), (10, 15, 20, newest_opset())[seed % 4], 10)
+        with contextlib.suppress(RefusedError, ValueError, IndexError):
+            step(g)
+        drawn |= {node.op_type for node in (*g.nodes, *g.constants.values())}
+    assert others.LEFT_OUT - drawn == _NOT_DRAWN
+    assert set(_FITTED) <= drawn
 
 
 def test_the_judge_takes_digits_lost_next_to_zero_also_where_a_model_divides_by_zero() -> None:

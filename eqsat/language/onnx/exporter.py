@@ -20,7 +20,7 @@ from eqsat.language.interpret import run_node
 from eqsat.language.onnx import writer
 from eqsat.language.onnx.exporting import Model, Target
 from eqsat.language.onnx.fused.heads import Joined, joined_heads
-from eqsat.language.onnx.fused.operators import FUSED, write_joined
+from eqsat.language.onnx.fused.operators import DOMAIN, FUSED, write_joined
 from eqsat.language.onnx.microsoft.records import Record, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import EXPORTS
@@ -52,6 +52,10 @@ def to_model(graph: Graph, opset: int | None = None) -> ModelProto:
 def to_bytes(graph: Graph, opset: int | None = None) -> bytes:
     """The serialised model, made with one copy of its tensors; ExportModelError above 2 GB."""
     return writer.whole(*assemble(graph, opset), where=graph.name)
+
+
+#: Attention as operators of ONNX Runtime's own: a model that came with them may leave with others of them.
+_HEADS = frozenset((DOMAIN, name) for name in ("Attention", "MultiHeadAttention"))
 
 
 def save(graph: Graph, path: str | Path, opset: int | None = None) -> None:
@@ -87,6 +91,9 @@ class _Export:
                 expected=f"opset {OLDEST_OPSET} to {newest_opset()}",
                 remedy="pass another opset, or none to keep the model's own",
             )
+        # ONNX's own attention refuses to have nothing to look at, which ONNX Runtime's does not.
+        came = any((r.domain, r.op_type) in _HEADS for r in self.origin.records)
+        self.contrib = self.origin.contrib or came
         same = [r for r in self.origin.records if self._means_the_same(r)]
         self.graph = with_flat_distributions(_with_terms_computed(restored(graph, same)), self.opset)
         self.opaque = {id(n): NodeProto.FromString(n.attrs["proto"]) for n in self.graph.nodes if n.op == OPAQUE}
@@ -105,7 +112,7 @@ class _Export:
         """The model and its initializers."""
         for value in self.graph.inputs:
             self.out.dims.offer(value, self.graph.type(value))
-        if self.origin.contrib:
+        if self.contrib:
             self.joined, self.skipped = joined_heads(self.graph, self._is_fused)
         for node in self.graph.nodes:
             check()
@@ -153,10 +160,10 @@ class _Export:
 
     def _is_fused(self, node: Node) -> bool:
         """Whether a node is written as an operator of ONNX Runtime's own."""
-        if not self.origin.contrib or node.op not in FUSED or not FUSED[node.op].accepts(node.attrs):
+        if not self.contrib or node.op not in FUSED:
             return False
         types = [self.graph.type(value) if value is not None else None for value in node.inputs]
-        return FUSED[node.op].takes([type if isinstance(type, TensorType) else None for type in types])
+        return FUSED[node.op].takes(node.attrs, [type if isinstance(type, TensorType) else None for type in types])
 
     def _write_joined(self, joined: Joined) -> None:
         """Writes an attention of heads that lie side by side."""

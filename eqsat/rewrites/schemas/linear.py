@@ -154,12 +154,13 @@ def _like(term: Term, result: Term) -> bool:
 def _scale_of_each(op: Operator) -> Iterator[Statement]:
     """A scale of either operand is one of the result."""
     for name, side in zip(op.variables, ("left", "right"), strict=True):
-        for sign, word in (("*", "scaled"), ("/", "quotient")):
+        # A divisor of 0 makes infinities, whose sum is NaN.
+        for sign, word, more in (("*", "scaled", []), ("/", "quotient", ["invertible(c)"])):
             yield from law(
                 f"{op.name}-of-{word}-{side}",
                 op.with_operands({name: f"{name} {sign} c"}),
                 f"{op.with_operands({})} {sign} c",
-                _scalar(op, name),
+                [*_scalar(op, name), *more],
                 back="expand",
             )
 

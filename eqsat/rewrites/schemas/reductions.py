@@ -48,13 +48,17 @@ def reduction_laws(op: Operator) -> Iterator[Statement]:
 def _linear(f: str) -> Iterator[Statement]:
     """Signs go through, and factors that do not vary along the axes."""
     yield from law(f"{f}-neg", f"{f}(-x, **a)", f"-{f}(x, **a)", ["floating(x)"], phase="associate", back="associate")
-    for sign, word, called in (("*", "scaled", "mul(x, y)"), ("/", "divided", "div(x, y)")):
+    # A divisor of 0 makes infinities, whose sum is NaN.
+    for sign, word, called, more in (
+        ("*", "scaled", "mul(x, y)", []),
+        ("/", "divided", "div(x, y)", ["invertible(y)"]),
+    ):
         rank = f"rank({called})"
         yield from law(
             f"{f}-of-{word}-off-axes",
             f"{f}(x {sign} y, axes=a, keepdims=True)",
             f"{f}(x, axes=lowered(a, {rank} - rank(x)), keepdims=True) {sign} y",
-            [f"all(off_axis(y, i, {rank}) for i in a)", "wide(x)", "finite(x, y)"],
+            [f"all(off_axis(y, i, {rank}) for i in a)", "wide(x)", "finite(x, y)", *more],
             phase="associate",
         )
 

@@ -21,32 +21,36 @@ _HEADS_BEFORE_LENGTH = (0, 2, 1, 3)
 
 @dataclass(frozen=True)
 class Fused:
-    """An operator of ONNX Runtime's own: its name, on which types it stands for one of ours, and how it is written."""
+    """An operator of ONNX Runtime's own: its name, where it stands for one of ours, and how it is written."""
 
     name: str
-    takes: Callable[[Sequence[TensorType | None]], bool]
-    accepts: Callable[[Attrs], bool]
+    takes: Callable[[Attrs, Sequence[TensorType | None]], bool]
     write: Callable[[Target], None]
 
 
-def _takes_heads(operands: Sequence[TensorType | None]) -> bool:
+def _takes_heads(attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
     """As many heads of keys as of queries, all as wide, in float32, and a mask of numbers if any.
 
-    A mask of truth values would have to be turned into one of numbers.
+    A mask of truth values would have to be turned into one of numbers. A scale of 0 stands for the default there, and
+    what may look at nothing is NaN, as softmax makes it. Where queries look at no later key, there are as many of both:
+    of others ONNX Runtime makes something else than ONNX.
     """
     query, key, value = operands[:3]
+    if (
+        attrs["scale"] == 0
+        or attrs["hidden"] == "zero"
+        or (attrs["causal"] and any(t is not None for t in operands[3:]))
+    ):
+        return False
     if query is None or key is None or value is None or any(t is None or t.shape is None for t in (query, key, value)):
         return False
     if not all(t is None or (t.dtype is DType.FLOAT32 and t.shape is not None) for t in operands):
         return False
     heads, width = query.dims[1], query.dims[3]
+    if attrs["causal"] and query.dims[2] != key.dims[2]:
+        return False
     known = isinstance(heads, int) and isinstance(width, int) and heads > 0 and width > 0
     return known and key.dims[1] == value.dims[1] == heads and key.dims[3] == value.dims[3] == width
-
-
-def _accepts_heads(attrs: Attrs) -> bool:
-    """A scale of 0 stands for the default there, and what may look at nothing is NaN, as softmax makes it."""
-    return not attrs["causal"] and attrs["scale"] != 0 and attrs["hidden"] != "zero"
 
 
 def _write_heads(target: Target) -> None:
@@ -80,7 +84,8 @@ def write_joined(target: Target, heads: int, weights: Sequence[Constant], biases
 
 def _attributes(target: Target, heads: int) -> dict[str, object]:
     scale = target.attrs["scale"]
-    return {"num_heads": heads, **({} if scale is None else {"scale": scale})}
+    values: dict[str, object] = {"num_heads": heads, **({} if scale is None else {"scale": scale})}
+    return {**values, "unidirectional": 1} if target.attrs["causal"] else values
 
 
 def _mask(target: Target, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,6 +102,4 @@ def _mask(target: Target, before: tuple[str, ...]) -> tuple[str, ...]:
     return (*before, mask if dims == wanted else target.make("Expand", mask, target.shape(wanted)))
 
 
-FUSED: Mapping[str, Fused] = MappingProxyType(
-    {"attention": Fused("MultiHeadAttention", _takes_heads, _accepts_heads, _write_heads)}
-)
+FUSED: Mapping[str, Fused] = MappingProxyType({"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)})

@@ -1,0 +1,1 @@
+"""Operators whose operands have to fit together as draws by the schema alone do not make them."""
