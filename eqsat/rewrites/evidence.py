@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import linecache
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.language.spec import spec
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.functions import FUNCTIONS
+from eqsat.rewrites.meaning import fingerprint
 from eqsat.rewrites.rule import Rule
 
 #: The record of the shipped rules.
@@ -62,80 +59,20 @@ class Evidence:
 
 
 def rule_hash(rule: Rule) -> str:
-    """A hash of the rule's canonical text and of the sources that give it meaning.
+    """A hash of the rule's canonical text and of the functions that give it meaning.
 
-    These are the references and shape rules of its operators and the functions its conditions call.
+    These are the references and shape rules of its operators and the functions its conditions call, each by its syntax
+    tree (`eqsat.rewrites.meaning`).
     """
     digest = hashlib.blake2b(rule.text.encode(), digest_size=12)
     for name in sorted(rule.operators()):
         declared = spec(name)
         digest.update(f"{name}{sorted(declared.attrs.items(), key=str)}".encode())
-        digest.update(_meaning(declared.reference))
-        digest.update(_meaning(declared.infer))
+        digest.update(fingerprint(declared.reference))
+        digest.update(fingerprint(declared.infer))
     for called in sorted({c for e in rule.expressions() for c in compiled(e).called}):
-        digest.update(_meaning(FUNCTIONS[called]) if called in FUNCTIONS else called.encode())
+        digest.update(fingerprint(FUNCTIONS[called]) if called in FUNCTIONS else called.encode())
     return digest.hexdigest()
-
-
-@cache
-def _meaning(function: Any) -> bytes:
-    """The source of a function and of those that it calls, of this package or of the function's own module."""
-    digest = hashlib.blake2b(digest_size=12)
-    home = getattr(getattr(function, "reference", function), "__module__", None)
-    seen: set[str] = set()
-    pending = [function]
-    while pending:
-        one = pending.pop()
-        one = getattr(one, "reference", one)
-        if not isinstance(one, FunctionType) or not _is_followed(one, home):
-            digest.update(repr(one).encode() if isinstance(one, int | float | str) else b"")
-            continue
-        if one.__qualname__ + one.__module__ in seen:
-            continue
-        seen.add(one.__qualname__ + one.__module__)
-        digest.update(_source(one.__code__).encode())
-        closure = [c.cell_contents for c in one.__closure__ or ()]
-        names = sorted(_names(one.__code__))
-        pending += [one.__globals__[n] for n in names if n in one.__globals__] + closure
-    return digest.digest()
-
-
-def _is_followed(function: FunctionType, home: str | None) -> bool:
-    return function.__module__.partition(".")[0] == "eqsat" or function.__module__ == home
-
-
-def _source(code: CodeType) -> str:
-    """The lines of a function without its decorators, cheaper than inspect.getsource; its code where it has no file."""
-    lines = linecache.getlines(code.co_filename)
-    if not lines:
-        return _bytes(code)
-    first = code.co_firstlineno - 1
-    if code.co_name != "<lambda>":
-        while first < len(lines) and not lines[first].lstrip().startswith(("def ", "async def ")):
-            first += 1
-    last = max((line for _, _, line in _all_lines(code) if line), default=code.co_firstlineno)
-    return "".join(lines[first:last])
-
-
-def _bytes(code: CodeType) -> str:
-    """What a function typed at a prompt does, as text."""
-    constants = [_bytes(c) if inspect.iscode(c) else repr(c) for c in code.co_consts]
-    return f"{code.co_code.hex()} {constants} {code.co_names}"
-
-
-def _all_lines(code: CodeType) -> Iterator[tuple[int, int, int | None]]:
-    yield from code.co_lines()
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            yield from _all_lines(constant)
-
-
-def _names(code: CodeType) -> set[str]:
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if inspect.iscode(constant):
-            found |= _names(constant)
-    return found
 
 
 def read_evidence(path: Path = SHIPPED) -> dict[str, Evidence]:
