@@ -152,8 +152,8 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors import tensor_problem
-    from eqsat.language.onnx.availability import opset_of
-    from eqsat.language.onnx.importer import load as read
+    from eqsat.language.onnx.read.importer import load as read
+    from eqsat.language.onnx.write.availability import opset_of
     from eqsat.rewrites.loader import load_rules
     from eqsat.runtime.kernels import available_on
 

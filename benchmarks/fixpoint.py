@@ -26,12 +26,12 @@ from benchmarks.models import MODELS, load
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import EqsatError
-from eqsat.language.constant import Array
-from eqsat.language.fold import Folder, infer_and_fold
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load as read
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.fold import Folder, infer_and_fold
+from eqsat.language.onnx.read.importer import load as read
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import load_rules
 
 RESULT = Path(__file__).parent / "results" / "fixpoint.json"
@@ -52,7 +52,7 @@ class OneWay(Folder):
 
 def one_pass(model: ModelProto) -> Graph:
     """Shapes inferred, then constants folded, each once."""
-    with patch("eqsat.language.onnx.importer.Folder", OneWay):
+    with patch("eqsat.language.onnx.read.importer.Folder", OneWay):
         return infer_and_fold(read(model))
 
 

@@ -21,10 +21,10 @@ import eqsat
 from benchmarks.random_graphs import random_inputs
 from eqsat.costs.model import Application
 from eqsat.errors import CertificateError, EqsatError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import run
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.result import Result
 from eqsat.runtime.backend import execute
 
@@ -168,13 +168,13 @@ def _exported(graph: Graph, result: Result) -> Iterator[str]:
     """What is wrong with the result as ONNX, where the original can be written and run there."""
     import onnx
 
-    from eqsat.language.onnx.exporter import to_model
+    from eqsat.language.onnx.write.exporter import to_model
 
     # ONNX Runtime defines neither what kernels make of infinite weights nor that they take empty tensors.
     static = [t for t in graph.types.values() if isinstance(t, TensorType) and t.is_static]
     if not all(c.is_finite for c in graph.constants.values()) or any(t.elements({}) == 0 for t in static):
         return
-    from eqsat.language.onnx.importer import load
+    from eqsat.language.onnx.read.importer import load
 
     sizes = SIZES[0]
     inputs = random_inputs(graph, sizes, 2)

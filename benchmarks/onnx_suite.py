@@ -20,7 +20,7 @@ from rich.table import Table
 
 import eqsat.onnx_backend as backend
 from eqsat.errors import EqsatError
-from eqsat.language.graph import OPAQUE
+from eqsat.language.terms.graph import OPAQUE
 
 
 class _Seen:

@@ -18,11 +18,11 @@ from rich.table import Table
 
 import eqsat
 from benchmarks.models import MODELS, load
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load as read
-from eqsat.language.plan import Plan
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.read.importer import load as read
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.calls import Normalisation
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.random_steps import STEPS
 from eqsat.errors import EqsatError
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.graph import Graph
-from eqsat.language.types import DType
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType
 
 _FLOATS = ("float32",) * 8 + ("float64", "float64", "float16", "bfloat16")
 

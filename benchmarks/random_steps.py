@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import eqsat
-from eqsat.language.builder import Tensor
+from eqsat.language.graphs.builder import Tensor
 from eqsat.rewrites.instance import Sampler
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.rule import Rule

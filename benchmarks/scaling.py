@@ -20,8 +20,8 @@ from benchmarks.models import load
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load as read
+from eqsat.language.onnx.read.importer import load as read
+from eqsat.language.terms.graph import Graph
 from eqsat.rewrites.loader import load_rules
 
 RESULTS = Path(__file__).parent / "results"

@@ -24,7 +24,7 @@ from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve
 from eqsat.extract.tensors import tensor_problem
-from eqsat.language.onnx.importer import load as read
+from eqsat.language.onnx.read.importer import load as read
 from eqsat.rewrites.loader import load_rules
 
 RESULTS = Path(__file__).parent / "results"

@@ -36,7 +36,7 @@ def fill(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.costs.applications import keys_of
     from eqsat.costs.measure import fill as fill_table
     from eqsat.costs.table import CostTable
-    from eqsat.language.onnx.importer import load as read
+    from eqsat.language.onnx.read.importer import load as read
 
     start = time.perf_counter()
     keys = keys_of(read(folder / "model.onnx"))
@@ -132,7 +132,7 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
 def latency(name: str, folder: Path) -> dict[str, Any]:
     """Original and measured result in one interleaved run of its own."""
     import eqsat
-    from eqsat.language.onnx.importer import load as read
+    from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
     from eqsat.runtime.session import session
@@ -164,7 +164,7 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.costs.measure import fill as fill_table
     from eqsat.costs.model import CostModel
     from eqsat.costs.table import CostTable
-    from eqsat.language.onnx.importer import load as read
+    from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
     from eqsat.runtime.session import session
@@ -204,9 +204,9 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
 def accuracy(name: str, folder: Path) -> dict[str, Any]:
     """‖out − ref‖ / ‖ref‖ of result and original on ONNX Runtime, the reference being the original in float64."""
     from eqsat.certify import relative_difference
-    from eqsat.language.floats import Floats
-    from eqsat.language.interpret import run
-    from eqsat.language.onnx.importer import load as read
+    from eqsat.language.arithmetic.floats import Floats
+    from eqsat.language.graphs.interpret import run
+    from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.session import session
 

@@ -149,4 +149,4 @@ def adapt_references(_app: Sphinx, doctree: nodes.document) -> None:
     """An annotation `Graph` is the immutable graph; the builder, which users call so, is `Builder` there."""
     for reference in doctree.findall(pending_xref):
         if reference.get("reftarget") == "Graph":
-            reference["reftarget"] = "eqsat.language.graph.Graph"
+            reference["reftarget"] = "eqsat.language.terms.graph.Graph"

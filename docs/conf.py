@@ -12,7 +12,7 @@ sys.path.insert(0, str(DOCS))
 
 import _sources  # noqa: E402  (a module beside this file)
 
-from eqsat.language.builder import Builder  # noqa: E402
+from eqsat.language.graphs.builder import Builder  # noqa: E402
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from eqsat.costs.precision import PrecisionPolicy
     from eqsat.explore.explorer import Explorer, explore
     from eqsat.frontier import pareto
-    from eqsat.language.builder import Builder as Graph
-    from eqsat.language.builder import Tensor
-    from eqsat.language.spec import op
-    from eqsat.language.state import State
+    from eqsat.language.graphs.builder import Builder as Graph
+    from eqsat.language.graphs.builder import Tensor
+    from eqsat.language.ops.declaration.spec import op
+    from eqsat.language.terms.state import State
     from eqsat.optimize import optimize
     from eqsat.report import Progress, Report
     from eqsat.result import Result
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 #: Public names and the module each comes from, with its name there.
 _PUBLIC = {
     "BucketedResult": ("eqsat.buckets.result", "BucketedResult"),
-    "Graph": ("eqsat.language.builder", "Builder"),
-    "Tensor": ("eqsat.language.builder", "Tensor"),
-    "op": ("eqsat.language.spec", "op"),
+    "Graph": ("eqsat.language.graphs.builder", "Builder"),
+    "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
+    "op": ("eqsat.language.ops.declaration.spec", "op"),
     "PrecisionPolicy": ("eqsat.costs.precision", "PrecisionPolicy"),
-    "State": ("eqsat.language.state", "State"),
+    "State": ("eqsat.language.terms.state", "State"),
     "explore": ("eqsat.explore.explorer", "explore"),
     "Explorer": ("eqsat.explore.explorer", "Explorer"),
     "optimize": ("eqsat.optimize", "optimize"),
@@ -50,7 +50,7 @@ _PUBLIC = {
 }
 
 #: Every other public name is an operator on tensors, such as softmax.
-_OPERATORS = "eqsat.language.functions"
+_OPERATORS = "eqsat.language.graphs.functions"
 
 __all__ = [
     "BucketedResult",

@@ -10,7 +10,7 @@ from typing import Any
 from eqsat.costs.amounts import amount
 from eqsat.costs.table import CostTable
 from eqsat.errors import UsageError
-from eqsat.language.state import State, check_layouts
+from eqsat.language.terms.state import State, check_layouts
 from eqsat.runtime.threads import check_threads
 
 
@@ -31,7 +31,7 @@ def check_opset(opset: int | None) -> None:
     """UsageError for an opset that nothing is read or written in."""
     if opset is None:
         return
-    from eqsat.language.onnx.reader import OLDEST_OPSET, newest_opset
+    from eqsat.language.onnx.files.reader import OLDEST_OPSET, newest_opset
 
     if not _is(opset, Integral) or not OLDEST_OPSET <= opset <= newest_opset():
         raise UsageError(f"opset = {opset!r}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")

@@ -15,14 +15,14 @@ from eqsat.errors import ExportModelError
 from eqsat.failures import is_for_the_caller, released, told
 from eqsat.finalists import written_size
 from eqsat.given import Given, Inside, dims_of
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Dim, evaluate
-from eqsat.language.fold import fresh_beside
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import lacking
+from eqsat.language.graphs.fold import fresh_beside
 from eqsat.language.onnx.control.hoisting import Moved, hoisted
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, names_in, replaced, sites, written
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Dim, evaluate
+from eqsat.language.terms.graph import Graph
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result

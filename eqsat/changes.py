@@ -14,7 +14,7 @@ from eqsat.egraph.explain import Derivation, Explainer
 from eqsat.egraph.notation import Notation
 from eqsat.explanation import SHARED, STATES, Change, Explanation, Grounds, Step, counted, together
 from eqsat.finalists import Candidate
-from eqsat.language.graph import Graph, Node, operator_name
+from eqsat.language.terms.graph import Graph, Node, operator_name
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.loader import evidence_of
 from eqsat.rewrites.rule import Rule

@@ -16,7 +16,7 @@ from eqsat.extract.limits import PEAK
 from eqsat.extract.tensors import TensorProblem
 from eqsat.finalists import Candidate, with_bodies, written_size
 from eqsat.given import Given
-from eqsat.language.lower import lower
+from eqsat.language.graphs.lower import lower
 from eqsat.settings import Settings
 
 

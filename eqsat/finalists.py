@@ -16,10 +16,10 @@ from eqsat.deadline import check, current
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled
 from eqsat.given import Given
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx.availability import lacking
-from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.plan import Plan
+from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms.plan import Plan
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.child import child_of, may_end_the_process
@@ -331,7 +331,7 @@ def with_bodies(cost: GraphCost, given: Given, costs: CostModel) -> GraphCost:
 
 def written_size(graph: Graph, opset: int | None) -> int:
     """How many nodes a graph is written with; how many it has where ONNX cannot express it."""
-    from eqsat.language.onnx.exporter import assemble
+    from eqsat.language.onnx.write.exporter import assemble
 
     try:
         return len(assemble(expanded(graph, lacking()), opset)[0].graph.node)

@@ -32,8 +32,8 @@ from eqsat.extract.pareto import Front, front, plot, table
 from eqsat.extract.tensors import TensorProblem
 from eqsat.failures import marked
 from eqsat.given import ModelArgument, read
-from eqsat.language.graph import Graph
-from eqsat.language.lower import lower
+from eqsat.language.graphs.lower import lower
+from eqsat.language.terms.graph import Graph
 from eqsat.optimize import RulesArgument, choices_for, rules_of
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress

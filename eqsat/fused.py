@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.extract.assembly import Assembled
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 
 
 def for_onnxruntime(assembled: Assembled) -> Assembled:

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.language.builder import Builder
+    from eqsat.language.graphs.builder import Builder
 
 #: What `optimize` takes.
 ModelArgument: TypeAlias = "str | Path | ModelProto | Graph | Builder"
@@ -81,17 +81,17 @@ class Given:
 
 def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
     """Reads a model, or the part of it that makes some outputs; ImportModelError where it cannot be read."""
-    from eqsat.language.builder import Builder
+    from eqsat.language.graphs.builder import Builder
 
     source: Any = None
     if isinstance(model, Builder):
         model = model.build()
     if isinstance(model, Graph):
-        from eqsat.language.fold import infer_and_fold
+        from eqsat.language.graphs.fold import infer_and_fold
 
         graph, nodes = infer_and_fold(model), len(model.nodes)
     else:
-        from eqsat.language.onnx.importer import load
+        from eqsat.language.onnx.read.importer import load
 
         # The folder a program works in may change before the result is written.
         source = Path(model).absolute() if isinstance(model, str | Path) else model

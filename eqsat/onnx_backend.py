@@ -19,10 +19,10 @@ from onnx import ModelProto, NodeProto, defs, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load
-from eqsat.language.onnx.tensors import number_of
-from eqsat.language.types import DType
+from eqsat.language.onnx.files.tensors import number_of
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType
 from eqsat.runtime.backend import select
 
 #: Tests of `onnx.backend.test` that cannot pass, by pattern of their names, with the reason; every other one passes.

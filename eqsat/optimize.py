@@ -37,7 +37,7 @@ from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS
 from eqsat.failures import marked
 from eqsat.given import Given, ModelArgument, read
-from eqsat.language.state import State
+from eqsat.language.terms.state import State
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result

@@ -30,8 +30,8 @@ from eqsat.finalists import (
     kept,
 )
 from eqsat.given import Given
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import opset_of
+from eqsat.language.onnx.write.availability import opset_of
+from eqsat.language.terms.graph import Graph
 from eqsat.report import Phase, Progress, Report
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from eqsat.costs.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.explanation import Explanation
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import lacking, opset_of
-from eqsat.language.plan import Plan
+from eqsat.language.onnx.write.availability import lacking, opset_of
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
 from eqsat.report import Report
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -109,7 +109,7 @@ class Result:
 
         ExportModelError for a target that cannot be written or an operator the opset lacks.
         """
-        from eqsat.language.onnx import exporter, verbatim
+        from eqsat.language.onnx.write import exporter, verbatim
 
         if path is not None:
             self.save(path, opset)
@@ -122,7 +122,7 @@ class Result:
         Where the original was kept, the file is the one it was read from, byte by byte. ExportModelError as in
         `to_onnx`.
         """
-        from eqsat.language.onnx import exporter, verbatim
+        from eqsat.language.onnx.write import exporter, verbatim
 
         given = self._given(opset)
         if given is None:

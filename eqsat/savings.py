@@ -12,8 +12,8 @@ from eqsat.deadline import TimeUp, current
 from eqsat.errors import BackendError, EqsatError
 from eqsat.explanation import Change, Explanation
 from eqsat.finalists import Candidate, measure_finalists
-from eqsat.language.graph import Graph, Node
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.examples import SizePoint
 
 #: Seconds that measuring the changes of one result may take, and those of timing one of them.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eqsat.costs.implementations import Choices
 from eqsat.deadline import Deadline
 from eqsat.egraph.saturate import Limits
-from eqsat.language.state import State
+from eqsat.language.terms.state import State
 from eqsat.report import Progress
 from eqsat.runtime.examples import OverSizes, SizePoint
 

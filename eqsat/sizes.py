@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 
 from eqsat.errors import BackendError, EqsatError, UsageError
 from eqsat.given import Given, dims_of
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import BACKENDS, Program
 from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import OverSizes, SizePoint, tried

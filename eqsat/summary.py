@@ -16,9 +16,9 @@ from eqsat.explanation import Explanation
 from eqsat.extract import Solution
 from eqsat.finalists import RUN_SECONDS, Candidate, Measured
 from eqsat.given import Given, Inside
-from eqsat.language.graph import OPAQUE, Graph, operator_name
-from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.plan import Conversion
+from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
+from eqsat.language.terms.plan import Conversion
 from eqsat.report import Report, count, percent
 from eqsat.runtime.examples import SizePoint
 

@@ -19,7 +19,7 @@ from eqsat.extract.assembly import Assembled
 from eqsat.extract.judging import is_lowered
 from eqsat.failures import released, rules_behind
 from eqsat.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 from eqsat.report import Progress
 from eqsat.settings import Settings
 

@@ -9,7 +9,7 @@ from eqsat.costs.model import CostModel
 from eqsat.extract import Solution
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import TensorProblem
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 
 #: How often the weights are changed, and how strongly a size that is worse than another draws them.
 ROUNDS, _STEP = 4, 4.0

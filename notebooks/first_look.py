@@ -174,8 +174,8 @@ for rule in largest.rules:
 # plain NumPy to compare, without eqsat's optimiser or ONNX Runtime.
 
 # %%
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
 
 words = rng.standard_normal((steps, width)).astype(np.float32)
 found = result.run(x=words)["logits"]

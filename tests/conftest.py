@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from eqsat import cli
 from eqsat.costs import shipped
-from eqsat.language import spec as registry
+from eqsat.language.ops.declaration import spec as registry
 from eqsat.runtime.cuda.store import CACHE_VARIABLE
 
 settings.register_profile("eqsat", settings(), deadline=None)

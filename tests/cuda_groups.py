@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401 - declares the operators
-from eqsat.language.constant import Array
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.interpret import run_node
-from eqsat.language.spec import spec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.group import Group
 from eqsat.runtime.cuda.view import View
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from eqsat.language.constant import Array
+from eqsat.language.terms.constant import Array
 from eqsat.runtime.cuda.arrays import aligned, strided
 from eqsat.runtime.cuda.emulator import emulate
 from eqsat.runtime.cuda.source import Source

@@ -13,12 +13,12 @@ from guarded import run
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError
-from eqsat.language.constant import Array, Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Node
-from eqsat.language.interpret import run_node
-from eqsat.language.spec import OPS
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.emulator import build
 from eqsat.runtime.cuda.group import Group

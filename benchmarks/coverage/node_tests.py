@@ -12,7 +12,7 @@ from onnx.backend.test.loader import load_model_tests
 from benchmarks.onnx_suite import outcomes
 from eqsat.commands.opaque import Listing, joined, listing
 from eqsat.errors import EqsatError
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 
 
 def node_tests() -> dict[str, Any]:

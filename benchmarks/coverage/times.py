@@ -23,12 +23,12 @@ from onnx import GraphProto, NodeProto
 from eqsat.commands.opaque import listing
 from eqsat.errors import BackendError, EqsatError
 from eqsat.given import Given, read
-from eqsat.language.dims import Sym
-from eqsat.language.fold import fresh_beside
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx import functions
+from eqsat.language.graphs.fold import fresh_beside
 from eqsat.language.onnx.control.sites import sites
-from eqsat.language.onnx.protos import subgraphs
+from eqsat.language.onnx.files.protos import subgraphs
+from eqsat.language.onnx.read import bodies as functions
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.runtime.session import SessionProgram
 from eqsat.sizes import points_for
 

@@ -44,7 +44,7 @@ def run(
 def write_model(path: Path) -> None:
     """A small model in which rules find something, with weights of some 20 kB."""
     import eqsat
-    from eqsat.language.onnx.exporter import save
+    from eqsat.language.onnx.write.exporter import save
 
     rng = np.random.default_rng(0)
     g = eqsat.Graph("small")

@@ -29,7 +29,7 @@ def attempt(number: int, seed: int, folder: Path) -> Found:
 def read_and_optimise(path: Path) -> Found:
     """Reads a file, optimises what it holds, writes that and reads it again."""
     import eqsat
-    from eqsat.language.onnx.importer import load
+    from eqsat.language.onnx.read.importer import load
 
     try:
         load(path)

@@ -16,7 +16,7 @@ from benchmarks.faults.watch import Found
 from benchmarks.fuzz import Settings, described, fault, settings_of, shrunk
 from benchmarks.random_graphs import random_graph
 from eqsat.errors import EqsatError
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 
 #: Where graphs that failed are kept, one small file each, and how each was found.
 REGRESSIONS = Path(__file__).parents[2] / "tests" / "regressions"
@@ -49,7 +49,7 @@ class Regression:
 
     def replayed(self, folder: Path) -> str | None:
         """What is wrong with it now."""
-        from eqsat.language.onnx.importer import load
+        from eqsat.language.onnx.read.importer import load
 
         return fault(load(folder / self.file), Settings(**self.settings))
 
@@ -77,7 +77,7 @@ def keep_graph(
     graph: Graph, settings: Settings, seed: int, folder: Path, verdict: Callable[[Graph], str | None]
 ) -> Found:
     """Makes a graph as small as its verdict stays of one kind, and keeps it with what is needed to try it again."""
-    from eqsat.language.onnx.exporter import save
+    from eqsat.language.onnx.write.exporter import save
 
     words = verdict(graph)
     if words is None:

@@ -9,7 +9,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from benchmarks.faults.files import BOUNDS, read_and_optimise
 from benchmarks.faults.watch import Found, forget_peak
-from eqsat.language.onnx import wire
+from eqsat.language.onnx.files import wire
 
 __all__ = ["BOUNDS", "CASES", "attempt"]
 _TERA = 1 << 40

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, defs
 
-from eqsat.language.onnx import wire
+from eqsat.language.onnx.files import wire
 
 #: Numbers at which arithmetic of sizes goes wrong.
 NUMBERS = (0, 1, -1, 2, -2, 3, 7, 100, -100, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 40, 1 << 62)

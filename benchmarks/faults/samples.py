@@ -111,7 +111,7 @@ def _made(index: int) -> bytes:
 
 def sample(rng: random.Random) -> bytes:
     """A model as bytes: one of those above, or a random graph."""
-    from eqsat.language.onnx.exporter import to_bytes
+    from eqsat.language.onnx.write.exporter import to_bytes
 
     while rng.random() < 0.5:
         try:

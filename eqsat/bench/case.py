@@ -17,11 +17,11 @@ from eqsat.costs.device import Device
 from eqsat.costs.precision import PRODUCTS
 from eqsat.costs.work import work_of
 from eqsat.errors import UsageError
-from eqsat.language.constant import Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.interpret import run
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
 
@@ -123,7 +123,7 @@ def narrowed(graph: Graph, dtype: DType) -> Graph:
 
     Constants beyond the narrower type, such as the number that stands for minus infinity in a mask, are its extremes.
 
-    >>> from eqsat.language.builder import Builder
+    >>> from eqsat.language.graphs.builder import Builder
     >>> g = Builder("g")
     >>> g.output("y", g.input("x", (2,)) + g.constant(np.float32([1, 2])))
     >>> str(narrowed(g.build(), DType.FLOAT16).type("x"))

@@ -14,8 +14,8 @@ from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
 from eqsat.bench.jax_words import jax_words
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph, Node
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import TensorType
 
 
 class JaxPeer:

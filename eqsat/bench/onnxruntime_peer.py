@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
-from eqsat.language.onnx.availability import lacking
+from eqsat.language.onnx.write.availability import lacking
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.session import SessionBackend
 

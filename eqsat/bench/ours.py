@@ -15,8 +15,8 @@ from eqsat.costs.model import CostModel
 from eqsat.costs.table import CostTable
 from eqsat.errors import BackendError
 from eqsat.finalists import gpu_program
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import lacking
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms.graph import Graph
 from eqsat.optimize import optimize
 from eqsat.result import Result
 from eqsat.rewrites.definitions import expanded

@@ -14,8 +14,8 @@ from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
 from eqsat.bench.torch_words import dtype_of, torch_words
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType, TensorType
 
 
 class TorchPeer:

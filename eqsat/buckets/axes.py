@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.graph import Node
-from eqsat.language.indices import Term
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.indices import Term
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Node
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph
-from eqsat.language.types import TensorType
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 
 #: What `buckets` takes: for each named dim the sizes up to which a choice of its own is made.
 BucketsArgument: TypeAlias = "Mapping[str, Sequence[int]]"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from eqsat.buckets.axes import Walk, walk
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.floats import Floats
-from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.interpret import run_node
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.types import TensorType
 
 #: Reductions that zeros leave as they are.
 _SUMS = frozenset({"reduce_sum", "reduce_l1", "reduce_l2", "reduce_sum_square"})

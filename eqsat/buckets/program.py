@@ -10,9 +10,9 @@ import numpy as np
 from eqsat.buckets.choice import Bucket, Buckets, sizes_in
 from eqsat.buckets.padding import leak_of
 from eqsat.errors import BackendError
-from eqsat.language.dims import Sym, evaluate
-from eqsat.language.graph import Graph
-from eqsat.language.types import TensorType
+from eqsat.language.terms.dims import Sym, evaluate
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import Program
 from eqsat.runtime.inputs import checked_inputs
 

@@ -13,8 +13,8 @@ from eqsat.buckets.choice import Bucket, Buckets
 from eqsat.buckets.program import BucketProgram, may_pad
 from eqsat.costs.environment import kind_of
 from eqsat.errors import UsageError
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.availability import lacking
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms.graph import Graph
 from eqsat.result import Result
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -22,7 +22,7 @@ from eqsat.runtime.backend import Program, select
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.language.onnx.switch import Case
+    from eqsat.language.onnx.write.switch import Case
 
 #: Backends that compile a program for each size of the inputs.
 _BY_SIZE = frozenset({"cupy"})
@@ -101,7 +101,7 @@ class BucketedResult(Result):
         if self._is_one:
             super().save(path, opset)
             return
-        from eqsat.language.onnx import switch
+        from eqsat.language.onnx.write import switch
 
         switch.save(self._cases(), Path(path), opset or self.opset)
 
@@ -139,15 +139,15 @@ class BucketedResult(Result):
         return len(self.choices) == 1
 
     def _model(self, opset: int | None) -> ModelProto:
-        from eqsat.language.onnx.switch import switched
-        from eqsat.language.onnx.tensors import tensor_of
+        from eqsat.language.onnx.files.tensors import tensor_of
+        from eqsat.language.onnx.write.switch import switched
 
         skeleton, tensors = switched(self._cases(), opset or self.opset)
         skeleton.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
         return skeleton
 
     def _cases(self) -> list[Case]:
-        from eqsat.language.onnx.switch import Case
+        from eqsat.language.onnx.write.switch import Case
 
         return [
             Case(_written(result.graph), [self.buckets.box(bucket) for bucket in buckets])

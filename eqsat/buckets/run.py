@@ -10,7 +10,7 @@ from eqsat.buckets.result import BucketedResult
 from eqsat.costs.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.given import Given
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 from eqsat.pipeline import Pipeline
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.graph import Graph, Node
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import TensorType
 
 #: Constants of at most this many elements are looked at.
 _LARGEST = 1 << 20

@@ -13,14 +13,14 @@ from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_di
 from eqsat.certify.cone import Cone, positions
 from eqsat.deadline import check as check_time
 from eqsat.errors import CertificateError, UncheckedError
-from eqsat.language.activations import with_activations_apart
-from eqsat.language.constant import Array, Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.interpret import run
-from eqsat.language.residues import PRIME
-from eqsat.language.spec import spec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import PRIME
+from eqsat.language.graphs.interpret import run
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.ops.nn.endings import with_activations_apart
+from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms.types import DType, TensorType
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.
 HEAVY = 2 * 10**7

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import run
-from eqsat.language.residues import PRIME, Residues
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType, TensorType
 
 #: Random draws for each region and each assignment of sizes.
 DRAWS = 2

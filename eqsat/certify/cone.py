@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
 
 
 class Cone:

@@ -11,12 +11,12 @@ from eqsat.certify.certificate import LARGEST
 from eqsat.certify.compare import relative_difference
 from eqsat.deadline import check
 from eqsat.errors import UncheckedError
-from eqsat.language.dims import evaluate
-from eqsat.language.floats import FloatNamespace, Floats
-from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.interpret import run
-from eqsat.language.state import LAYOUTS, PLAIN, State
-from eqsat.language.types import TensorType, ValueType
+from eqsat.language.arithmetic.floats import FloatNamespace, Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.dims import evaluate
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms.types import TensorType, ValueType
 
 
 class NarrowNamespace(FloatNamespace):

@@ -48,7 +48,7 @@ class Run:
         from eqsat.bench.case import Case
         from eqsat.bench.comparison import compare, contenders
         from eqsat.costs.table import CostTable
-        from eqsat.language.onnx.importer import load
+        from eqsat.language.onnx.read.importer import load
 
         case = Case.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
         with CostTable() as table:

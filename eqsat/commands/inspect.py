@@ -18,7 +18,7 @@ from eqsat.errors import EqsatError, printable
 from eqsat.report import count, integer, quantity
 
 if TYPE_CHECKING:
-    from eqsat.language.graph import Graph
+    from eqsat.language.terms.graph import Graph
 
 
 @click.command()
@@ -37,7 +37,7 @@ def inspect(
     operators have no counterpart here, how many nodes that is, and the reason of each; a model that cannot be read is
     named, the others are listed, and the exit code is 2.
     """
-    from eqsat.language.onnx.importer import load
+    from eqsat.language.onnx.read.importer import load
 
     if only_opaque:
         if sizes or show_nodes:
@@ -58,7 +58,7 @@ def inspect(
 
 def _opaque(models: Sequence[Path], as_json: bool) -> int:
     """Lists what stays opaque in models, and says of those that cannot be read why."""
-    from eqsat.language.onnx.importer import load
+    from eqsat.language.onnx.read.importer import load
 
     listings: dict[str, Listing] = {}
     refused: dict[str, str] = {}
@@ -82,7 +82,7 @@ def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
     from eqsat.costs.model import CostModel
     from eqsat.given import dims_of
-    from eqsat.language.graph import OPAQUE
+    from eqsat.language.terms.graph import OPAQUE
     from eqsat.sizes import check_sizes
 
     check_sizes(graph, sizes)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from eqsat.costs.device import Device
     from eqsat.costs.fusion import Key
     from eqsat.costs.implementations import Choices
-    from eqsat.language.graph import Graph
+    from eqsat.language.terms.graph import Graph
 
 
 def keys_of_model(
@@ -38,8 +38,8 @@ def keys_of_model(
 def read_as(model: Path, dtype: str) -> Graph:
     """A model as a graph, in float32 as it was given or with another element type throughout."""
     from eqsat.bench.case import narrowed
-    from eqsat.language.onnx.importer import load
-    from eqsat.language.types import DType
+    from eqsat.language.onnx.read.importer import load
+    from eqsat.language.terms.types import DType
 
     graph = load(model)
     return graph if dtype == DType.FLOAT32.value else narrowed(graph, DType.of(dtype))

@@ -15,8 +15,8 @@ from eqsat.report import count, integer, percent
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-    from eqsat.language.dims import Sym
-    from eqsat.language.graph import Graph
+    from eqsat.language.terms.dims import Sym
+    from eqsat.language.terms.graph import Graph
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Listing:
 
 def listing(graph: Graph) -> Listing:
     """The operators of a graph that stay opaque, with the reason that reading it gave for each."""
-    from eqsat.language.fold import fresh_beside
+    from eqsat.language.graphs.fold import fresh_beside
 
     found: dict[tuple[str, str], Kept] = {}
     return _ordered(_collected(graph, found, fresh_beside(graph.types.values())), found)
@@ -100,8 +100,8 @@ def _collected(graph: Graph, found: dict[tuple[str, str], Kept], fresh: Callable
     """Adds the opaque nodes of a graph, and those of the bodies in it that are read; counts the nodes of all these."""
     from onnx import NodeProto
 
-    from eqsat.language.graph import OPAQUE
     from eqsat.language.onnx.control.sites import sites
+    from eqsat.language.terms.graph import OPAQUE
 
     bodies = {id(site.node): site.control.bodies for site in sites(graph, fresh)}
     total = len(graph.nodes)
@@ -158,7 +158,7 @@ def _first(node: NodeProto) -> list[tuple[int, str]]:
 
 def _nodes_within(node: NodeProto) -> int:
     """How many nodes the graphs of a node have, those of nodes within it included."""
-    from eqsat.language.onnx.protos import subgraphs
+    from eqsat.language.onnx.files.protos import subgraphs
 
     return sum(1 + _nodes_within(inner) for graph in subgraphs(node) for inner in graph.node)
 

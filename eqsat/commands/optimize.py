@@ -18,7 +18,7 @@ from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
 from eqsat.files import write_text
-from eqsat.language.onnx.placement import data_place
+from eqsat.language.onnx.files.placement import data_place
 from eqsat.report import Progress
 from eqsat.terminal import standard_error
 
@@ -131,7 +131,7 @@ def _optimised(
 def _written(result: Result, model: Path, target: Path) -> Result:
     """The result that was written: the original where writing another fails for no reason that a user can mend."""
     from eqsat.failures import told
-    from eqsat.language.onnx import verbatim
+    from eqsat.language.onnx.write import verbatim
 
     try:
         result.save(target)

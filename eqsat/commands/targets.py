@@ -78,8 +78,8 @@ def is_there(path: Path) -> bool:
 
 def data_files(model: Path) -> list[Path]:
     """The files beside a model that hold its tensors; ImportModelError for a file that is no model."""
-    from eqsat.language.onnx.protos import tensors
-    from eqsat.language.onnx.reader import read
+    from eqsat.language.onnx.files.protos import tensors
+    from eqsat.language.onnx.files.reader import read
 
     entries = (e for tensor in tensors(read(model).model.graph) for e in tensor.external_data)
     # A name that is not UTF-8 comes as bytes; reading the model refuses it.

@@ -20,9 +20,9 @@ from eqsat.costs.specimen import result_types
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.spec import OPS, spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.measure import interleaved
 
 _PLANE = (256, 768)

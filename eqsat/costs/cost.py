@@ -9,7 +9,7 @@ from numbers import Real
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
-from eqsat.language.graph import Node
+from eqsat.language.terms.graph import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS
 from eqsat.errors import CostError
-from eqsat.language.plan import Implementation
-from eqsat.language.spec import OPS
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.

@@ -15,8 +15,8 @@ from eqsat.costs.kernel import planned
 from eqsat.costs.protocol import Subject, steady
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError
-from eqsat.language.graph import Graph
-from eqsat.language.plan import Plan
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
 from eqsat.runtime.cuda import installation
 from eqsat.runtime.cuda.stopwatch import CudaStopwatch, open_stopwatch
 

@@ -11,11 +11,11 @@ from eqsat.costs.key import OpKey
 from eqsat.costs.precision import NARROW, PRODUCTS
 from eqsat.costs.specimen import Array, Data, chain_types, layout_of
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Graph, Node
-from eqsat.language.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.state import State, stored_shape
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
+from eqsat.language.terms.state import State, stored_shape
+from eqsat.language.terms.types import DType, TensorType
 
 #: The layouts that strides can say.
 _ORDERS = ("row", "column", "nhwc")

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.graph import Attrs
-from eqsat.language.interpret import concrete
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.interpret import concrete
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import TensorType
 
 
 @dataclass(frozen=True)

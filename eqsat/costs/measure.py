@@ -18,8 +18,8 @@ from eqsat.costs.specimen import Specimen, chain_types, specimen
 from eqsat.costs.table import CostTable
 from eqsat.costs.work import work_of
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
-from eqsat.language.spec import OPS
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.measure import interleaved
 
 #: The device whose operators are measured here.

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from eqsat.errors import UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.spec import OPS
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.types import DType, TensorType
 
 #: What rounding to an element type, or forming products in an arithmetic, may change, relative to the value: half the
 #: distance between neighbours (IEEE 754 for float16; 7 stored bits in bfloat16, 10 in TF32).

@@ -12,14 +12,14 @@ from eqsat.costs.fusion import FusedKey, Key
 from eqsat.costs.implementations import Choices, implementations, is_view
 from eqsat.costs.key import OpKey
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.lower import WRITTEN, lower
+from eqsat.language.graphs.lower import WRITTEN, lower
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
-from eqsat.language.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.spec import OPS, spec
-from eqsat.language.state import State, stored_shape
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
+from eqsat.language.terms.state import State, stored_shape
+from eqsat.language.terms.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

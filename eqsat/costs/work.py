@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import evaluate
-from eqsat.language.graph import OPAQUE, Attrs
-from eqsat.language.spec import OPS, OpSpec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS, OpSpec
+from eqsat.language.terms.dims import evaluate
+from eqsat.language.terms.graph import OPAQUE, Attrs
+from eqsat.language.terms.types import TensorType
 
 #: Channels in one block of the layout that ONNX Runtime convolves in on processors with AVX-512.
 BLOCK_CHANNELS = 16

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.deadline import check
-from eqsat.language.constant import Constant
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import OPAQUE, Graph
 
 #: Operators by which a model asks whether elements are numbers.
 _QUESTIONS = ("isnan", "isinf")

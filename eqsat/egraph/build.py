@@ -7,9 +7,9 @@ from typing import Any
 
 from eqsat.egraph.egraph import PROJECTION, EGraph
 from eqsat.egraph.match import Match
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
 
 
 class Builder:

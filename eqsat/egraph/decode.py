@@ -14,13 +14,13 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.errors import ExtractionError
-from eqsat.language.constant import Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.graph import Graph, Node
-from eqsat.language.portable import is_portable
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType, ValueType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.portable import is_portable
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import TensorType, ValueType
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
 from eqsat.egraph.signs import signing_zeros
-from eqsat.language.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType, ValueType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import TensorType, ValueType
 
 
 @dataclass

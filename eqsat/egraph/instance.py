@@ -11,9 +11,9 @@ from eqsat.egraph.egraph import PROJECTION, Application, EGraph, Firing
 from eqsat.egraph.forest import Forest
 from eqsat.egraph.match import bindings_of
 from eqsat.errors import GraphError
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, App, Bindings, Pattern, Siblings, Spread, Var, element
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Siblings, Spread, Var, element
 
 #: Two e-nodes of one class.
 Pair: TypeAlias = tuple[int, int]

@@ -10,9 +10,9 @@ from typing import Any
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.query import Occurrence, Query, Rewrite, Site
 from eqsat.errors import ShapeError
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Spread, Var
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var
 
 #: How many ways of binding one row are followed, and how many forms of one operand of a spread.
 MOST_BINDINGS, MOST_FORMS = 16, 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from eqsat.egraph.egraph import constructor_name, presence_name
-from eqsat.language.pattern import App, Bindings, Left, Pattern, Siblings, Spread
+from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Siblings, Spread
 
 
 class Rewrite(Protocol):

@@ -18,7 +18,7 @@ from eqsat.egraph.match import Binder, Match
 from eqsat.egraph.query import Query, Rewrite, compile_query
 from eqsat.egraph.siblings import groups
 from eqsat.errors import ShapeError, UsageError
-from eqsat.language.pattern import Siblings
+from eqsat.language.terms.pattern import Siblings
 
 #: Why a match is refused whose right side would lie beyond the radius.
 FAR = "too many firings from the original"

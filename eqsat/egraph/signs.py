@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from eqsat.deadline import check
-from eqsat.language.constant import Array
-from eqsat.language.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
 
 #: Operators of which no result tells the sign of a zero that they read.
 _DEAF = frozenset(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from eqsat.language.graph import Graph, Node
+from eqsat.language.terms.graph import Graph, Node
 
 #: The path of a block: outer blocks first; () for what is in none.
 Path = tuple[str, ...]

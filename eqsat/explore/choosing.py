@@ -14,7 +14,7 @@ from eqsat.explore.pricing import Price, prices
 from eqsat.extract import Solution
 from eqsat.extract.tensors import TensorProblem
 from eqsat.finalists import Candidate
-from eqsat.language.plan import Conversion
+from eqsat.language.terms.plan import Conversion
 from eqsat.report import count, duration, percent
 from eqsat.summary import Baseline
 

@@ -31,7 +31,7 @@ from eqsat.explore.why import Chain, chain
 from eqsat.failures import marked
 from eqsat.files import write_text
 from eqsat.given import ModelArgument
-from eqsat.language.state import State
+from eqsat.language.terms.state import State
 from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
 from eqsat.report import Progress, Report, count
 from eqsat.result import Result

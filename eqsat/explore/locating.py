@@ -10,7 +10,7 @@ from eqsat.explore.forms import Form, Forms
 from eqsat.explore.naming import near
 from eqsat.explore.session import Session
 from eqsat.given import ModelArgument
-from eqsat.language.builder import Builder, Tensor
+from eqsat.language.graphs.builder import Builder, Tensor
 
 #: What names a tensor: a value, an output or a node of the model, a tensor it was built of, a form, or an e-class.
 Where: TypeAlias = str | int | Tensor | Form | Forms

@@ -15,9 +15,9 @@ from eqsat.extract.pricing import Split
 from eqsat.extract.problem import Goal
 from eqsat.extract.solution import Solution
 from eqsat.extract.tensors import TensorProblem, Way
-from eqsat.language.graph import Graph, Node
-from eqsat.language.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.state import PLAIN, State
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
+from eqsat.language.terms.state import PLAIN, State
 
 
 @dataclass(frozen=True)

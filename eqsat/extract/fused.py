@@ -10,8 +10,8 @@ from eqsat.costs.fusion import MOST_FUSED, Member, fuses
 from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.pricing import Pricing
-from eqsat.language.plan import Implementation
-from eqsat.language.state import State
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import State
 
 #: Chains of one kind that end in one class in one state, of each length: those that cost least.
 _MOST_CHAINS = 6

@@ -13,8 +13,8 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.fused import Chain, member
 from eqsat.extract.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
-from eqsat.language.plan import Implementation
-from eqsat.language.state import PLAIN
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import PLAIN
 from eqsat.runtime.kernels import has_fused_kernel
 
 #: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.

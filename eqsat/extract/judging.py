@@ -13,7 +13,7 @@ from eqsat.extract.problem import Problem
 from eqsat.extract.program import cheapest_trees
 from eqsat.extract.solution import Solution, decode
 from eqsat.extract.tensors import TensorProblem
-from eqsat.language.plan import Conversion
+from eqsat.language.terms.plan import Conversion
 
 
 def as_given(framed: TensorProblem) -> Solution:

@@ -11,12 +11,12 @@ from eqsat.costs.implementations import Choices, implementations
 from eqsat.costs.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
-from eqsat.language.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.graph import Attrs
-from eqsat.language.plan import Implementation
-from eqsat.language.spec import spec
-from eqsat.language.state import PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms.types import TensorType
 
 #: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
 _BYTE = 1e-15

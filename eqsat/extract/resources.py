@@ -13,9 +13,9 @@ from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.limits import Limit, Memory
 from eqsat.extract.problem import Problem
 from eqsat.extract.tensors import TensorProblem, Way
-from eqsat.language.spec import OPS
-from eqsat.language.state import State
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.state import State
+from eqsat.language.terms.types import TensorType
 
 
 def limited(

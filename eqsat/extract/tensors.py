@@ -20,12 +20,12 @@ from eqsat.extract.fused import chains
 from eqsat.extract.heads import attentions
 from eqsat.extract.pricing import Pricing, Split
 from eqsat.extract.problem import Conversion, Node, Problem
-from eqsat.language.graph import Attrs
-from eqsat.language.onnx.availability import lacking
-from eqsat.language.plan import Implementation
-from eqsat.language.spec import OPS
-from eqsat.language.state import LAYOUTS, PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.definitions import definition
 
 #: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.

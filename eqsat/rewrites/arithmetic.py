@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import Sym
+from eqsat.language.terms.dims import Sym
 
 #: Integers lie strictly between this and its negative: those of ONNX have 64 bits.
 BEYOND = 1 << 63

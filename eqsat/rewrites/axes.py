@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import product
-from eqsat.language.pattern import Operand
-from eqsat.language.types import Shape, broadcast_shapes
+from eqsat.language.terms.dims import product
+from eqsat.language.terms.pattern import Operand
+from eqsat.language.terms.types import Shape, broadcast_shapes
 from eqsat.rewrites.functions import Fail, function
 
 

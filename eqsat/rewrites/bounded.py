@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, Bindings, Expression, Pattern, Spread, Var, element
-from eqsat.language.residues import Residues
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, Bindings, Expression, Pattern, Spread, Var, element
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import Undefined, bound_name
 from eqsat.rewrites.fitting import Bounds

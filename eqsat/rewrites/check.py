@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings
-from eqsat.language.residues import Residues
-from eqsat.language.terms import Terms
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.reals import Terms
+from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.bounded import levels, run_bounded
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.evidence import Evidence, rule_hash

@@ -9,7 +9,7 @@ from functools import partial
 
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.entail import Entailment, entail, relevant
 from eqsat.rewrites.proof.canonical import states
 from eqsat.rewrites.proof.cases import draw, forms

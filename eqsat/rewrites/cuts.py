@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Operand
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Operand
 from eqsat.rewrites.functions import Fail, function, value
 
 Cut = tuple[Any, Any, int]

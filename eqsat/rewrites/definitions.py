@@ -9,10 +9,10 @@ from itertools import count
 from typing import cast
 
 from eqsat.errors import GraphError
-from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.pattern import Bindings, Expression, Siblings, Spread, Var
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType, ValueType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
+from eqsat.language.terms.types import TensorType, ValueType
 from eqsat.rewrites.derive import stated_laws
 from eqsat.rewrites.expression import bound_name
 from eqsat.rewrites.rule import Rule, applications, pattern_fields

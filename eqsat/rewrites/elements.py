@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.masks import rows_attend
-from eqsat.language.pattern import Bindings, Expression
-from eqsat.language.types import TensorType
+from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.terms.pattern import Bindings, Expression
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.expression import evaluate
 from eqsat.rewrites.rule import Rule
 

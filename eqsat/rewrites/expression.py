@@ -10,10 +10,10 @@ from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language import ops as _ops  # noqa: F401  (importing it registers the operators)
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings, Expression
-from eqsat.language.spec import OPS, spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings, Expression
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites import cuts as _cuts  # noqa: F401
 from eqsat.rewrites import windows as _windows  # noqa: F401

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.floats import Floats
-from eqsat.language.pattern import Bindings
-from eqsat.language.spec import spec
-from eqsat.language.types import DType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.pattern import Bindings
+from eqsat.language.terms.types import DType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.instance import operands
 from eqsat.rewrites.rule import Rule

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import EqsatError, GraphError
-from eqsat.language.builder import Builder
-from eqsat.language.pattern import Bindings
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.expression import Undefined
 from eqsat.rewrites.extremes import integer_instance, nonfinite_instances
 from eqsat.rewrites.instance import Sampler, operands
@@ -108,7 +108,7 @@ def _computed(terms: list[Any], bindings: Bindings) -> list[Any]:
     """The outputs of terms as ONNX computes them."""
     from onnx.reference import ReferenceEvaluator
 
-    from eqsat.language.onnx.exporter import to_model
+    from eqsat.language.onnx.write.exporter import to_model
 
     builder = Builder("side")
     made: dict[int, Any] = {

@@ -9,8 +9,8 @@ from functools import cache
 from typing import TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.spec import spec
-from eqsat.language.types import broadcast_shapes
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.types import broadcast_shapes
 
 Sizes: TypeAlias = tuple[int, ...]
 

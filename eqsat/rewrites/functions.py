@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, product
-from eqsat.language.pattern import Operand
-from eqsat.language.types import Shape, broadcast_shapes
+from eqsat.language.terms.dims import Dim, product
+from eqsat.language.terms.pattern import Operand
+from eqsat.language.terms.types import Shape, broadcast_shapes
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 

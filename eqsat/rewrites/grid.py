@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.graph import Attrs
-from eqsat.language.spec import REQUIRED, spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import REQUIRED, spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.fitting import Bounds, Sizes, broadcasts, shapes
 
 #: Values of one attribute for operands of known types.

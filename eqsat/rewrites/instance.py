@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import REQUIRED, OpSpec, spec
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.ops.declaration.spec import REQUIRED, OpSpec, spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.types import Shape, TensorType
 from eqsat.rewrites.elements import Drawn, Filler
 from eqsat.rewrites.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.rule import Rule, pattern_fields

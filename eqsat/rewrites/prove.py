@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.egraph.saturate import Limits
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.check import Mismatch, build, extreme_mismatch, numeric_mismatch
 from eqsat.rewrites.instance import operands
 from eqsat.rewrites.proof.cases import Case, Proved, Stuck, by_cases, draw, forms

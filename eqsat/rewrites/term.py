@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.interpret import run_node
-from eqsat.language.pattern import ABSENT, Bindings, Operand, Pattern, Siblings, Spread, Var, element
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.pattern import ABSENT, Bindings, Operand, Pattern, Siblings, Spread, Var, element
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rule import Rule
 
 #: Relative difference in float64 above which two results are not the same.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import REQUIRED, spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import REQUIRED, spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn, Stock
 from eqsat.rewrites.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.fitting import Bounds, joinable, operand_shapes

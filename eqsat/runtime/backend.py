@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.runtime.reference import ReferenceBackend
 from eqsat.runtime.session import SessionBackend

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.inputs import checked_inputs
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class ChildProgram:
 
 def child_of(graph: Graph, source: Path | ModelProto | None) -> ChildProgram:
     """A model as it was given, or the graph where it was built in Python, in a process of its own."""
-    from eqsat.language.onnx import exporter, verbatim
+    from eqsat.language.onnx.write import exporter, verbatim
 
     if isinstance(source, Path):
         return ChildProgram(graph, source)

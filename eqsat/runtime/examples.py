@@ -12,11 +12,11 @@ import numpy as np
 
 from eqsat.deadline import current
 from eqsat.errors import BackendError
-from eqsat.language.constraints import handed_on
-from eqsat.language.dims import evaluate
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.origin import defaults_of
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.files.origin import defaults_of
+from eqsat.language.sizes.constraints import handed_on
+from eqsat.language.terms.dims import evaluate
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import Program
 
 #: What is minimised over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.origin import defaults_of
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.files.origin import defaults_of
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType, TensorType
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import importlib.util
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.graph import Attrs, Graph
-from eqsat.language.onnx.availability import has
 from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
-from eqsat.language.spec import OPS
-from eqsat.language.symbolic import at_least
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.write.availability import has
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.ops.symbolic import at_least
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import Attrs, Graph
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.halves import ends_the_process
 
 #: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph, Node
-from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.terms.graph import Graph, Node
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -34,7 +34,7 @@ class OpaqueNodes:
             from onnx import NodeProto
             from onnx.reference import ReferenceEvaluator
 
-            from eqsat.language.onnx.protos import captured
+            from eqsat.language.onnx.files.protos import captured
 
             proto = NodeProto.FromString(node.attrs["proto"])
             names = [*proto.input, *captured(proto)]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import run
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.opaque import OpaqueNodes
 

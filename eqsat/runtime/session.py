@@ -12,8 +12,8 @@ import numpy as np
 
 from eqsat.deadline import check, current
 from eqsat.errors import BackendError, first_line
-from eqsat.language.graph import Graph
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.halves import FATAL, has_halves
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.rehearsal import rehearse
@@ -46,7 +46,7 @@ class SessionBackend:
 
     def compile(self, graph: Graph, *, threads: int | None = None) -> SessionProgram:
         """A session that runs the graph; BackendError where ONNX Runtime refuses it."""
-        from eqsat.language.onnx.exporter import to_model
+        from eqsat.language.onnx.write.exporter import to_model
 
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
             return SessionProgram(
@@ -197,8 +197,8 @@ def _with_tensors_apart(graph: Graph) -> tuple[ModelProto, dict[str, Any]]:
     """The model of a graph without its large tensors, and these as ONNX Runtime takes them, without a copy."""
     from onnx import TensorProto
 
-    from eqsat.language.onnx.exporter import assemble
-    from eqsat.language.onnx.tensors import number_of, tensor_of
+    from eqsat.language.onnx.files.tensors import number_of, tensor_of
+    from eqsat.language.onnx.write.exporter import assemble
 
     model, tensors = assemble(graph)
     held: dict[str, Any] = {}
@@ -223,7 +223,7 @@ def ort_value(array: Any, dtype: DType) -> Any:
     data = np.ascontiguousarray(array).reshape(np.shape(array))
     if dtype not in _FOREIGN:
         return OrtValue.ortvalue_from_numpy(data)
-    from eqsat.language.onnx.tensors import number_of
+    from eqsat.language.onnx.files.tensors import number_of
 
     bits = data.view(f"uint{8 * dtype.itemsize}")
     return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number_of(dtype))

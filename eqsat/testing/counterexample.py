@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError, UnsoundRuleError
-from eqsat.language.floats import Floats
-from eqsat.language.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.instance import operands
 from eqsat.rewrites.rule import Rule
 from eqsat.rewrites.term import left_terms, output_types, right_terms, values
@@ -128,7 +128,9 @@ class _Script:
             "for name, value in found.items():",
             "    print(name, value.tolist())",
         ]
-        return self.text("from eqsat.language.floats import Floats", "from eqsat.language.interpret import run")
+        return self.text(
+            "from eqsat.language.arithmetic.floats import Floats", "from eqsat.language.graphs.interpret import run"
+        )
 
     def types(self, left: int, right: int) -> str:
         """Both sides built, and their types printed; the error where the right side, of no outputs, does not type."""

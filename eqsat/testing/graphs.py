@@ -11,10 +11,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.graph import Graph
-from eqsat.language.spec import OPS, OpSpec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.ops.declaration.spec import OPS, OpSpec
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.testing.choices import Choices, Draw
 from eqsat.testing.tensors import BLOCK, array, completed, sampled, tensors
 

@@ -11,7 +11,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from eqsat.errors import RuleError, UsageError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.rule import Rule

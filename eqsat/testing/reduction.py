@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.extremes import replaced
 from eqsat.rewrites.instance import operands

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, find, settings
 from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.check import Effort, Mismatch, build, check, numeric_mismatch
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.constant import Array
-from eqsat.language.graph import Attrs
-from eqsat.language.spec import OpSpec, spec
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.ops.declaration.spec import OpSpec, spec
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 from eqsat.testing.choices import Choices, Draw, drawn
 
 #: Element types that every part of eqsat computes with.

@@ -17,7 +17,7 @@ from eqsat.costs.entry import Entry, Record
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.table import CostTable
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 
 HERE = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
 WRITERS, READERS = 3, 2

@@ -11,8 +11,8 @@ from one_operator import agree, is_lowered, model, opaque, session_run
 from onnx import ModelProto, helper
 
 import eqsat
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
 
 RNG = np.random.default_rng(3)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -13,10 +13,10 @@ from eqsat.bench.torch_peers import TorchPeer
 from eqsat.bench.torch_words import torch_words
 from eqsat.costs.device import Device
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.builder import Builder
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.spec import OPS, spec
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import TensorType
 
 CPU = Device.of("onnxruntime-cpu")
 PEERS = {"torch": (TorchPeer(), torch_words), "jax": (JaxPeer(), jax_words)}

@@ -15,7 +15,7 @@ import eqsat
 from benchmarks import gpu
 from eqsat import cli
 from eqsat.costs.lines import read_records
-from eqsat.language.onnx.exporter import to_model
+from eqsat.language.onnx.write.exporter import to_model
 from eqsat.runtime.backend import BACKENDS
 
 

@@ -22,7 +22,7 @@ from eqsat.cli import run
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.finalists import measure_finalists
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 from eqsat.runtime.examples import SizePoint
 
 

@@ -16,9 +16,9 @@ from eqsat.bench.contender import Loaded
 from eqsat.costs.device import Device
 from eqsat.costs.table import CostTable
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.builder import Builder
-from eqsat.language.onnx.exporter import save
-from eqsat.language.types import DType
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.onnx.write.exporter import save
+from eqsat.language.terms.types import DType
 
 CPU = Device.of("onnxruntime-cpu")
 FAST = ("--seconds", "0.2s", "--rounds", "5", "--time-limit", "3s")

@@ -9,7 +9,7 @@ import pytest
 
 import eqsat
 from eqsat import cli
-from eqsat.language.builder import Builder
+from eqsat.language.graphs.builder import Builder
 
 
 @pytest.fixture

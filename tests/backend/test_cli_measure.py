@@ -17,7 +17,7 @@ from eqsat.costs import shipped
 from eqsat.costs.environment import Environment
 from eqsat.costs.keylist import HEADER, read_keys
 from eqsat.costs.table import CostTable
-from eqsat.language.onnx.exporter import save
+from eqsat.language.onnx.write.exporter import save
 
 ROOT = Path(__file__).parents[2]
 BLOCKED = ("egglog", "z3", "onnxruntime", "highspy", "scipy")

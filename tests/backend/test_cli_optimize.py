@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 
 from benchmarks.models.sru import sru_text_classifier
 from eqsat import cli, deadline
-from eqsat.language.onnx import structure
+from eqsat.language.onnx.read import structure
 
 
 @pytest.fixture(autouse=True)
@@ -285,7 +285,7 @@ def test_ctrl_c_while_a_model_is_read_ends_the_command(run, monkeypatch, command
             raise (turned or heard)  # noqa: B904 - as an import does
         pytest.fail("not heard")
 
-    monkeypatch.setattr("eqsat.language.onnx.structure.order", interrupted)
+    monkeypatch.setattr("eqsat.language.onnx.read.structure.order", interrupted)
     code, out, err = run(command[0], "model.onnx", *command[1:])
     assert (code, out, err.lstrip("\n")) == (130, "", "error: interrupted; files are as they were\n")
     assert files() == {"model.onnx"}
@@ -328,7 +328,7 @@ def negated_twice(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-@pytest.mark.parametrize("step", ["eqsat.trials.certify_graphs", "eqsat.language.onnx.placement.Path.replace"])
+@pytest.mark.parametrize("step", ["eqsat.trials.certify_graphs", "eqsat.language.onnx.files.placement.Path.replace"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_while_a_result_is_certified_or_written_leaves_a_whole_file_or_none(run, monkeypatch, step, times):
     place, name = step.rsplit(".", 1)

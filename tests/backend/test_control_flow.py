@@ -12,10 +12,10 @@ import pytest
 from onnx import ModelProto, checker, parser
 
 import eqsat
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.parser import parse_rules
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]

@@ -25,8 +25,8 @@ from eqsat.errors import CostError, UsageError
 from eqsat.extract.candidates import Candidates, candidates
 from eqsat.given import read
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import load_rules
 from eqsat.runtime.session import SessionBackend
 
@@ -63,7 +63,7 @@ def optimised(key: Key, copies: int, file) -> list[str]:
     import onnx
     import onnxruntime as ort
 
-    from eqsat.language.onnx.exporter import to_model
+    from eqsat.language.onnx.write.exporter import to_model
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL

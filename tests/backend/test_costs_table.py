@@ -18,7 +18,7 @@ from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.table import VARIABLE, CostTable, default_path
 from eqsat.errors import CostError
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 
 HERE = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
 ENTRY = Entry(2e-6, 1e-6, 3e-6, 20)
@@ -29,7 +29,7 @@ from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.entry import Entry
 from eqsat.costs.table import CostTable
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 path, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 here = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
 table = CostTable(path)

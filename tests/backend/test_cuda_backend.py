@@ -18,8 +18,8 @@ from cuda_standin import Library, StandIn, Toolkit
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda import backend
 from eqsat.runtime.cuda import toolkit as toolkit_module

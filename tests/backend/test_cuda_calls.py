@@ -8,10 +8,10 @@ from cuda_standin import StandIn, Toolkit
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.builder import Builder
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.types import DType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Convolution, Matmul
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.machine import GpuMachine

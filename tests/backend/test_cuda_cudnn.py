@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from eqsat.errors import BackendError
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda import cudnn, cudnn_library
 from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.view import View

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import BackendError
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda import cublaslt, cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.arrays import strided
 from eqsat.runtime.cuda.calls import Matmul
@@ -198,7 +198,7 @@ def test_cublaslt_takes_the_descriptors(tmp_path):
         import ctypes
         import numpy as np
         from nvmath.bindings import cublasLt as lt
-        from eqsat.language.types import DType
+        from eqsat.language.terms.types import DType
         from eqsat.runtime.cuda.calls import Matmul
         from eqsat.runtime.cuda.cublaslt_library import Descriptors
         from eqsat.runtime.cuda.view import View

@@ -14,12 +14,12 @@ from benchmarks.models.nasrnn import nasrnn
 from benchmarks.models.sru import sru_text_classifier, sru_translation
 from benchmarks.models.taso_bert import taso_bert
 from benchmarks.random_graphs import random_inputs
-from eqsat.language.dims import Sym
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import run
-from eqsat.language.onnx.importer import load as read
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.onnx.read.importer import load as read
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.calls import Normalisation
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of

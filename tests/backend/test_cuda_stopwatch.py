@@ -13,8 +13,8 @@ from eqsat.costs.kernel import planned
 from eqsat.costs.key import OpKey
 from eqsat.costs.protocol import measure, steady
 from eqsat.errors import BackendError
-from eqsat.language.builder import Builder
-from eqsat.language.types import DType
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda import stopwatch
 from eqsat.runtime.cuda.calls import Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.cudnn import views_of

@@ -14,12 +14,12 @@ from onnx import ModelProto, defs, helper
 from onnx.backend.test.loader import load_model_tests
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
 
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.definitions import DEFINED
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.operators.import_table import importers_of, reason_for
-from eqsat.language.onnx.origin import OnnxOrigin
+from eqsat.language.onnx.read.definitions import DEFINED
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import select
 
 RNG = np.random.default_rng(29)

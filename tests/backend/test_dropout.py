@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, helper, parser
 
 import eqsat
-from eqsat.language.graph import OPAQUE
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.graph import OPAQUE
 
 #: Opsets in which the mask holds what ONNX does not say, and in which it holds ones.
 UNSAID, SAID = (7, 10), (12, 13, 17)

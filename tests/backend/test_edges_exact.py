@@ -11,8 +11,8 @@ from onnx import ModelProto, numpy_helper, parser
 
 import eqsat
 from eqsat.errors import ImportModelError
-from eqsat.language.graph import OPAQUE
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.graph import OPAQUE
 
 LEAST = -(2**31)
 

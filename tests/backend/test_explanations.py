@@ -15,8 +15,8 @@ from eqsat.changes import Region, regions
 from eqsat.egraph.encode import encode
 from eqsat.explanation import SHARED, STATES
 from eqsat.finalists import Candidate
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
 from eqsat.pipeline import Pipeline
 from eqsat.result import Result
 from eqsat.rewrites.parser import parse_rules

@@ -13,8 +13,8 @@ from onnx import ModelProto, helper, numpy_helper, parser
 
 import eqsat
 from eqsat.errors import ExportModelError
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
 
 
 def model(text: str, opset: int = 17, ir_version: int = 8) -> ModelProto:

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import eqsat
-from eqsat.language.onnx.exporter import to_model
+from eqsat.language.onnx.write.exporter import to_model
 from eqsat.runtime.backend import execute
 
 #: Sizes, kernels, strides and pads along one axis.

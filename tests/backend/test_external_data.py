@@ -17,15 +17,15 @@ import pytest
 from onnx import ModelProto, numpy_helper, parser
 
 from eqsat.errors import ExportModelError
-from eqsat.language.onnx import placement
-from eqsat.language.onnx.exporter import save
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.files import placement
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import save
 
 #: Saves a model and is killed before it touches the folder the n-th time; ends with 0 where it came to its end before.
 SAVING = """
 import os, signal, sys
-from eqsat.language.onnx.exporter import save
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.write.exporter import save
+from eqsat.language.onnx.read.importer import load
 
 source, target, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
 folder = os.path.realpath(os.path.dirname(target))

@@ -14,9 +14,10 @@ from benchmarks.faults import hostile_paths, hostile_sizes
 from benchmarks.faults.watch import Watch
 from eqsat.commands.targets import check_target
 from eqsat.errors import ImportModelError, UsageError
-from eqsat.language.fold import FOLDED_BYTES
-from eqsat.language.onnx import reader, structure, wire
-from eqsat.language.onnx.importer import load
+from eqsat.language.graphs.fold import FOLDED_BYTES
+from eqsat.language.onnx.files import reader, wire
+from eqsat.language.onnx.read import structure
+from eqsat.language.onnx.read.importer import load
 
 #: What lies in the folder of the model after all.
 INSIDE = ("the model itself", "slash after a file")

@@ -9,10 +9,10 @@ from eqsat.costs.entry import Entry
 from eqsat.costs.environment import Environment
 from eqsat.costs.key import OpKey
 from eqsat.costs.table import CostTable
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import run
-from eqsat.language.plan import Plan
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
 from eqsat.runtime.backend import BACKENDS
 
 RELU = OpKey.parse("relu {} float32[4, 16]")

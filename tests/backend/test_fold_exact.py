@@ -10,9 +10,9 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper, parser
 
 import eqsat
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.exporter import to_bytes
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_bytes
+from eqsat.language.terms.graph import Graph
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 import eqsat
 from eqsat.costs.model import CostModel
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 from eqsat.runtime.examples import MOST_ELEMENTS, SizePoint, tried
 from eqsat.sizes import sizes_of
 

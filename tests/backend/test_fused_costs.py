@@ -25,7 +25,7 @@ from eqsat.costs.measure import fill, measure
 from eqsat.costs.specimen import specimen
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError
-from eqsat.language.onnx.exporter import to_model
+from eqsat.language.onnx.write.exporter import to_model
 
 DEVICE = "onnxruntime-cpu"
 

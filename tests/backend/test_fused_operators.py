@@ -7,9 +7,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqsat
-from eqsat.language.builder import Builder
-from eqsat.language.onnx.exporter import to_model
+from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
+from eqsat.language.onnx.write.exporter import to_model
 
 BATCH, LENGTH, HEADS, WIDTH = 2, 12, 4, 8
 JOINED = HEADS * WIDTH

@@ -10,8 +10,8 @@ from one_operator import is_lowered, model, session_run
 from onnx import ModelProto, TensorProto, helper
 
 import eqsat
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
 
 B, N, S, K, H = 2, 2, 5, 5, 4
 LEAST = float(np.finfo(np.float32).min)

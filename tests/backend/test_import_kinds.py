@@ -5,11 +5,11 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from eqsat.language.floats import Floats
-from eqsat.language.graph import OPAQUE
-from eqsat.language.interpret import run
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.graph import OPAQUE
 
 RNG = np.random.default_rng(11)
 

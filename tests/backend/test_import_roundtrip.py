@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, parser, version_converter
 
 from benchmarks.models.stripped import refill
-from eqsat.language.onnx.exporter import to_bytes, to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_bytes, to_model
 
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
 MODELS = Path(__file__).parents[1] / "models"

@@ -10,8 +10,8 @@ from one_operator import agree, is_lowered, model, opaque, session_run
 from onnx import ModelProto, helper
 
 import eqsat
-from eqsat.language.onnx.exporter import to_bytes, to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_bytes, to_model
 
 RNG = np.random.default_rng(1)
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}

@@ -9,7 +9,7 @@ import pytest
 from one_operator import fits, model, opaque, session_run
 from onnx import helper
 
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 
 RNG = np.random.default_rng(2)
 

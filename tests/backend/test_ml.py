@@ -10,9 +10,9 @@ from one_operator import agree, fits, is_lowered, model, opaque, session_run
 from onnx import ModelProto, helper
 
 import eqsat
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.types import TensorType
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((5, 3)).astype(np.float32)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import eqsat.onnx_backend
 from eqsat.errors import BackendError, ImportModelError
-from eqsat.language.graph import OPAQUE
+from eqsat.language.terms.graph import OPAQUE
 from eqsat.onnx_backend import EXCLUSIONS, EqsatBackend, exclusion, prepare, run_model, run_node
 
 with warnings.catch_warnings():

@@ -10,10 +10,10 @@ import onnxruntime
 import pytest
 
 from eqsat.errors import ExportModelError
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.switch import Case, switched
-from eqsat.language.onnx.tensors import tensor_of
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.onnx.files.tensors import tensor_of
+from eqsat.language.onnx.write.switch import Case, switched
+from eqsat.language.terms.graph import Graph
 
 WEIGHT = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 

@@ -13,12 +13,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 import eqsat.language.ops  # noqa: F401
 from eqsat.errors import ShapeError
-from eqsat.language.floats import FloatNamespace, Floats
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.onnx.exporter import to_model
+from eqsat.language.arithmetic.floats import FloatNamespace, Floats
+from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.ops import sampling
-from eqsat.language.spec import OPS, OpSpec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import OPS, OpSpec
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 
 OPSET = 24
 

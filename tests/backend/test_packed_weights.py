@@ -10,10 +10,10 @@ from one_operator import agree, is_lowered, model, opaque, session_run
 from onnx import ModelProto, TensorProto, helper
 
 import eqsat
-from eqsat.language.builder import Builder
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import select
 
 RNG = np.random.default_rng(4)

@@ -16,7 +16,7 @@ from onnx import ModelProto, helper
 
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import BackendError
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 from eqsat.runtime import rehearsal
 from eqsat.runtime.backend import select
 from eqsat.runtime.rehearsal import rehearse

@@ -9,11 +9,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
 from eqsat.errors import ExportModelError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import OPAQUE
-from eqsat.language.interpret import run
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.graph import OPAQUE
 
 
 def model(shape, attrs, opset, *, scales=None, sizes=None, roi=None, dtype=TensorProto.FLOAT, named=False):

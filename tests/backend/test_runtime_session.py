@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime import session
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.measure import interleaved

@@ -9,7 +9,7 @@ import pytest
 from one_operator import is_lowered, model, opaque
 from onnx import TensorProto, helper
 
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 
 X, Y = np.arange(12, dtype=np.float32).reshape(3, 4), -np.ones((3, 4), np.float32)
 FEEDS = {"x": X, "y": Y}

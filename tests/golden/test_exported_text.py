@@ -6,8 +6,8 @@ from pathlib import Path
 
 from onnx import parser, printer
 
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
 
 HERE = Path(__file__).parent
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from kernel_chains import INTEGERS, SHAPES, Case, Chain, check, verify
 
 import eqsat
-from eqsat.language.floats import FloatNamespace
-from eqsat.language.graph import Node
-from eqsat.language.spec import OPS
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import FloatNamespace
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.codegen import TEMPLATES, generate
 from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.group import Group

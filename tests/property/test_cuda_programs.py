@@ -15,10 +15,10 @@ from eqsat.costs.precision import POLICIES
 from eqsat.extract import solve, tensors
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import tensor_problem
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.spec import OPS
-from eqsat.language.state import LAYOUTS, State
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.state import LAYOUTS, State
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check

@@ -13,8 +13,8 @@ from guarded import run
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from eqsat.language.constant import Array
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda import reduction, rows, window
 from eqsat.runtime.cuda.emulator import build
 from eqsat.runtime.cuda.group import Group

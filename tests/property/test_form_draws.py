@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ShapeError
-from eqsat.language.draws import form_sample
-from eqsat.language.spec import OPS, REQUIRED, OpSpec
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.ops.declaration.draws import form_sample
+from eqsat.language.ops.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.terms.types import Shape, TensorType
 
 
 def says_all(declared: OpSpec) -> bool:

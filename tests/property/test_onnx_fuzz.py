@@ -13,8 +13,8 @@ from benchmarks.faults.mutation import mutated
 from benchmarks.faults.samples import convolution
 from benchmarks.faults.watch import Watch
 from eqsat.errors import EqsatError, ImportModelError
-from eqsat.language.onnx.exporter import to_bytes
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_bytes
 
 #: Files that are changed in any way, read, and optimised where they read; thousands more are for the benchmark.
 FILES, PART = 300, 150

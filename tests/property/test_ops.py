@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Sym
-from eqsat.language.floats import FloatNamespace
-from eqsat.language.graph import Attrs
+from eqsat.language.arithmetic.floats import FloatNamespace
+from eqsat.language.arithmetic.reals import Terms
+from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.ops import sampling
-from eqsat.language.residues import PRIME, Residues
-from eqsat.language.spec import OPS, OpSpec
-from eqsat.language.terms import Terms
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS, OpSpec
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import TensorType
 
 NAMES = sorted(OPS)
 FIXED = {"cast": {"to": "float32"}}

@@ -17,8 +17,8 @@ from benchmarks.faults.graphs import REGRESSIONS, keep_graph, regressions
 from benchmarks.fuzz import Settings, described, difference, fault, settings_of, shrunk
 from benchmarks.random_graphs import random_graph
 from eqsat.costs.model import Application
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.graph import Graph
 
 #: The seed of the first graph. A run is the same each time; set the variable to try other graphs.
 SEED = int(os.environ.get("EQSAT_FAULT_SEED", "0"))

@@ -23,13 +23,13 @@ from eqsat.extract.assembly import assemble
 from eqsat.extract.program import Program, total, unfounded
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import tensor_problem
-from eqsat.language.builder import Builder
-from eqsat.language.constant import Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.lower import lower
-from eqsat.language.spec import OPS
-from eqsat.language.state import LAYOUTS, State
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.lower import lower
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.state import LAYOUTS, State
 from eqsat.rewrites.loader import load_rules
 from eqsat.testing import graphs
 

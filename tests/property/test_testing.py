@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.floats import FloatNamespace, Floats
-from eqsat.language.graph import Attrs
-from eqsat.language.interpret import run
-from eqsat.language.spec import OPS
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import FloatNamespace, Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
 from eqsat.testing.choices import Choices

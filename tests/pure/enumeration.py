@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from eqsat.language.residues import Residues
-from eqsat.language.spec import spec
+from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.ops.declaration.spec import spec
 
 
 class Listing:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from eqsat.errors import DeclarationError, GraphError, ShapeError
-from eqsat.language import functions as F
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.dims import Sym
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.spec import broadcast, op
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs import functions as F
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.graphs.interpret import run
+from eqsat.language.ops.declaration.spec import broadcast, op
+from eqsat.language.terms.dims import Sym
 
 
 def value(tensor: Tensor, **inputs: np.ndarray) -> np.ndarray:

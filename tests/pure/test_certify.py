@@ -10,9 +10,9 @@ import pytest
 from eqsat.certify import Certificate, assignments, certify, relative_difference
 from eqsat.egraph.decode import fold_derived
 from eqsat.errors import CertificateError, UncheckedError
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Graph, Node
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Graph, Node
 
 Body = Callable[[Builder, Tensor], Mapping[str, Tensor]]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
-from eqsat.language.dims import Sym
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms.types import DType, TensorType
 
 
 def model(body: str, opset: int = 17) -> ModelProto:

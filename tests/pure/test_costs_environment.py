@@ -20,7 +20,7 @@ from eqsat.costs.model import CostModel
 from eqsat.costs.table import CostTable
 from eqsat.costs.wholes import Whole, WholeKey
 from eqsat.errors import BackendError, CostError
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda import installation
 from eqsat.runtime.cuda.installation import Gpu, Installation
 

@@ -3,9 +3,9 @@
 import pytest
 
 from eqsat.costs.fusion import Member, runs_as_one
-from eqsat.language.plan import Implementation
-from eqsat.language.state import PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms.types import TensorType
 
 
 def members(image, *, channels=64, group=1, arithmetic="", filters=PLAIN, activation="none"):

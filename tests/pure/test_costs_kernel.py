@@ -8,8 +8,8 @@ from eqsat.costs.kernel import planned, runs_nothing
 from eqsat.costs.key import OpKey
 from eqsat.costs.keylist import read_keys, write_keys
 from eqsat.errors import CostError
-from eqsat.language.plan import Held
-from eqsat.language.state import PLAIN, State
+from eqsat.language.terms.plan import Held
+from eqsat.language.terms.state import PLAIN, State
 
 
 def of(text):

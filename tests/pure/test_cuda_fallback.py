@@ -8,11 +8,11 @@ import scipy.special
 from cuda_groups import WITHOUT_KERNEL
 
 import eqsat.language.ops  # noqa: F401
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs, Graph, Node
+from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import sampling
-from eqsat.language.spec import OPS, op, same_as
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import OPS, op, same_as
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.arrays import aligned, strided
 from eqsat.runtime.cuda.fallback import DeviceFallback, DeviceFloats, run_fallback
 from eqsat.runtime.cuda.lowering import program_of

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.constant import Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.interpret import run_node
-from eqsat.language.types import DType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.arrays import aligned, strided
 from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation

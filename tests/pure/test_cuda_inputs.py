@@ -8,7 +8,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.compiled import CompiledProgram
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.inputs import check_apart, check_output, span, taken

@@ -7,11 +7,11 @@ import pytest
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.builder import Builder
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.state import PLAIN, State
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.interpret import run
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
+from eqsat.language.terms.state import PLAIN, State
 from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.grouping import grouped
 from eqsat.runtime.cuda.host import HostMachine

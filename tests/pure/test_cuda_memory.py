@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.memory import arrange, check, lifetimes
 from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View

@@ -8,10 +8,10 @@ from onnx import TensorProto, helper
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.builder import Builder
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.onnx.importer import load
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.interpret import run
+from eqsat.language.onnx.read.importer import load
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check

@@ -10,7 +10,7 @@ import pytest
 from cuda_groups import GroupBuilder, close
 from guarded import run
 
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.emulator import build
 from eqsat.runtime.cuda.source import Source

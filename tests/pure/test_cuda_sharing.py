@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
-from eqsat.language.builder import Builder
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Graph
-from eqsat.language.onnx.importer import load
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.cuda.host import HostMachine
 from eqsat.runtime.cuda.lowering import program_of
 from eqsat.runtime.cuda.memory import arrange, check

@@ -7,9 +7,9 @@ import pytest
 
 from eqsat.deadline import NEVER, Deadline, TimeUp, check, current, expect, watched
 from eqsat.egraph.decode import fold_derived
-from eqsat.language.builder import Builder
-from eqsat.language.floats import Floats
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.terms.types import TensorType
 
 
 class Hand:
@@ -147,7 +147,7 @@ def test_a_node_over_large_constants_is_not_computed_where_that_would_end_too_la
 
 
 def test_a_large_constant_is_widened_a_part_at_a_time(hand, monkeypatch):
-    monkeypatch.setattr("eqsat.language.floats.PART", 4)
+    monkeypatch.setattr("eqsat.language.arithmetic.floats.PART", 4)
     given = np.arange(30, dtype=np.float32).reshape(5, 6)[:, ::-1]
     type = TensorType.of("float32", (5, 6))
     wide = Floats(wide=True).constant(given, type)

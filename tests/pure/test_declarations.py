@@ -8,12 +8,12 @@ import pytest
 
 import eqsat
 from eqsat.errors import DeclarationError, EqsatError, GraphError, RuleError, ShapeError, UnsoundRuleError
-from eqsat.language import spec as registry
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run
-from eqsat.language.onnx.availability import lacking
-from eqsat.language.spec import OPS, op
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.ops.declaration import spec as registry
+from eqsat.language.ops.declaration.spec import OPS, op
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.definitions import expanded
 from eqsat.rewrites.derive import derived_laws
@@ -263,7 +263,7 @@ def test_laws_that_define_operators_write_them_out(gates):
 
 
 def test_writing_what_no_law_defines_says_what_to_state(gates):
-    from eqsat.language.onnx.exporter import to_model
+    from eqsat.language.onnx.write.exporter import to_model
 
     with pytest.raises(EqsatError, match=r"node 'bare_0' \(bare\) has no counterpart in ONNX\n.*\n.*laws=\[\"bare\(x"):
         to_model(expanded(gates, lacking()))

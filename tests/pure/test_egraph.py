@@ -18,8 +18,8 @@ from eqsat.errors import ExtractionError, ShapeError, UnsoundRuleError
 from eqsat.extract import solve
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import tensor_problem
-from eqsat.language.builder import Builder
-from eqsat.language.graph import Graph
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.terms.graph import Graph
 from eqsat.rewrites.parser import parse_rules
 
 OPS = eqsat.language.ops

@@ -16,12 +16,12 @@ from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, Step
 from eqsat.egraph.instance import Term
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import Limits, Saturator
-from eqsat.language.builder import Builder
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Graph
-from eqsat.language.graph import Node as GraphNode
-from eqsat.language.interpret import run_node
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.graph import Node as GraphNode
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.parser import parse_rules
 

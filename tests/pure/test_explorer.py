@@ -19,9 +19,9 @@ from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import CostError, EqsatError, UsageError
 from eqsat.explore.explorer import Explorer
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Node
-from eqsat.language.interpret import run_node
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.terms.graph import Node
 from eqsat.rewrites.loader import load_rules
 from eqsat.rewrites.parser import parse_rules
 from tests.property.choices import enumerate_choices

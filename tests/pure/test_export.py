@@ -11,13 +11,13 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from eqsat.errors import ExportModelError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Sym, evaluate
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.onnx import placement, writer
-from eqsat.language.onnx.exporter import save, to_bytes, to_model
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.files import placement, writer
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import save, to_bytes, to_model
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Sym, evaluate
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import TensorType
 
 
 def parsed(body: str, opset: int = 17, ir: int = 8) -> ModelProto:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eqsat.language.pattern import App, Bindings, Expression, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
 from eqsat.rewrites.check import THOROUGH, check
 from eqsat.rewrites.check import Effort as Check
 from eqsat.rewrites.elements import Drawn

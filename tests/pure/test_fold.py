@@ -13,12 +13,12 @@ from onnx import TensorProto, helper, parser
 from benchmarks import fixpoint
 from benchmarks.models.stripped import refill
 from eqsat.errors import ShapeError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Sym
-from eqsat.language.fold import infer_and_fold
-from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.fold import infer_and_fold
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.terms.types import TensorType
 
 MODELS = Path(__file__).parents[1] / "models"
 N = Sym.named("n")

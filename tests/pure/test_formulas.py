@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import eqsat
-from eqsat.language.dims import Sym
-from eqsat.language.formulas import dim_of, text_of
-from eqsat.language.onnx.exporter import to_model
-from eqsat.language.onnx.importer import load
-from eqsat.language.types import TensorType
+from eqsat.language.onnx.read.importer import load
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.formulas import dim_of, text_of
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import execute
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("made.here", 1)]

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from eqsat.errors import ImportModelError
-from eqsat.language.onnx.importer import load
+from eqsat.language.onnx.read.importer import load
 
 FLOAT = TensorProto.FLOAT
 

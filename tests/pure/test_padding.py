@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from eqsat.buckets.padding import leak_of
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.fold import infer_and_fold
-from eqsat.language.graph import Graph
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.graphs.fold import infer_and_fold
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import select
 
 Body = Callable[[Builder, Tensor], Tensor]
@@ -153,7 +153,7 @@ def test_what_is_not_padded_leaks_nothing() -> None:
 def test_an_opaque_operator_may_do_anything() -> None:
     from onnx import TensorProto, helper
 
-    from eqsat.language.onnx.importer import load
+    from eqsat.language.onnx.read.importer import load
 
     value = helper.make_tensor_value_info
     nodes = [helper.make_node("Mystery", ["x"], ["y"], domain="com.example")]

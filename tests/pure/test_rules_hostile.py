@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings, Expression
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings, Expression
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.rewrites.arithmetic import LONGEST
 from eqsat.rewrites.evidence import rule_hash
 from eqsat.rewrites.expression import Typed, Undefined, compiled, evaluate

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from eqsat.errors import ShapeError
+from eqsat.language.arithmetic.reals import TermNamespace, Terms
 from eqsat.language.ops.linear import conv
-from eqsat.language.ops.nn import softmax
-from eqsat.language.terms import TermNamespace, Terms
-from eqsat.language.types import TensorType
+from eqsat.language.ops.nn.normalisation import softmax
+from eqsat.language.terms.types import TensorType
 
 FLOAT = TensorType.of("float64", (2,))
 STEPS = 100_000

@@ -5,9 +5,9 @@ import pytest
 
 from eqsat.errors import BackendError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph, Node
-from eqsat.language.types import OpaqueType, TensorType
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import OpaqueType, TensorType
 from eqsat.runtime.backend import BACKENDS, execute, select
 from eqsat.runtime.inputs import checked_inputs
 

@@ -10,11 +10,11 @@ import pytest
 
 import eqsat
 from eqsat.deadline import Deadline
-from eqsat.language.builder import Builder, Tensor
-from eqsat.language.constraints import Constraint
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.graph import Graph
-from eqsat.language.search import Search, proved
+from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.sizes.constraints import Constraint
+from eqsat.language.sizes.search import Search, proved
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import execute
 from eqsat.runtime.examples import example_inputs
 
@@ -157,7 +157,7 @@ def test_z3_finds_what_the_search_cannot() -> None:
 
 
 def test_the_search_gives_up_when_its_budget_is_spent() -> None:
-    from eqsat.language.search import Exhausted
+    from eqsat.language.sizes.search import Exhausted
 
     a, b, c = (Sym.named(n) for n in "abc")
     search = Search([Constraint("equal", a * a * a + b * b * b, c * c * c)], budget=100_000)

@@ -22,13 +22,13 @@ from eqsat.errors import UsageError
 from eqsat.extract import Problem, solve
 from eqsat.extract.assembly import Assembled, assemble
 from eqsat.extract.tensors import TensorProblem, tensor_problem
-from eqsat.language import functions as F
-from eqsat.language.builder import Builder
-from eqsat.language.graph import Graph
-from eqsat.language.lower import lower
-from eqsat.language.plan import Implementation, Kernel
-from eqsat.language.state import PLAIN, State
-from eqsat.language.types import TensorType
+from eqsat.language.graphs import functions as F
+from eqsat.language.graphs.builder import Builder
+from eqsat.language.graphs.lower import lower
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Implementation, Kernel
+from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import load_rules
 
 

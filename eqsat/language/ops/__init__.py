@@ -7,18 +7,18 @@ from eqsat.language.ops import (
     indexing,
     linear,
     movement,
-    nn,
-    nn_attention,
-    nn_grouped,
     pool,
     quantised,
     recurrent,
     reduce,
     selecting,
     sequences,
-    terms,
     vision,
 )
+from eqsat.language.ops import constants as terms
+from eqsat.language.ops.nn import attention as nn_attention
+from eqsat.language.ops.nn import grouped as nn_grouped
+from eqsat.language.ops.nn import normalisation as nn
 
 __all__ = [
     "activations",

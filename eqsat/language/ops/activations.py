@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, OpSpec, op, present, same_as, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.sampling import Sample, pointwise
-from eqsat.language.spec import Operands, OpSpec, op, present, same_as, same_dtype
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 Instances: TypeAlias = Sequence[Mapping[str, Any]]
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, broadcast_dims, product
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.terms.dims import Dim, broadcast_dims, product
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType
 
 
 def explicit(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, evaluate, floordiv, product
-from eqsat.language.graph import Attrs
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms.dims import Dim, evaluate, floordiv, product
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
 
 
 def _matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import Shape, TensorType, broadcast_shapes, merge_shapes
+from eqsat.language.terms.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes, merge_shapes
 
 
 def at_most(a: Dim, b: Dim) -> bool:
     """True only where `a` is provably no more than `b`, whatever the named dims are.
 
-    >>> from eqsat.language.dims import Sym
+    >>> from eqsat.language.terms.dims import Sym
     >>> at_most(Sym.named("n"), Sym.named("n") + 1), at_most(Sym.named("n"), 4)
     (True, False)
     """

@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, ceildiv, evaluate, product
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, op, present
 from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.reduce import flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.terms.dims import Dim, ceildiv, evaluate, product
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType
 
 Ints: TypeAlias = tuple[int, ...]
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, floordiv
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import activations as functions
+from eqsat.language.ops.declaration.spec import FlopRule, InferRule, Operands, SampleRule, op, present, same_dtype
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import FlopRule, InferRule, Operands, SampleRule, op, present, same_dtype
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.dims import Dim, floordiv
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 #: What a step makes of its gates before the state is known, the states, and the direction: the new states.
 Cell: TypeAlias = Callable[[Any, "tuple[Any, ...]", int], "tuple[Any, ...]"]

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import FlopRule, Operands, op, present
 from eqsat.language.ops.movement import axis_of
-from eqsat.language.spec import FlopRule, Operands, op, present
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 Axes: TypeAlias = tuple[int, ...]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import Dim
-from eqsat.language.graph import Attrs
+from eqsat.language.ops.declaration.spec import Operands, op
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 
 def _iota_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.pattern import Bindings
-from eqsat.language.residues import PRIME, Residues
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.terms.pattern import Bindings
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.equation import equations
 from eqsat.rewrites.factory.sides import Statement

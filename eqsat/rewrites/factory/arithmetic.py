@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.residues import PRIME, Residues
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.term import Label
 
 #: Computes the outputs, a row each, of operands that are stacked on a new first axis.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.pattern import Expression
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.expression import Undefined, evaluate
 from eqsat.rewrites.factory.menus import Scope
 from eqsat.rewrites.factory.sides import expression

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from eqsat.errors import EqsatError
-from eqsat.language.pattern import App, Bindings, Expression, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
 from eqsat.rewrites.expression import evaluate
 from eqsat.rewrites.factory.sides import (
     Part,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.floats import Floats
-from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.residues import PRIME, Residues
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import Undefined
 from eqsat.rewrites.factory.sides import expression, left_written

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import TypeAlias
 
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.forms import Form
 
 #: A type, and whether it is that of a constant.

@@ -21,12 +21,12 @@ from eqsat.egraph.egraph import INPUT, EGraph
 from eqsat.egraph.explain import Explainer
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
-from eqsat.language.constant import Constant
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings, Siblings
-from eqsat.language.spec import OPS, spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings, Siblings
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.rule import Rule

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from eqsat.language.pattern import App, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.factory.equation import variables
 from eqsat.rewrites.factory.sides import written
 from eqsat.rewrites.rule import applications

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
-from eqsat.language.indices import Form
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.indices import Form
+from eqsat.language.terms.types import DType, TensorType
 
 Shape = tuple[int, ...]
 #: What a windowed operator is applied to, and what it weighs that with.

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.types import TensorType
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import compiled, evaluate
 from eqsat.rewrites.factory.candidate import Candidate

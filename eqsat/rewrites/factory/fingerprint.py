@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 
 _WORD = (1 << 64) - 1
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import UsageError
-from eqsat.language.spec import spec
-from eqsat.language.trial import try_out
-from eqsat.language.types import DType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.ops.declaration.trial import try_out
+from eqsat.language.terms.types import DType
 from eqsat.rewrites.factory.build import Builder
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.count import Counting

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.floats import Floats
-from eqsat.language.pattern import Left, Pattern, Siblings, Spread
-from eqsat.language.residues import PRIME, ResidueNamespace, Residues
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
+from eqsat.language.terms.pattern import Left, Pattern, Siblings, Spread
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.expression import Undefined
 from eqsat.rewrites.factory.cases import Case, elements, with_dtype

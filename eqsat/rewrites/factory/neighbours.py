@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.graph import Attrs
+from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.ops.sampling import draw
-from eqsat.language.pattern import Bindings
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.factory.cases import Case
 from eqsat.rewrites.factory.menus import Scope, kind_of

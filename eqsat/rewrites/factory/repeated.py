@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.pattern import App, Var
+from eqsat.language.terms.pattern import App, Var
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical
 from eqsat.rewrites.factory.equation import equations

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from eqsat.language.pattern import Left, Pattern
+from eqsat.language.terms.pattern import Left, Pattern
 from eqsat.rewrites.bounded import run_bounded
 from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.factory.atoms import atoms

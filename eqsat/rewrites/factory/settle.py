@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eqsat.errors import GraphError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.factory.candidate import Candidate
 from eqsat.rewrites.factory.canonical import canonical

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import OPS, REQUIRED
+from eqsat.language.ops.declaration.spec import OPS, REQUIRED
+from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.rule import SPLICE, Rule

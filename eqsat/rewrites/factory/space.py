@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.types import TensorType
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.arithmetic import Arithmetic, Plan
 from eqsat.rewrites.factory.domain import Domain
 from eqsat.rewrites.factory.fingerprint import fingerprints

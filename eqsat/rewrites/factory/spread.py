@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from eqsat.language.pattern import App, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.factory.equation import Equation, variables
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.factory.equation import Equation, constant_fields, literal, variables
 from eqsat.rewrites.factory.menus import Scope, choices, kind_of, products, same, small, splices
 from eqsat.rewrites.factory.sides import expression, left_written

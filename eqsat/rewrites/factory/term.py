@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
-from eqsat.language.graph import Attrs
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import TensorType
 
 #: Names of variables in the order in which an equation meets them.
 NAMES = ("x", "y", "z", "w", "u", "v", "s", "t", "p", "q", "r")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from eqsat.language.pattern import Expression, Left, Pattern
+from eqsat.language.terms.pattern import Expression, Left, Pattern
 from eqsat.rewrites.factory.direction import name_of, phase_of
 from eqsat.rewrites.factory.sides import left_written, written
 from eqsat.rewrites.loader import shipped_rules

@@ -6,7 +6,7 @@ import ast
 import copy
 from typing import Any
 
-from eqsat.language.pattern import Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import Pattern, Siblings, Spread, Var
 from eqsat.rewrites.proof.reading import conjuncts
 from eqsat.rewrites.rule import Rule
 

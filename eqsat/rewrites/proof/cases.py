@@ -8,7 +8,7 @@ from typing import Any
 
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instance import Sampler, operands
 from eqsat.rewrites.proof.closure import ChainTooLongError, Closure, Link
 from eqsat.rewrites.proof.reading import Claims, Reading

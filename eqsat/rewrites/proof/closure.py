@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.egraph.forest import Forest
-from eqsat.language.graph import Attrs
+from eqsat.language.terms.graph import Attrs
 from eqsat.rewrites.proof.symbols import Symbol
 
 #: More steps than this are no proof that anyone reads or a solver should check.

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from eqsat.errors import GraphError
-from eqsat.language.spec import OPS, spec
-from eqsat.language.types import TensorType
+from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.proof.symbols import literal
 
 #: How often an operator's sample rule is asked when its type rule is tried.

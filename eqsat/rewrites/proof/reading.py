@@ -9,12 +9,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.floats import Floats
-from eqsat.language.graph import Attrs
-from eqsat.language.masks import rows_attend
-from eqsat.language.pattern import Bindings, Expression
-from eqsat.language.spec import spec
-from eqsat.language.types import TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings, Expression
+from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.expression import evaluate
 from eqsat.rewrites.proof.closure import Closure

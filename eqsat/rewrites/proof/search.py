@@ -10,9 +10,9 @@ from eqsat.egraph.egraph import CONST, INPUT, EGraph, Firing
 from eqsat.egraph.match import bindings_of
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Bindings
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.elements import Drawn
 from eqsat.rewrites.proof.closure import Closure, Term
 from eqsat.rewrites.proof.reading import Claims

@@ -7,9 +7,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import INFIX
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import INFIX
 from eqsat.rewrites.proof.closure import Closure, Link
 from eqsat.rewrites.proof.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import Expression
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.expression import compiled
 
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.language.graph import Attrs
-from eqsat.language.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, element
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, element
 from eqsat.rewrites.expression import bound_name
 from eqsat.rewrites.proof.closure import Closure, Term
 from eqsat.rewrites.proof.symbols import Env, Member, Record, Ref, Symbol, Thing, literal, symbol

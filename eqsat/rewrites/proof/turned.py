@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from eqsat.errors import RuleError
-from eqsat.language.pattern import App, Siblings
+from eqsat.language.terms.pattern import App, Siblings
 from eqsat.rewrites.rule import Rule
 
 #: What the name of a rule read from right to left ends in.

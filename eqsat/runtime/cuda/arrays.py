@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.constant import Array
+from eqsat.language.terms.constant import Array
 from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -16,7 +16,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 def strided(memory: Bytes, view: View) -> Array:
     """The elements of a view over the bytes of its buffer, without a copy; BackendError where it reaches beyond them.
 
-    >>> from eqsat.language.types import DType
+    >>> from eqsat.language.terms.types import DType
     >>> strided(np.arange(6, dtype=np.uint8), View.of("x", DType.UINT8, (2, 3)).permuted((1, 0)))[2]
     array([2, 5], dtype=uint8)
     """

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph
-from eqsat.language.plan import Plan
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
+from eqsat.language.terms.types import TensorType
 
 if TYPE_CHECKING:
     from eqsat.runtime.cuda.compiled import CompiledProgram, Machine, Sizes

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
 from eqsat.runtime.cuda.elements import PARAMETERS, is_pointwise
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, convert, number

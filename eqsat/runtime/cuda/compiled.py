@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.dims import Sym
-from eqsat.language.graph import Graph
-from eqsat.language.interpret import bound_sizes
-from eqsat.language.lower import interface
-from eqsat.language.plan import Plan
-from eqsat.language.types import TensorType
+from eqsat.language.graphs.interpret import bound_sizes
+from eqsat.language.graphs.lower import interface
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
 from eqsat.runtime.cuda.memory import Arrangement
 from eqsat.runtime.cuda.profile import Profile, Span

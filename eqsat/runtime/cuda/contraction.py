@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.body import Body
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
 from eqsat.runtime.cuda.elements import is_pointwise

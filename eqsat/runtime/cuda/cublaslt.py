@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.errors import BackendError
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.view import View
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.cublaslt import EPILOGUES, NAME, TYPES, Matrix, described, parse_plan, plan_text, product_of
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Address

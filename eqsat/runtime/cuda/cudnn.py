@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eqsat.errors import BackendError
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.endings import forms_addend
 from eqsat.runtime.cuda.view import WIDEST_ACCESS, View

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.cudnn import NAME, TYPES, Call, described, expressible, parse_plan, plan_text, views_of
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES, Address

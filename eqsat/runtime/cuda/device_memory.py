@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Constant, narrowed
+from eqsat.language.terms.constant import Constant, narrowed
 from eqsat.runtime.cuda.arrays import Bytes, strided
 from eqsat.runtime.cuda.library import WORKSPACE_BYTES
 from eqsat.runtime.cuda.memory import Arrangement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from eqsat.language.graph import Node
-from eqsat.language.spec import spec
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.coordinates import Coords, Index
 
 #: The coordinates in a parameter of a shape for an element of the result at coordinates.

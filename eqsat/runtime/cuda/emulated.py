@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Array
-from eqsat.language.floats import FloatNamespace
-from eqsat.language.spec import spec
-from eqsat.language.types import DType
+from eqsat.language.arithmetic.floats import FloatNamespace
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.view import View
 

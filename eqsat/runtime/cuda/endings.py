@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.types import DType, TensorType
 
 #: Bytes that libraries read at once where they add a tensor: so many of the channels and filters there must be.
 _ALIGNMENT = 16
@@ -55,7 +55,7 @@ def takes_addend(
 
     `images` are the layouts and element types of what is read, added and made.
 
-    >>> from eqsat.language.types import DType
+    >>> from eqsat.language.terms.types import DType
     >>> attrs, filters = {"group": 1, "activation": "none"}, TensorType.of("float32", (64, 32, 3, 3))
     >>> [takes_addend(attrs, filters, [(layout, DType.FLOAT16)], "") for layout in ("nhwc", "row")]
     [True, False]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 
 #: The C type of elements that are computed with as they are.
 C_TYPES: Mapping[DType, str] = {

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.language.graph import Node
 from eqsat.language.ops.einsum import explicit
 from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.body import Body
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
 from eqsat.runtime.cuda.expression import Expr, computed, number

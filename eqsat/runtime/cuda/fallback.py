@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import DeclarationError
-from eqsat.language.floats import Floats
-from eqsat.language.interpret import run_node
-from eqsat.language.spec import spec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program import Fallback, Launch
 from eqsat.runtime.cuda.view import View
 

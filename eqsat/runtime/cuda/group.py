@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Node
-from eqsat.language.types import TensorType
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.view import View
 
 

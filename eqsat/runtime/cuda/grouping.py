@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eqsat.language.graph import Node
-from eqsat.language.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.elements import is_pointwise
 from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.constant import Array, narrowed
-from eqsat.language.floats import Floats
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.terms.constant import Array, narrowed
 from eqsat.runtime.cuda.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.emulated import compute
 from eqsat.runtime.cuda.emulator import build, emulate

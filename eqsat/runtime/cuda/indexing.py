@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.cuda.scalar import ARITHMETIC, given

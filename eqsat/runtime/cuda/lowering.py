@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph, Node
-from eqsat.language.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.state import LAYOUTS, PLAIN, State
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
+from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.calls import Call
 from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.group import Group

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast, flattened, unflattened
 from eqsat.runtime.cuda.expression import Expr, cast, computed, number
 from eqsat.runtime.cuda.indexing import (

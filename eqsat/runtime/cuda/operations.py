@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.expression import C_TYPES, NUMPY, Expr, convert, joined, number
 
 Function = Callable[..., Expr]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from eqsat.language.graph import Node
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.body import Access, Body, entry_name
 from eqsat.runtime.cuda.coordinates import Coords, Index, Variable, offset
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.language.graph import Node
-from eqsat.language.plan import Held, Plan
-from eqsat.language.types import TensorType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Held, Plan
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.view import WIDEST_ACCESS, View
 
 #: Operators whose result is the operand seen in another way, where its strides allow.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eqsat.language.attending import attends
-from eqsat.language.graph import Node
+from eqsat.language.graphs.attending import attends
 from eqsat.language.ops.linear import conv_geometry
-from eqsat.language.plan import Held
-from eqsat.language.state import LAYOUTS, State
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Held
+from eqsat.language.terms.state import LAYOUTS, State
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.cudnn import addend_fault, views_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Node
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.calls import Call
 from eqsat.runtime.cuda.source import Source
 from eqsat.runtime.cuda.view import View

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.coordinates import Coords, Index
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.cuda.group import Group

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.coordinates import Coords, Index, broadcast
 from eqsat.runtime.cuda.expression import Expr, number
 from eqsat.runtime.cuda.group import Group

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.graph import Node
-from eqsat.language.spec import spec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, cast, computed, convert, lifted, number
 from eqsat.runtime.cuda.operations import FUNCTIONS, SPECIAL
 

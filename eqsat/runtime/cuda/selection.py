@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.body import THREADS, Body, entry_name
 from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import Expr, UnsupportedError, computed

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eqsat.language.constant import Array, Constant, narrowed
-from eqsat.language.types import DType
+from eqsat.language.terms.constant import Array, Constant, narrowed
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.view import View
 
 #: Elements that tell most blocks of one size apart.

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Sym
-from eqsat.language.floats import Floats
-from eqsat.language.fold import infer_and_fold
-from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.interpret import concrete, run_node
-from eqsat.language.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.spec import spec
-from eqsat.language.state import PLAIN
-from eqsat.language.types import DType, TensorType
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.fold import infer_and_fold
+from eqsat.language.graphs.interpret import concrete, run_node
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
+from eqsat.language.terms.state import PLAIN
+from eqsat.language.terms.types import DType, TensorType
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")

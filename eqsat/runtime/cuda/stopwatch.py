@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.errors import BackendError
-from eqsat.language.graph import Graph
-from eqsat.language.plan import Plan
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.calls import Call, Matmul, Normalisation
 from eqsat.runtime.cuda.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.installation import found

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.types import DType, TensorType
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.codegen import generate
 from eqsat.runtime.cuda.group import Group

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from eqsat.language.graph import Node
-from eqsat.language.types import DType
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.body import Access, Body, entry_name
 from eqsat.runtime.cuda.coordinates import Coords, Index
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed

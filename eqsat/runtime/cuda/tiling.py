@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from eqsat.language.graph import Node
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.body import Body, entry_name
 from eqsat.runtime.cuda.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import C_TYPES, Expr, computed, number

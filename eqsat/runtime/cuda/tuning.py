@@ -18,7 +18,7 @@ _BY = " by "
 def signature(call: Call) -> str:
     """A short hash of what a call computes and how its operands lie, without where: equal calls may share a plan.
 
-    >>> from eqsat.language.types import DType
+    >>> from eqsat.language.terms.types import DType
     >>> from eqsat.runtime.cuda.calls import Matmul
     >>> def product(x, y, z):
     ...     return Matmul(*(View.of(name, DType.FLOAT16, (8, 8)) for name in (x, y, z)))
@@ -51,7 +51,7 @@ def tried(call: Call, chosen: str | None) -> tuple[str | None, ...]:
 
     Where nothing was measured, normalisations run on generated kernels: nothing says that a library is faster.
 
-    >>> from eqsat.language.types import DType
+    >>> from eqsat.language.terms.types import DType
     >>> from eqsat.runtime.cuda.calls import Matmul
     >>> product = Matmul(*(View.of(name, DType.FLOAT16, (8, 8)) for name in "abc"))
     >>> tried(product, "cublaslt 130100 00 0"), tried(product, GENERATED)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs, Node
-from eqsat.language.masks import lowest
-from eqsat.language.spec import spec
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.ops.nn.masks import lowest
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType, TensorType
 
 #: Operators with which a kernel begins.
 _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})

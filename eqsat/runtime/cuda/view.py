@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.errors import UsageError
-from eqsat.language.types import DType
+from eqsat.language.terms.types import DType
 
 #: Every buffer begins at a multiple of so many bytes.
 BUFFER_ALIGNMENT = 256

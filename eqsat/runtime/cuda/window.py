@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from eqsat.language.graph import Node
 from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.body import entry_name
 from eqsat.runtime.cuda.coordinates import Coords, Index, unflattened
 from eqsat.runtime.cuda.expression import STORED, Expr, UnsupportedError, computed, number

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from onnx import GraphProto
 
 from eqsat.errors import ExportModelError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.fold import holds_symbols, infer_and_fold
-from eqsat.language.graph import OPAQUE, Graph, Node
-from eqsat.language.names import Names
+from eqsat.language.graphs.fold import holds_symbols, infer_and_fold
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, replaced, sites, written
-from eqsat.language.spec import OPS
-from eqsat.language.types import Shape, TensorType, ValueType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms.names import Names
+from eqsat.language.terms.types import Shape, TensorType, ValueType
 
 #: Operators that run on any operand, and those that run on any of static shapes that fit, none of them empty. What
 #: selects by numbers computed at run time is not among them, as gather, which may be given a place that there is not.

@@ -12,15 +12,15 @@ import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from eqsat.errors import EqsatError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.fold import Folder
-from eqsat.language.graph import Graph
+from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join, seen_outside, widened
 from eqsat.language.onnx.control.scope import Budget, Scope, names_of
-from eqsat.language.onnx.protos import attributes, free, value_type
-from eqsat.language.symbolic import least
-from eqsat.language.types import UNKNOWN, DType, TensorType, ValueType
+from eqsat.language.onnx.files.protos import attributes, free, value_type
+from eqsat.language.ops.symbolic import least
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
 
 #: Reads a body in a scope; EqsatError where something is wrong with it.
 Read = Callable[[GraphProto, Scope], Graph]

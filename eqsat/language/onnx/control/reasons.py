@@ -7,7 +7,7 @@ from onnx import NodeProto
 from eqsat.language.onnx.control.inference import Control
 from eqsat.language.onnx.control.inlining import MOST_UNROLLED
 from eqsat.language.onnx.control.scope import count
-from eqsat.language.onnx.protos import subgraphs
+from eqsat.language.onnx.files.protos import subgraphs
 
 
 def reason_for(node: NodeProto, found: Control | None) -> str | None:

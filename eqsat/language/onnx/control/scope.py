@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from onnx import GraphProto, ModelProto, ValueInfoProto, helper
 
-from eqsat.language.constant import Array, Constant
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.formulas import dim_of
-from eqsat.language.names import Names
-from eqsat.language.onnx.protos import free, subgraphs
-from eqsat.language.types import TensorType, ValueType
+from eqsat.language.onnx.files.protos import free, subgraphs
+from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.formulas import dim_of
+from eqsat.language.terms.names import Names
+from eqsat.language.terms.types import TensorType, ValueType
 
 #: Nodes of bodies that may be read to type one model: so many, or so many times those that it has. Bodies within bodies
 #: are read as often as each of those around them; what is beyond that has the types that the model states.

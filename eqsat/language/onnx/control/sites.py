@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Sym
-from eqsat.language.fold import Folder
-from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.names import Names
+from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.inference import Body, Control, control
 from eqsat.language.onnx.control.scope import Budget, Scope
-from eqsat.language.onnx.exporter import assemble
-from eqsat.language.onnx.importer import load_body
-from eqsat.language.onnx.origin import OnnxOrigin
-from eqsat.language.onnx.protos import captured, names_bound, names_within, rename_captured
-from eqsat.language.onnx.tensors import tensor_of
+from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.onnx.files.protos import captured, names_bound, names_within, rename_captured
+from eqsat.language.onnx.files.tensors import tensor_of
+from eqsat.language.onnx.read.importer import load_body
+from eqsat.language.onnx.write.exporter import assemble
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.terms.names import Names
 
 #: Constants from this size on stand in the outermost graph, where equal ones are one; a node captures at most so many
 #: values for that.

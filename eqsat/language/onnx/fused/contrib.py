@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.language.graph import OPAQUE, Graph
-from eqsat.language.onnx.exporter import assemble, origin_of
 from eqsat.language.onnx.fused.operators import DOMAIN
+from eqsat.language.onnx.write.exporter import assemble, origin_of
+from eqsat.language.terms.graph import OPAQUE, Graph
 
 
 def for_onnxruntime(graph: Graph) -> Graph:
     """The graph, to be written in operators of ONNX Runtime's own where it has one for several of ONNX's.
 
-    >>> from eqsat.language.builder import Builder
+    >>> from eqsat.language.graphs.builder import Builder
     >>> g = Builder("g")
     >>> g.output("y", g.apply("attention", *(g.input(n, (1, 2, 3, 4)) for n in "qkv"), hidden="nan"))
-    >>> from eqsat.language.onnx.exporter import to_model
+    >>> from eqsat.language.onnx.write.exporter import to_model
     >>> {n.domain for n in to_model(for_onnxruntime(g.build())).graph.node if n.domain}
     {'com.microsoft'}
     """

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from eqsat.language.constant import Constant
-from eqsat.language.graph import Attrs
-from eqsat.language.onnx.exporting import Target
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, TensorType
 
 #: The domain of ONNX Runtime's own operators, and its version.
 DOMAIN, VERSION = "com.microsoft", 1

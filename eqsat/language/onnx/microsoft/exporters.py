@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from eqsat.language.onnx.exporting import Exporter, Target
 from eqsat.language.onnx.microsoft import grouped
+from eqsat.language.onnx.write.exporting import Exporter, Target
 
 DOMAIN = "com.microsoft"
 

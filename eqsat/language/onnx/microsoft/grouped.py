@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import Dim
-from eqsat.language.onnx.exporting import Target
-from eqsat.language.onnx.importing import Call, Unsupported
-from eqsat.language.types import DType
+from eqsat.language.onnx.read.importing import Call, Unsupported
+from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.types import DType
 
 #: Operands that are not read, by place: why.
 _REFUSED = {

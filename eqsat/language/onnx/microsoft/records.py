@@ -8,12 +8,12 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from eqsat.language.activations import with_activations_apart
-from eqsat.language.constant import Constant
-from eqsat.language.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.names import Names, unused
-from eqsat.language.spec import OPS
-from eqsat.language.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.ops.nn.endings import with_activations_apart
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.terms.names import Names, unused
+from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from eqsat.language.dims import Dim, exact_quotient
-from eqsat.language.onnx.importing import Call, Unsupported
+from eqsat.language.onnx.read.importing import Call, Unsupported
+from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.ops.linear import conv, matmul
-from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType, Shape, TensorType, ValueType, broadcast_shapes
+from eqsat.language.terms.dims import Dim, exact_quotient
+from eqsat.language.terms.types import DType, Shape, TensorType, ValueType, broadcast_shapes
 
 #: The types of a node's outputs in order; fewer than it has where those at the end are not known.
 Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.importing import Call, Importer, Unsupported
-from eqsat.language.types import DType
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.terms.types import DType
 
 
 def _rows(call: Call) -> int:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from eqsat.language.dims import Dim
-from eqsat.language.onnx.importing import Call, Unsupported
-from eqsat.language.types import DType, TensorType, ValueType
+from eqsat.language.onnx.read.importing import Call, Unsupported
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.types import DType, TensorType, ValueType
 
 Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
 

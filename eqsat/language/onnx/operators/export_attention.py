@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from eqsat.language.attending import attends
-from eqsat.language.masks import lowest
-from eqsat.language.onnx.exporting import Target
-from eqsat.language.types import DType
+from eqsat.language.graphs.attending import attends
+from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.ops.nn.masks import lowest
+from eqsat.language.terms.types import DType
 
 
 def write_attention(target: Target) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_reshape import emit_fill, export_reshape, make_reshape
-from eqsat.language.onnx.tensors import number_of
-from eqsat.language.symbolic import at_least
-from eqsat.language.types import DType
+from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.ops.symbolic import at_least
+from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.types import DType
 
 _TO_THE_END = np.iinfo(np.int64).max
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import product
-from eqsat.language.graph import Attrs, Graph, Node
-from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
-from eqsat.language.onnx.tensors import number_of
+from eqsat.language.onnx.write.exporting import Exporter, Target
 from eqsat.language.ops.linear import conv_geometry
-from eqsat.language.symbolic import at_least
-from eqsat.language.types import DType, TensorType
+from eqsat.language.ops.symbolic import at_least
+from eqsat.language.terms.dims import product
+from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 
 
 def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, Target
 from eqsat.language.ops.recurrent import ACTIVATIONS
 
 

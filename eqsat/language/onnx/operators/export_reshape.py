@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.constant import Array, Constant
-from eqsat.language.dims import Dim, Sym, evaluate
-from eqsat.language.onnx.exporting import Target
-from eqsat.language.onnx.tensors import tensor_of
-from eqsat.language.types import DType, Shape
+from eqsat.language.onnx.files.tensors import tensor_of
+from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms.dims import Dim, Sym, evaluate
+from eqsat.language.terms.types import DType, Shape
 
 #: From this opset on a reshape may say that a 0 means 0.
 ALLOWS_ZERO = 14

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.exporting import Exporter, Target
+from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.microsoft import exporters as microsoft
 from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision, import_table
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
-from eqsat.language.onnx.tensors import number_of
-from eqsat.language.types import DType
+from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.terms.types import DType
 
 
 def same(op_type: str, **attrs: tuple[str, Any]) -> Exporter:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.exporting import Exporter, Target
-from eqsat.language.types import DType
+from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.terms.types import DType
 
 
 def _resize(target: Target) -> None:

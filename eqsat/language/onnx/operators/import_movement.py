@@ -10,14 +10,14 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
 from eqsat.errors import ShapeError
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
-from eqsat.language.fold import FOLDED_BYTES
-from eqsat.language.onnx.importing import Call, Importer, Unsupported, integer
-from eqsat.language.onnx.tensors import ExternalData, constant_of, dense_of, dtype_of
-from eqsat.language.spec import normal_axis
-from eqsat.language.symbolic import at_least, minimum
-from eqsat.language.types import DType, Shape, broadcast_shapes
+from eqsat.language.graphs.fold import FOLDED_BYTES
+from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
+from eqsat.language.ops.declaration.spec import normal_axis
+from eqsat.language.ops.symbolic import at_least, minimum
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
+from eqsat.language.terms.types import DType, Shape, broadcast_shapes
 
 #: From here on a bound means the end of a dim that is known by name only: what ONNX recommends for it, as int32 has it.
 _FAR = (1 << 31) - 1

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.dims import Dim, Sym, product
-from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
-from eqsat.language.onnx.tensors import dtype_of
-from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType, Shape
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops.declaration.spec import normal_axis
+from eqsat.language.terms.dims import Dim, Sym, product
+from eqsat.language.terms.types import DType, Shape
 
 
 def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.recurrent import ACTIVATIONS
 
 _NAMES = {name.lower(): name for name in ACTIVATIONS}

@@ -10,12 +10,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from eqsat.language.constant import Constant
-from eqsat.language.dims import Dim
-from eqsat.language.onnx.importing import Call, Importer, Unsupported, integer
 from eqsat.language.onnx.operators.reasons import OPTIONAL, SEQUENCE
-from eqsat.language.spec import normal_axis
-from eqsat.language.types import DType, TensorType
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
+from eqsat.language.ops.declaration.spec import normal_axis
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.types import DType, TensorType
 
 #: Elements that a tensor is split into to be read one by one.
 _MOST = 256

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.microsoft import importers as microsoft
 from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.ml import importers as ml
@@ -22,8 +22,8 @@ from eqsat.language.onnx.operators import (
 )
 from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
 from eqsat.language.onnx.quantised import importers as quantised
-from eqsat.language.onnx.tensors import dtype_of
-from eqsat.language.types import DType
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.terms.types import DType
 
 
 def same(op: str, **attrs: tuple[str, Any]) -> Importer:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, Sym
-from eqsat.language.onnx.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.ops.vision.resize import is_plain
-from eqsat.language.spec import normal_axis
+from eqsat.language.terms.dims import Dim, Sym
 
 
 def _floats(call: Call, index: int) -> tuple[float, ...]:

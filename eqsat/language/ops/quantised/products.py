@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim
-from eqsat.language.graph import Attrs
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 _CONV = ("strides", "pads", "dilations", "group")
 

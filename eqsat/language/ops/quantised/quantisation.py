@@ -14,11 +14,11 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import DType, Shape, TensorType
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import DType, Shape, TensorType
 
 
 def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim
-from eqsat.language.graph import Attrs
+from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.spec import Operands, op, present, same_dtype
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")

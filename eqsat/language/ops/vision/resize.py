@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.dims import Dim, floordiv
-from eqsat.language.graph import Attrs
 from eqsat.language.ops import sampling
+from eqsat.language.ops.declaration.spec import Operands, op, present
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.vision import coordinates as places
-from eqsat.language.spec import Operands, op, present
-from eqsat.language.types import Shape, TensorType
+from eqsat.language.terms.dims import Dim, floordiv
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.types import Shape, TensorType
 
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]

@@ -1,0 +1,1 @@
+"""Work on graphs: building, folding, interpretation, lowering of plans."""

@@ -1,0 +1,1 @@
+"""ONNX messages and files: tensors, checked reading, whole writing."""

@@ -1,0 +1,164 @@
+"""Reading a file, or a ModelProto, into a checked model whose large tensors are arrays beside it."""
+
+from __future__ import annotations
+
+import mmap
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from google.protobuf.message import DecodeError, EncodeError
+from onnx import ModelProto, defs
+
+from eqsat.errors import ImportModelError
+from eqsat.language.onnx.files import wire
+from eqsat.language.onnx.files.tensors import ExternalData
+from eqsat.language.terms.constant import Array
+
+OLDEST_OPSET = 7
+#: Raw data from this size on are kept out of protobuf.
+_CUT_BYTES = 1 << 12
+#: More nodes than any model has that could be optimised; reading so many takes most of a minute.
+MOST_NODES = 250_000
+#: Versions are stored in 64 bits, and read by onnx into 32.
+_LARGEST_VERSION = (1 << 31) - 1
+
+
+@dataclass
+class Source:
+    """A parsed model; `raw` holds, by initializer index, the data that were kept out of it."""
+
+    model: ModelProto
+    where: str
+    path: Path | None = None
+    external: ExternalData = field(default_factory=lambda: ExternalData(None))
+    raw: dict[int, Array] = field(default_factory=dict)
+
+
+def newest_opset() -> int:
+    """The newest opset the installed onnx package knows."""
+    return int(defs.onnx_opset_version())
+
+
+def read(source: str | Path | ModelProto) -> Source:
+    """The model in a file or an object; ImportModelError where it is none, or one of an opset out of range."""
+    if isinstance(source, ModelProto):
+        found = _from_proto(source)
+    elif isinstance(source, str | Path):
+        found = _from_path(Path(source))
+    else:
+        raise ImportModelError(
+            f"a {type(source).__name__} is no model", expected="a path, an onnx.ModelProto, or an eqsat.Graph"
+        )
+    _check(found.model, found.where)
+    return found
+
+
+def _from_proto(model: ModelProto) -> Source:
+    where = str(model.graph.name or "model")
+    try:
+        data = model.SerializeToString()
+    except (EncodeError, ValueError) as fault:
+        raise ImportModelError(
+            "a model of over 2 GB in memory",
+            where=where,
+            expected="tensors in external data",
+            remedy="save it with save_as_external_data=True and pass the path",
+        ) from fault
+    skeleton, ranges = _split(memoryview(data), where)
+    buffer = np.frombuffer(data, np.uint8)
+    return Source(skeleton, where, raw={i: buffer[a:b].copy() for i, (a, b) in ranges.items()})
+
+
+def _from_path(path: Path) -> Source:
+    where = str(path)
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
+            # Opening a pipe waits for who writes to it; a device has no end.
+            raise ImportModelError("no regular file", where=where, expected="the path of an ONNX model")
+        with path.open("rb") as file:
+            if state.st_size == 0:
+                raise ImportModelError("the file is empty", where=where, expected="an ONNX model")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                skeleton, ranges = _split(data, where)
+            raw = {i: np.fromfile(file, np.uint8, b - a, offset=a - file.tell()) for i, (a, b) in ranges.items()}
+    except (OSError, ValueError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else fault
+        raise ImportModelError(
+            f"the file cannot be read: {reason}",
+            where=where,
+            expected="the path of an ONNX model",
+            remedy="check the path and its permissions",
+        ) from fault
+    return Source(skeleton, where, path, ExternalData(path.parent), raw)
+
+
+def _split(data: memoryview, where: str) -> tuple[ModelProto, dict[int, tuple[int, int]]]:
+    try:
+        body, ranges = wire.without_raw_data(data, _CUT_BYTES)
+    except wire.WireError:
+        # Either no protobuf at all, which its parser says better, or an unusual one that it can merge.
+        body, ranges = bytes(data), {}
+    try:
+        return ModelProto.FromString(body), ranges
+    except DecodeError as fault:
+        raise ImportModelError(
+            "not an ONNX model, or one cut short",
+            where=where,
+            expected="a serialised onnx.ModelProto",
+            remedy="fetch or export the file again",
+        ) from fault
+
+
+def opsets_of(model: ModelProto) -> dict[str, int]:
+    """The opset version of each domain; the default domain is ""."""
+    return {"" if o.domain == "ai.onnx" else o.domain: int(o.version) for o in model.opset_import}
+
+
+def check_count(nodes: int, where: str) -> None:
+    """ImportModelError for more nodes than can be optimised."""
+    if nodes > MOST_NODES:
+        raise ImportModelError(
+            f"the model has {nodes} nodes, those of its functions counted at every call",
+            where=where,
+            expected=f"at most {MOST_NODES} nodes",
+            remedy="split the model",
+        )
+
+
+def _check(model: ModelProto, where: str) -> None:
+    if not model.HasField("graph"):
+        raise ImportModelError(
+            "the model has no graph", where=where, expected="an ONNX model with a graph", remedy="export it again"
+        )
+    check_count(len(model.graph.node), where)
+    for version in (model.ir_version, *(o.version for o in model.opset_import)):
+        if not 0 <= version <= _LARGEST_VERSION:
+            raise ImportModelError(
+                f"version {version} of the format or an opset",
+                where=where,
+                expected="a version that there is",
+                remedy="export the model again",
+            )
+    if not all(isinstance(o.domain, str) for o in model.opset_import):
+        raise ImportModelError("the name of an opset is not UTF-8", where=where, expected="UTF-8")
+    version = opsets_of(model).get("")
+    if version is None:
+        if any(n.domain in ("", "ai.onnx") for n in model.graph.node):
+            raise ImportModelError(
+                "the model imports no opset of ONNX's own operators, and uses them",
+                where=where,
+                expected=f"an opset_import from {OLDEST_OPSET} to {newest_opset()}",
+                remedy="export the model again",
+            )
+        return
+    if not OLDEST_OPSET <= version <= newest_opset():
+        old = version < OLDEST_OPSET
+        raise ImportModelError(
+            f"opset {version} is too {'old' if old else 'new'}",
+            where=where,
+            expected=f"opset {OLDEST_OPSET} to {newest_opset()}",
+            remedy="convert it with onnx.version_converter" if old else "install a newer onnx package",
+        )

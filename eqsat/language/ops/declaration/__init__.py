@@ -1,0 +1,1 @@
+"""Declarations of operators: their fields, index forms, defaults, and the registry."""

@@ -1,0 +1,1 @@
+"""Sizes of named dims that a graph accepts: constraints and their solution."""

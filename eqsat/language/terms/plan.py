@@ -1,0 +1,116 @@
+"""A graph with the way each part of it is run: kernels over one node or several, states, and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from eqsat.errors import GraphError
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.state import PLAIN, State
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One way to run an operator: the state it takes each operand in, the state of its results, and its arithmetic.
+
+    `arithmetic` is the element type products are formed in where that is not the operands' own, such as "tf32"; sums
+    of products are always kept in float32 or wider.
+    """
+
+    operands: tuple[State, ...]
+    result: State
+    arithmetic: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is what the graph states: everything row-major, in the element types stated."""
+        return not self.arithmetic and self.result.is_plain and all(s.is_plain for s in self.operands)
+
+    def __str__(self) -> str:
+        taken = ", ".join(str(s) for s in self.operands)
+        return f"({taken}) -> {self.result}" + (f" by {self.arithmetic}" if self.arithmetic else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A value of a graph in a state."""
+
+    value: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Nodes of a graph, by their first outputs, that are run as one: operands first, the last makes the results.
+
+    `operands` are what is read from memory, in the order of first use; values made and used within are in neither.
+    """
+
+    nodes: tuple[str, ...]
+    operands: tuple[Held, ...]
+    results: tuple[Held, ...]
+    arithmetic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A value brought from one state to another: once, for all who read it there."""
+
+    value: str
+    source: State
+    target: State
+
+
+Step = Kernel | Conversion
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A graph and the steps that compute it, in order; constants are held in any state without a step.
+
+    `boundary` are the states of inputs and outputs, by name, that are not plain. Raises GraphError where a step reads
+    what no earlier one has made, or an output is not made in its state.
+    """
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    boundary: Mapping[str, State] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        made = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}
+        for step in self.steps:
+            read = [Held(step.value, step.source)] if isinstance(step, Conversion) else list(step.operands)
+            for held in read:
+                if held not in made and held.value not in self.graph.constants:
+                    raise GraphError(
+                        f"{held.value!r} is read in state {held.state}, in which nothing has made it",
+                        where=self.graph.name,
+                        expected="steps in an order that makes what they read",
+                    )
+            made |= {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
+        for name, value in self.graph.outputs.items():
+            state = self.boundary.get(name, PLAIN)
+            if Held(value, state) not in made and value not in self.graph.constants:
+                raise GraphError(f"no step makes output {name!r} in state {state}", where=self.graph.name)
+
+    @property
+    def conversions(self) -> tuple[Conversion, ...]:
+        """The conversions among the steps."""
+        return tuple(step for step in self.steps if isinstance(step, Conversion))
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels among the steps."""
+        return tuple(step for step in self.steps if isinstance(step, Kernel))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every node is a kernel of its own and every value row-major in the element type stated."""
+        return all(
+            isinstance(step, Kernel)
+            and len(step.nodes) == 1
+            and not step.arithmetic
+            and all(held.state.is_plain for held in (*step.operands, *step.results))
+            for step in self.steps
+        )
