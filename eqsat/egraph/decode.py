@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
-from eqsat.egraph.ranges import evaluated
+from eqsat.egraph.facts.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.errors import ExtractionError
 from eqsat.language.arithmetic.floats import Floats

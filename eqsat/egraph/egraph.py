@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.engine import Engine
-from eqsat.egraph.ranges import check_size, evaluated, leaves_range
+from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops.declaration.spec import OPS, spec

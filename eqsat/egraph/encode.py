@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.deadline import check
-from eqsat.egraph.assumptions import doubted_inputs, rounding_constants
-from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
-from eqsat.egraph.signs import signing_zeros
+from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
+from eqsat.egraph.facts.signs import signing_zeros
+from eqsat.egraph.matching.build import split_slices
 from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Attrs, Graph, Node

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.forest import Edge, Forest
-from eqsat.egraph.instance import Instance, Instances, Pair
+from eqsat.egraph.matching.instance import Instance, Instances, Pair
 
 #: The name of a step between e-nodes of one operator over equal operands.
 CONGRUENCE = "congruence"

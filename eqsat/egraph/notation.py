@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION, EGraph
-from eqsat.egraph.instance import Term
+from eqsat.egraph.matching.instance import Term
 from eqsat.language.ops.declaration.spec import OPS
 
 

@@ -12,11 +12,11 @@ from typing import Literal
 
 from eqsat.collector import without_collector
 from eqsat.deadline import NEVER, Deadline
-from eqsat.egraph.build import Builder
 from eqsat.egraph.egraph import EGraph, Firing
-from eqsat.egraph.match import Binder, Match
-from eqsat.egraph.query import Query, Rewrite, compile_query
-from eqsat.egraph.siblings import groups
+from eqsat.egraph.matching.build import Builder
+from eqsat.egraph.matching.match import Binder, Match
+from eqsat.egraph.matching.query import Query, Rewrite, compile_query
+from eqsat.egraph.matching.siblings import groups
 from eqsat.errors import ShapeError, UsageError
 from eqsat.language.terms.pattern import Siblings
 

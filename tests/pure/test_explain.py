@@ -13,7 +13,7 @@ from benchmarks.random_graphs import random_graph, random_inputs
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION, EGraph
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, Step
-from eqsat.egraph.instance import Term
+from eqsat.egraph.matching.instance import Term
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.language.arithmetic.floats import Floats

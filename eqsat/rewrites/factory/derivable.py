@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.egraph.build import split_slices
 from eqsat.egraph.egraph import INPUT, EGraph
 from eqsat.egraph.explain import Explainer
+from eqsat.egraph.matching.build import split_slices
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats

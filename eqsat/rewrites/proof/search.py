@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqsat.egraph.egraph import CONST, INPUT, EGraph, Firing
-from eqsat.egraph.match import bindings_of
+from eqsat.egraph.matching.match import bindings_of
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
 from eqsat.language.terms.constant import Constant

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.query import Occurrence, Query, Rewrite, Site
+from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Site
 from eqsat.errors import ShapeError
 from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from eqsat.egraph.build import cuts
 from eqsat.egraph.egraph import PROJECTION, Application, EGraph, Firing
 from eqsat.egraph.forest import Forest
-from eqsat.egraph.match import bindings_of
+from eqsat.egraph.matching.build import cuts
+from eqsat.egraph.matching.match import bindings_of
 from eqsat.errors import GraphError
 from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.match import Match
+from eqsat.egraph.matching.match import Match
 from eqsat.errors import ShapeError
 from eqsat.language.terms.pattern import Bindings, Siblings
 from eqsat.language.terms.types import TensorType

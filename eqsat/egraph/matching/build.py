@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eqsat.egraph.egraph import PROJECTION, EGraph
-from eqsat.egraph.match import Match
+from eqsat.egraph.matching.match import Match
 from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Spread, Var

@@ -1,0 +1,1 @@
+"""Left sides as queries, their matches, and right sides as e-nodes."""
