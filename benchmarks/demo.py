@@ -14,7 +14,7 @@ from eqsat.language.onnx.read.importer import load as read
 from eqsat.report import duration
 from eqsat.runtime.examples import example_inputs
 from eqsat.runtime.measure import interleaved
-from eqsat.runtime.session import session
+from eqsat.runtime.onnxruntime.session import session
 
 FOLDER = Path("demo")
 MODELS = {

@@ -155,7 +155,7 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.language.onnx.write.availability import opset_of
     from eqsat.rewrites.loader import load_rules
-    from eqsat.runtime.kernels import available_on
+    from eqsat.runtime.onnxruntime.support import available_on
 
     graph = read(load(name))
     encoding = encode(graph)

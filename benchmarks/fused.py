@@ -26,7 +26,7 @@ from benchmarks.models import FIXTURES, load
 from benchmarks.rows import document
 from eqsat.given import read
 from eqsat.runtime.measure import interleaved
-from eqsat.runtime.session import SessionProgram, session
+from eqsat.runtime.onnxruntime.session import SessionProgram, session
 from eqsat.sizes import points_for
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,13 +23,13 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.calls import Normalisation
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
-from eqsat.runtime.cuda.nvrtc import compile_cubin
-from eqsat.runtime.cuda.program import Program
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import source_of
+from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
+from eqsat.runtime.cuda.libraries.calls import Normalisation
+from eqsat.runtime.cuda.libraries.substitute import source_of
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.kernels.source import Source
 
 RESULTS = Path(__file__).parent / "results" / "programs.json"
 #: Models whose programs differ from others' by their length alone.

@@ -135,7 +135,7 @@ def latency(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
-    from eqsat.runtime.session import session
+    from eqsat.runtime.onnxruntime.session import session
 
     result = eqsat.optimize(folder / "model.onnx")
     result.save(folder / "result.onnx")
@@ -167,7 +167,7 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved
-    from eqsat.runtime.session import session
+    from eqsat.runtime.onnxruntime.session import session
 
     graph = read(folder / "model.onnx")
     with CostTable() as table:
@@ -208,7 +208,7 @@ def accuracy(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.language.graphs.interpret import run
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
-    from eqsat.runtime.session import session
+    from eqsat.runtime.onnxruntime.session import session
 
     graph = read(folder / "model.onnx")
     feeds = example_inputs(graph, {}, 2)

@@ -12,7 +12,7 @@ import click
 
 import eqsat
 from eqsat import cli
-from eqsat.language.ops.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
 from eqsat.rewrites.evidence import Evidence
 from eqsat.rewrites.loader import laws, shipped_evidence, shipped_rules
 from eqsat.rewrites.rule import PHASES, Rule

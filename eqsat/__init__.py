@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from eqsat.costs.precision import PrecisionPolicy
     from eqsat.explore.explorer import Explorer, explore
     from eqsat.frontier import pareto
+    from eqsat.language.declaration.spec import op
     from eqsat.language.graphs.builder import Builder as Graph
     from eqsat.language.graphs.builder import Tensor
-    from eqsat.language.ops.declaration.spec import op
     from eqsat.language.terms.state import State
     from eqsat.optimize import optimize
     from eqsat.report import Progress, Report
@@ -37,7 +37,7 @@ _PUBLIC = {
     "BucketedResult": ("eqsat.buckets.result", "BucketedResult"),
     "Graph": ("eqsat.language.graphs.builder", "Builder"),
     "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
-    "op": ("eqsat.language.ops.declaration.spec", "op"),
+    "op": ("eqsat.language.declaration.spec", "op"),
     "PrecisionPolicy": ("eqsat.costs.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
     "explore": ("eqsat.explore.explorer", "explore"),

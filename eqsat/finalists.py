@@ -22,9 +22,9 @@ from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.rewrites.definitions import expanded
 from eqsat.runtime.backend import Program, select
-from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved
+from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
@@ -158,7 +158,7 @@ def _untimed(calls: Mapping[str, Sequence[Callable[[], object]]]) -> set[str]:
 
 def _end(programs: Iterable[Program]) -> None:
     """Asks the programs that can be asked to end what they run."""
-    from eqsat.runtime.session import SessionProgram
+    from eqsat.runtime.onnxruntime.session import SessionProgram
 
     for program in programs:
         if isinstance(program, SessionProgram):
@@ -288,7 +288,7 @@ class _Compiling:
 
     def check_safe(self, graph: Graph, original: Graph) -> None:
         """BackendError for a finalist of which ONNX Runtime, as users make sessions, would end the process."""
-        from eqsat.runtime.halves import fatal_product
+        from eqsat.runtime.onnxruntime.halves import fatal_product
 
         product = fatal_product(graph) if self.backend == "onnxruntime" else None
         if product is not None and fatal_product(original) is None:
@@ -299,8 +299,8 @@ class _Compiling:
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
         if name == "original" and self.source is not None:
-            from eqsat.runtime.halves import has_halves
-            from eqsat.runtime.session import SessionProgram, session
+            from eqsat.runtime.onnxruntime.halves import has_halves
+            from eqsat.runtime.onnxruntime.session import SessionProgram, session
 
             many, halves = len(graph.nodes), has_halves(graph)
             made = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)

@@ -36,7 +36,7 @@ from eqsat.report import Phase, Progress, Report
 from eqsat.result import Result
 from eqsat.rewrites.rule import Rule
 from eqsat.runtime.examples import SizePoint
-from eqsat.runtime.kernels import available_on, windowed_dims
+from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.savings import measured_changes
 from eqsat.settings import Settings
 from eqsat.sizes import Sizes, check_sizes, points_for

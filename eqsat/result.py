@@ -22,7 +22,7 @@ from eqsat.runtime.backend import Program, select
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.runtime.cuda.program import Program as GpuProgram
+    from eqsat.runtime.cuda.program.program import Program as GpuProgram
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Result:
         `sizes` are those of named dims; what is left out gets a size that the graph accepts. BackendError for what
         cannot run on a GPU.
         """
-        from eqsat.runtime.cuda.lowering import program_of
+        from eqsat.runtime.cuda.program.lowering import program_of
 
         return program_of(self.graph if self.plan is None else self.plan, self.graph.sizing.completed(sizes or {}))
 

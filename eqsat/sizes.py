@@ -14,8 +14,8 @@ from eqsat.errors import BackendError, EqsatError, UsageError
 from eqsat.given import Given, dims_of
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import BACKENDS, Program
-from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import OverSizes, SizePoint, tried
+from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 
 #: What `sizes` takes: a size a name, several, or several with their weights.
 SizesArgument: TypeAlias = "Mapping[str, int | Sequence[int] | Mapping[int, float]]"
@@ -140,8 +140,8 @@ def _program(given: Given, threads: int) -> Program | None:
     """The model as ONNX Runtime runs it; None where that is not installed, or does not take the model at all."""
     if BACKENDS["onnxruntime"].available() is not None:
         return None
-    from eqsat.runtime.halves import has_halves
-    from eqsat.runtime.session import SessionProgram, session
+    from eqsat.runtime.onnxruntime.halves import has_halves
+    from eqsat.runtime.onnxruntime.session import SessionProgram, session
 
     try:
         if given.source is None:

@@ -11,8 +11,8 @@ from hypothesis import settings
 
 from eqsat import cli
 from eqsat.costs import shipped
-from eqsat.language.ops.declaration import spec as registry
-from eqsat.runtime.cuda.store import CACHE_VARIABLE
+from eqsat.language.declaration import spec as registry
+from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
 
 settings.register_profile("eqsat", settings(), deadline=None)
 settings.load_profile("eqsat")

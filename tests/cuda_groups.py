@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401 - declares the operators
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.group import Group
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.view import View
 
 WIDE = Floats(wide=True)
 #: Operators that no kernel computes: their references run, on CuPy's functions or on the host.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from eqsat.language.terms.constant import Array
-from eqsat.runtime.cuda.arrays import aligned, strided
-from eqsat.runtime.cuda.emulator import emulate
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.cuda.program.arrays import aligned, strided
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.testing.cuda.emulator import emulate
 
 #: NaN in every float, -1 in signed integers.
 POISON = 0xFF

@@ -14,16 +14,16 @@ from guarded import run
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.codegen import generate
-from eqsat.runtime.cuda.emulator import build
-from eqsat.runtime.cuda.group import Group
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.view import View
+from eqsat.testing.cuda.emulator import build
 
 SHAPES = [(), (1,), (5,), (24,), (4, 16), (7, 13), (2, 3, 8), (3, 1, 40), (1, 24), (0, 4), (2, 0, 3), (2, 5, 4, 8)]
 SHAPES += [(2, 8, 3, 3), (6, 1), (1, 1, 1), (40, 33), (2, 33, 40), (3, 4, 1, 2, 5)]

@@ -29,7 +29,7 @@ from eqsat.language.onnx.files.protos import subgraphs
 from eqsat.language.onnx.read import bodies as functions
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.runtime.session import SessionProgram
+from eqsat.runtime.onnxruntime.session import SessionProgram
 from eqsat.sizes import points_for
 
 #: Runs that are profiled, and seconds after which no further one begins; the first is thrown away.

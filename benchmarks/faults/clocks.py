@@ -90,7 +90,7 @@ def _past(rng: random.Random, arguments: list[str], folder: Path, variables: dic
 
 def _cache(rng: random.Random, folder: Path) -> Found:
     """Entries whose files are of the future are found, count towards the limit, and are dropped in their order."""
-    from eqsat.runtime.cuda.store import Store
+    from eqsat.runtime.cuda.compiler.store import Store
 
     store = Store(folder, limit=20_000)
     ahead = time.time() + rng.choice((60, 86_400, 10**9))

@@ -83,7 +83,7 @@ def _begun(place: Path, writer: int) -> tuple[multiprocessing.process.BaseProces
 
 def _write_and_read(place: Path, writer: int, connection: Connection) -> None:
     """Writes and reads what others write as well until told to end; says how often an entry was there."""
-    from eqsat.runtime.cuda.store import Store
+    from eqsat.runtime.cuda.compiler.store import Store
 
     store, found, turn = Store(place, limit=_LIMIT), 0, 0
     warnings.simplefilter("error")

@@ -128,7 +128,7 @@ def _fill(table: Path, entries: int) -> None:
 _STORE = """
 import sys, warnings
 from pathlib import Path
-from eqsat.runtime.cuda.store import Store
+from eqsat.runtime.cuda.compiler.store import Store
 warnings.simplefilter("ignore")
 store = Store(Path(sys.argv[1]))
 kept = [i for i in range(12) if not store.put(f"k{i}", bytes([i]) * 4000) and store.get(f"k{i}") is not None]

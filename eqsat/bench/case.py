@@ -22,7 +22,7 @@ from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.static import plain_plan, static_plan
+from eqsat.runtime.cuda.program.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
 
 #: What a comparison may be run in: an element type, or float32 with products formed in TF32.

@@ -9,7 +9,7 @@ from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.rewrites.definitions import expanded
-from eqsat.runtime.session import SessionBackend
+from eqsat.runtime.onnxruntime.session import SessionBackend
 
 
 class OnnxRuntimePeer:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.ops.declaration.indices import Term
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.indices import Term
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Node
 
 

@@ -82,8 +82,8 @@ class BucketedResult(Result):
 
     def _session(self) -> Program:
         """One session for all choices, in which weights are held once."""
-        from eqsat.runtime.halves import has_halves
-        from eqsat.runtime.session import SessionProgram, session
+        from eqsat.runtime.onnxruntime.halves import has_halves
+        from eqsat.runtime.onnxruntime.session import SessionProgram, session
 
         return SessionProgram(
             self.graph,

@@ -15,8 +15,8 @@ from eqsat.deadline import check as check_time
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME
+from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run
-from eqsat.language.ops.declaration.spec import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import OPAQUE, Graph

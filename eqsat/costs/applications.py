@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from eqsat.costs.key import OpKey
 from eqsat.deadline import check
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.sizes.solve import DEFAULT_SIZE
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType

@@ -20,7 +20,7 @@ from eqsat.costs.specimen import result_types
 from eqsat.costs.work import Work, work_of
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.measure import interleaved
@@ -220,7 +220,7 @@ def _overheads(threads: int, time_limit: float) -> tuple[float, float]:
 
 
 def _per_node(kinds: tuple[str, ...], threads: int, time_limit: float) -> float:
-    from eqsat.runtime.session import SessionBackend
+    from eqsat.runtime.onnxruntime.session import SessionBackend
 
     backend = SessionBackend()
     inputs = {"x": [1.0], "y": [0.5]}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from eqsat.costs.work import Work
 from eqsat.errors import CostError
-from eqsat.runtime.cuda.installation import Gpu, Installation, probe
+from eqsat.runtime.cuda.device.installation import Gpu, Installation, probe
 
 
 @dataclass(frozen=True)

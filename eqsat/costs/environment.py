@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from eqsat.costs.device import CUDA, DEVICES, MAKER, gpu_device
 from eqsat.errors import CostError
-from eqsat.runtime.cuda.installation import probe
+from eqsat.runtime.cuda.device.installation import probe
 
 #: Raised whenever operators are measured in another way, so that figures of two ways never mix: on a CPU, on a GPU.
 PROTOCOL, GPU_PROTOCOL = 1, 1

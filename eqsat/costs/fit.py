@@ -15,7 +15,7 @@ from eqsat.costs.entry import Entry
 from eqsat.costs.fusion import FUSED
 from eqsat.costs.key import OpKey
 from eqsat.costs.work import Work, family, work_of
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 
 #: How many measured entries of an operator correct the estimates of its other shapes, and how many replace them by a
 #: sum of terms of their own; neither leaves the factor around the roofline as scaled before.

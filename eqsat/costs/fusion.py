@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from eqsat.costs.key import OpKey
 from eqsat.costs.precision import PRODUCTS
 from eqsat.errors import CostError
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4

@@ -17,8 +17,8 @@ from eqsat.costs.table import CostTable
 from eqsat.errors import CostError
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
-from eqsat.runtime.cuda import installation
-from eqsat.runtime.cuda.stopwatch import CudaStopwatch, open_stopwatch
+from eqsat.runtime.cuda.device import installation
+from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch, open_stopwatch
 
 
 def present(device: str, purpose: str = "be measured") -> Device:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.costs.precision import PRODUCTS, PrecisionPolicy, lowers
-from eqsat.language.ops.declaration.spec import OPS, OpSpec, spec
+from eqsat.language.declaration.spec import OPS, OpSpec, spec
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.kernels import may_spread_over_nothing
+from eqsat.runtime.onnxruntime.support import may_spread_over_nothing
 
 Types = Sequence[TensorType | None]
 

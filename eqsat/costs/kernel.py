@@ -50,7 +50,7 @@ def runs_nothing(key: Key) -> bool:
     >>> runs_nothing(OpKey.parse('transpose {"perm":[1,0]} float32[2, 3]'))
     True
     """
-    from eqsat.runtime.cuda.lowering import program_of
+    from eqsat.runtime.cuda.program.lowering import program_of
 
     try:
         return not program_of(planned(key).plan).launches

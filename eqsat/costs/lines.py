@@ -15,7 +15,7 @@ from eqsat.costs.specimen import result_types
 from eqsat.costs.wholes import WHOLE, WholeKey
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 
 #: What the first line says.
 FORMAT, VERSION = "eqsat cost table", 1

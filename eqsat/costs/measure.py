@@ -18,7 +18,7 @@ from eqsat.costs.specimen import Specimen, chain_types, specimen
 from eqsat.costs.table import CostTable
 from eqsat.costs.work import work_of
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.measure import interleaved
 
@@ -161,7 +161,7 @@ class _Program:
     """A specimen bound to a session: inputs and results keep their place, so that nothing is allocated in a run."""
 
     def __init__(self, built: Specimen, threads: int) -> None:
-        from eqsat.runtime.session import SessionBackend, ort_value
+        from eqsat.runtime.onnxruntime.session import SessionBackend, ort_value
 
         program = SessionBackend().compile(built.graph, threads=threads)
         binding = program.session.io_binding()

@@ -24,12 +24,12 @@ from eqsat.costs.wholes import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.work import Work, work_of
 from eqsat.deadline import check
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.placement import VIEWS
+from eqsat.runtime.cuda.program.placement import VIEWS
 from eqsat.runtime.examples import SizePoint
 
 

@@ -16,7 +16,7 @@ from eqsat.costs.entry import Entry, Record, preferred
 from eqsat.costs.environment import Environment
 from eqsat.costs.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
-from eqsat.runtime.cache import cache_folder
+from eqsat.system.cache import cache_folder
 
 #: The environment variable that names the file where no argument does.
 VARIABLE = "EQSAT_COST_TABLE"

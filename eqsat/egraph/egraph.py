@@ -10,11 +10,11 @@ from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.ops.declaration.spec import OPS, spec
-from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.graph import Node as GraphNode
+from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.types import DType, OpaqueType, TensorType, ValueType
 
 #: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output

@@ -15,7 +15,7 @@ from eqsat.errors import CostError, UsageError
 from eqsat.explore.forms import Form
 from eqsat.extract.program import cheapest_trees
 from eqsat.extract.tensors import TensorProblem
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 
 #: The operator name that conversions between states are known by.
 CONVERT = "convert"

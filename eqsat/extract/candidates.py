@@ -17,7 +17,7 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.heads import members
 from eqsat.extract.pricing import Pricing
 from eqsat.extract.tensors import TensorProblem, Way, tensor_problem
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.graph import OPAQUE
 
 

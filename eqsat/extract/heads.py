@@ -15,7 +15,7 @@ from eqsat.extract.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN
-from eqsat.runtime.kernels import has_fused_kernel
+from eqsat.runtime.onnxruntime.support import has_fused_kernel
 
 #: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
 _MOST_WAYS, _MOST_TRIED = 3, 16

@@ -13,7 +13,7 @@ from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.limits import Limit, Memory
 from eqsat.extract.problem import Problem
 from eqsat.extract.tensors import TensorProblem, Way
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.state import State
 from eqsat.language.terms.types import TensorType
 

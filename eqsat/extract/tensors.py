@@ -20,8 +20,8 @@ from eqsat.extract.fused import chains
 from eqsat.extract.heads import attentions
 from eqsat.extract.pricing import Pricing, Split
 from eqsat.extract.problem import Conversion, Node, Problem
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.expression import evaluate

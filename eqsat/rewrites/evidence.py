@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.errors import RuleError
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.functions import FUNCTIONS
 from eqsat.rewrites.meaning import fingerprint

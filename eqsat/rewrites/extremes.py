@@ -13,7 +13,7 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import DType
 from eqsat.rewrites.elements import Drawn

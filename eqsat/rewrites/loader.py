@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from eqsat.errors import RuleError, UnsoundRuleError
-from eqsat.language.ops.declaration.spec import OPS, OpSpec, spec
-from eqsat.language.ops.declaration.trial import try_out
+from eqsat.language.declaration.spec import OPS, OpSpec, spec
+from eqsat.language.declaration.trial import try_out
 from eqsat.rewrites.derive import derived_laws, stated_laws
 from eqsat.rewrites.evidence import Evidence, is_current, read_evidence
 from eqsat.rewrites.memory import recalled, remember

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eqsat.rewrites.evidence import Evidence, rule_hash
 from eqsat.rewrites.rule import Rule
-from eqsat.runtime.cache import cache_folder
+from eqsat.system.cache import cache_folder
 
 #: The environment variable that names another file.
 VARIABLE = "EQSAT_EVIDENCE"

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language.ops.declaration.spec import REQUIRED, OpSpec, spec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec, spec
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.expression import bound_name, compiled, evaluate
 

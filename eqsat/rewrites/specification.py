@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from eqsat.language.ops.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OPS, OpSpec
 from eqsat.rewrites.derive import derived_laws
 from eqsat.rewrites.loader import AXIOMS, is_shipped
 from eqsat.rewrites.parser import parse_rules

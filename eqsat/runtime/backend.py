@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from eqsat.errors import BackendError
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.cuda.backend import CupyBackend
-from eqsat.runtime.reference import ReferenceBackend
-from eqsat.runtime.session import SessionBackend
+from eqsat.runtime.numpy.reference import ReferenceBackend
+from eqsat.runtime.onnxruntime.session import SessionBackend
 
 
 class Program(Protocol):

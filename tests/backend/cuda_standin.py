@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.runtime.cuda.arrays import strided
-from eqsat.runtime.cuda.emulated import compute
-from eqsat.runtime.cuda.emulator import emulate
-from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.cuda.libraries.emulated import compute
+from eqsat.runtime.cuda.program.arrays import strided
+from eqsat.runtime.kernels.source import Source
+from eqsat.testing.cuda.emulator import emulate
 
 
 class CudaError(RuntimeError):

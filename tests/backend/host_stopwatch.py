@@ -8,11 +8,11 @@ import numpy as np
 from repetition import repeated
 
 from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.installation import Gpu, Installation
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange
-from eqsat.runtime.cuda.profile import moved_bytes
+from eqsat.runtime.cuda.device.installation import Gpu, Installation
+from eqsat.runtime.cuda.device.profile import moved_bytes
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.testing.cuda.host import HostMachine
 
 H200 = Installation(
     Gpu("NVIDIA H200", (9, 0), 132, 1.98e9, 3.2e9, 6144, 50 << 20, 140 << 30),
@@ -88,7 +88,7 @@ class HostBackend:
 def absent(monkeypatch):
     """Makes this a machine without a GPU, whatever it is."""
     from eqsat.costs import device, environment
-    from eqsat.runtime.cuda import installation
+    from eqsat.runtime.cuda.device import installation
 
     for module in (device, environment, installation):
         monkeypatch.setattr(module, "probe", lambda: "cupy is not installed")
@@ -98,7 +98,7 @@ def install(monkeypatch=None):
     """Makes an H200 appear to be here, which measures by this stopwatch."""
     from eqsat.costs import device, environment, gpu
     from eqsat.costs.key import OpKey
-    from eqsat.runtime.cuda import installation
+    from eqsat.runtime.cuda.device import installation
 
     changed = {(module, "probe"): lambda: H200 for module in (device, environment, installation)}
     changed[gpu, "open_stopwatch"] = HostStopwatch

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from eqsat.errors import UsageError
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.program import Launch, Program
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
+from eqsat.runtime.cuda.program.program import Launch, Program
+from eqsat.runtime.kernels.view import View
 
 
 def repeated(program: Program, copies: int, sets: int = 1) -> Program:

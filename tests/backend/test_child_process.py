@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import eqsat
 from eqsat.errors import BackendError
 from eqsat.language.onnx.read.importer import load
-from eqsat.runtime.child import child_of, may_end_the_process
 from eqsat.runtime.examples import example_inputs
+from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 
 
 def spectrum(*, default: bool = False) -> onnx.ModelProto:

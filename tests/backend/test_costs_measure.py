@@ -25,10 +25,10 @@ from eqsat.errors import CostError, UsageError
 from eqsat.extract.candidates import Candidates, candidates
 from eqsat.given import read
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import load_rules
-from eqsat.runtime.session import SessionBackend
+from eqsat.runtime.onnxruntime.session import SessionBackend
 
 
 def key(op: str, *shapes, const=(), dtypes=(), **attrs) -> OpKey:

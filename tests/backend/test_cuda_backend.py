@@ -22,21 +22,21 @@ from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda import backend
-from eqsat.runtime.cuda import toolkit as toolkit_module
 from eqsat.runtime.cuda.backend import warn_of
-from eqsat.runtime.cuda.calls import Matmul
 from eqsat.runtime.cuda.compiled import CompiledProgram, DeviceMemoryError
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lanes import Placed, dependencies, enqueue, placed, width
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.machine import GpuMachine
-from eqsat.runtime.cuda.memory import Arrangement, arrange
-from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.cuda.device import toolkit as toolkit_module
+from eqsat.runtime.cuda.device.machine import GpuMachine
+from eqsat.runtime.cuda.device.toolkit import opened
+from eqsat.runtime.cuda.libraries.calls import Matmul
+from eqsat.runtime.cuda.program.arena import Arrangement, arrange
+from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, width
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.cuda.program.static import plain_plan
 from eqsat.runtime.cuda.shortage import shortage
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.static import plain_plan
-from eqsat.runtime.cuda.toolkit import opened
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import View
+from eqsat.testing.cuda.host import HostMachine
 
 RNG = np.random.default_rng(0)
 

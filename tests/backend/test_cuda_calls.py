@@ -12,13 +12,13 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda.calls import Convolution, Matmul
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.machine import GpuMachine
-from eqsat.runtime.cuda.memory import arrange
-from eqsat.runtime.cuda.program import Buffer, Launch, Program
-from eqsat.runtime.cuda.tuning import GENERATED
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.device.machine import GpuMachine
+from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul
+from eqsat.runtime.cuda.libraries.tuning import GENERATED
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Buffer, Launch, Program
+from eqsat.runtime.kernels.view import View
 
 RNG = np.random.default_rng(0)
 

@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.nvrtc import compile_cubin, nvrtc
-from eqsat.runtime.cuda.store import CACHE_VARIABLE, Store, kernel_folder, key_of
+from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin, nvrtc
+from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE, Store, kernel_folder, key_of
 
 SPAWN = multiprocessing.get_context("spawn")
 CODE = 'extern "C" __global__ void {}(float* a) {{ a[threadIdx.x] = {}.0f; }}'
@@ -144,7 +144,7 @@ def test_many_processes_write_and_drop_the_same_entries(tmp_path: Path) -> None:
 
 
 def _compile(folder: Path, number: int) -> tuple[bytes, int]:
-    from eqsat.runtime.cuda.cubins import Cubins
+    from eqsat.runtime.cuda.compiler.cubins import Cubins
 
     compiled = Cubins(Store(folder)).get(CODE.format("k", number))
     return compiled.cubin, compiled.registers
@@ -164,7 +164,7 @@ class TestCubins:
         assert len(set(made)) == 2 and len(list(tmp_path.iterdir())) == 2
 
     def test_a_kernel_read_back_is_the_one_compiled_and_a_bad_entry_is_compiled_again(self, store: Store) -> None:
-        from eqsat.runtime.cuda.cubins import Cubins
+        from eqsat.runtime.cuda.compiler.cubins import Cubins
 
         cubins, code = Cubins(store), CODE.format("k", 3)
         first = cubins.get(code, "sm_80")
@@ -177,7 +177,7 @@ class TestCubins:
             assert store.get(path.stem) is not None
 
     def test_a_cubin_is_of_its_code_options_and_architecture(self, store: Store) -> None:
-        from eqsat.runtime.cuda.cubins import Cubins
+        from eqsat.runtime.cuda.compiler.cubins import Cubins
 
         cubins, code = Cubins(store), CODE.format("k", 3)
         for arguments in ((code, "sm_80"), (code, "sm_90"), (code, "sm_90", ("--fmad=false",)), (code + "\n", "sm_90")):
@@ -185,7 +185,7 @@ class TestCubins:
         assert len(list(store.folder.iterdir())) == 4
 
     def test_kernels_are_compiled_at_once_and_kept(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        from eqsat.runtime.cuda import cubins as module
+        from eqsat.runtime.cuda.compiler import cubins as module
 
         codes = [CODE.format("k", i % 8) for i in range(16)]
         module.Cubins(store).prepare(codes, "sm_80")
@@ -196,13 +196,13 @@ class TestCubins:
         assert len({again.get(code, "sm_80").cubin for code in codes}) == 8
 
     def test_one_kernel_of_many_that_does_not_compile_is_named(self, store: Store) -> None:
-        from eqsat.runtime.cuda.cubins import Cubins
+        from eqsat.runtime.cuda.compiler.cubins import Cubins
 
         with pytest.raises(BackendError, match="broken: "):
             Cubins(store).prepare([CODE.format("k", 1), CODE.format("broken", "absent"), CODE.format("k", 2)])
 
     def test_without_a_folder_kernels_are_kept_by_the_process_alone(self, tmp_path: Path) -> None:
-        from eqsat.runtime.cuda.cubins import Cubins
+        from eqsat.runtime.cuda.compiler.cubins import Cubins
 
         (tmp_path / "file").write_text("")
         cubins = Cubins(Store(tmp_path / "file"))
@@ -211,7 +211,7 @@ class TestCubins:
         assert cubins.get(CODE.format("k", 4)) is first
 
     def test_a_kernel_that_does_not_compile_is_named_with_its_source_and_log_and_not_kept(self, store: Store) -> None:
-        from eqsat.runtime.cuda.cubins import Cubins
+        from eqsat.runtime.cuda.compiler.cubins import Cubins
 
         with pytest.raises(BackendError, match=r"broken: .*broken\.cu\(1\).*absent") as caught:
             Cubins(store).get(CODE.format("broken", "absent + 1"))

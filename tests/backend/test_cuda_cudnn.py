@@ -13,9 +13,9 @@ import pytest
 
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda import cudnn, cudnn_library
-from eqsat.runtime.cuda.calls import Attention, Convolution, Normalisation
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.libraries import cudnn, cudnn_library
+from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
+from eqsat.runtime.kernels.view import View
 
 F32, F16, BF16, F64 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 needs_cudnn = pytest.mark.skipif(

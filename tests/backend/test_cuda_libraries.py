@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda import cublaslt, cublaslt_library, cudnn_library
-from eqsat.runtime.cuda.arrays import strided
-from eqsat.runtime.cuda.calls import Matmul
-from eqsat.runtime.cuda.emulated import compute
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.libraries import cublaslt, cublaslt_library, cudnn_library
+from eqsat.runtime.cuda.libraries.calls import Matmul
+from eqsat.runtime.cuda.libraries.emulated import compute
+from eqsat.runtime.cuda.program.arrays import strided
+from eqsat.runtime.kernels.view import View
 
 F32, F16, BF16, F64 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 
@@ -199,9 +199,9 @@ def test_cublaslt_takes_the_descriptors(tmp_path):
         import numpy as np
         from nvmath.bindings import cublasLt as lt
         from eqsat.language.terms.types import DType
-        from eqsat.runtime.cuda.calls import Matmul
-        from eqsat.runtime.cuda.cublaslt_library import Descriptors
-        from eqsat.runtime.cuda.view import View
+        from eqsat.runtime.cuda.libraries.calls import Matmul
+        from eqsat.runtime.cuda.libraries.cublaslt_library import Descriptors
+        from eqsat.runtime.kernels.view import View
 
         half = DType.BFLOAT16
         b = View.of("b", half, (4, 7, 6)).permuted((0, 2, 1))

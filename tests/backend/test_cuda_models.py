@@ -20,14 +20,14 @@ from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.calls import Normalisation
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
-from eqsat.runtime.cuda.nvrtc import Compiled, compile_cubin
-from eqsat.runtime.cuda.program import Fallback, Launch
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import source_of
+from eqsat.runtime.cuda.compiler.nvrtc import Compiled, compile_cubin
+from eqsat.runtime.cuda.libraries.calls import Normalisation
+from eqsat.runtime.cuda.libraries.substitute import source_of
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Fallback, Launch
+from eqsat.runtime.kernels.source import Source
+from eqsat.testing.cuda.host import HostMachine
 
 #: What a kernel of these models may take at most, of 255: with 64, a multiprocessor still holds 1024 threads.
 MOST_REGISTERS = 64

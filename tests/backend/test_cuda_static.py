@@ -7,9 +7,9 @@ from cuda_standin import StandIn, Toolkit
 import eqsat
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.machine import GpuMachine
-from eqsat.runtime.cuda.memory import arrange
+from eqsat.runtime.cuda.device.machine import GpuMachine
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
 
 X = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 

@@ -15,16 +15,16 @@ from eqsat.costs.protocol import measure, steady
 from eqsat.errors import BackendError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda import stopwatch
-from eqsat.runtime.cuda.calls import Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.cudnn import views_of
-from eqsat.runtime.cuda.cudnn_library import PreparedGraph
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.machine import KernelStep
-from eqsat.runtime.cuda.program import Fallback, Launch
-from eqsat.runtime.cuda.stopwatch import CudaStopwatch
-from eqsat.runtime.cuda.tuning import GENERATED, choice, signature, tried, tuned
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.device import stopwatch
+from eqsat.runtime.cuda.device.machine import KernelStep
+from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch
+from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul, Normalisation
+from eqsat.runtime.cuda.libraries.cudnn import views_of
+from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
+from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, signature, tried, tuned
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Fallback, Launch
+from eqsat.runtime.kernels.view import View
 
 PRODUCT = OpKey.parse("matmul {} float32[3, 8] =float32[8, 4]")
 

@@ -21,9 +21,9 @@ import eqsat
 import eqsat.testing
 from eqsat import cli
 from eqsat.errors import UsageError
+from eqsat.language.declaration.documentation import SHAPES
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder
-from eqsat.language.ops.declaration.documentation import SHAPES
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.rewrites.loader import shipped_rules
 
 ROOT = Path(__file__).parents[2]

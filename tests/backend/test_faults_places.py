@@ -14,8 +14,8 @@ from benchmarks.faults.watch import Found, Watch
 from eqsat.costs.table import VARIABLE as TABLE
 from eqsat.costs.table import CostTable
 from eqsat.rewrites.memory import evidence_path
-from eqsat.runtime.cache import cache_folder
-from eqsat.runtime.cuda.store import CACHE_VARIABLE, kernel_folder
+from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE, kernel_folder
+from eqsat.system.cache import cache_folder
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import eqsat
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import to_bytes
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.types import TensorType
 
 RNG = np.random.default_rng(0)

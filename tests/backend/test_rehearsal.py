@@ -17,10 +17,10 @@ from onnx import ModelProto, helper
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import BackendError
 from eqsat.language.onnx.read.importer import load
-from eqsat.runtime import rehearsal
 from eqsat.runtime.backend import select
-from eqsat.runtime.rehearsal import rehearse
-from eqsat.runtime.session import MANY_NODES, session
+from eqsat.runtime.onnxruntime import rehearsal
+from eqsat.runtime.onnxruntime.rehearsal import rehearse
+from eqsat.runtime.onnxruntime.session import MANY_NODES, session
 
 X = np.float32([1, -2])
 

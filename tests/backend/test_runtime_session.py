@@ -13,9 +13,9 @@ from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime import session
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.measure import interleaved
+from eqsat.runtime.onnxruntime import session
 
 ON_CPU = ("onnxruntime", "numpy")
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernel_chains import INTEGERS, Case, Chain, check
 
-from eqsat.runtime.cuda.codegen import generate
-from eqsat.runtime.cuda.contraction import SUMS
-from eqsat.runtime.cuda.tiling import DEPTH, SQUARE
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.templates.contraction import SUMS
+from eqsat.runtime.kernels.templates.tiling import DEPTH, SQUARE
 
 BATCHES = settings(
     max_examples=3, deadline=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck)
@@ -177,7 +177,7 @@ def test_two_products_are_no_kernel() -> None:
 
 def test_nvrtc_compiles_them_within_bounds() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     rng = random.Random(11)
     cases = [drawn(rng, op) for op in SUMS for _ in range(2)]

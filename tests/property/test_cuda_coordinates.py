@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.runtime.cuda.coordinates import Index, Variable, flattened, offset, unflattened
-from eqsat.runtime.cuda.writer import Writer
+from eqsat.runtime.kernels.expressions.coordinates import Index, Variable, flattened, offset, unflattened
+from eqsat.runtime.kernels.writer import Writer
 
 
 def value(index: Index, at: dict[str, int]) -> int:

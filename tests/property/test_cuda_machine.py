@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lanes import dependencies, width
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.machine import GpuMachine
-from eqsat.runtime.cuda.memory import arrange
+from eqsat.runtime.cuda.device.machine import GpuMachine
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lanes import dependencies, width
+from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.testing import feeds, graphs
+from eqsat.testing.cuda.host import HostMachine
 from tests.backend.cuda_standin import StandIn, Toolkit
 
 OPS = ["matmul", "add", "relu", "transpose", "concat", "split", "softmax", "topk", "conv"]

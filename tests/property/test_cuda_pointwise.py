@@ -14,14 +14,14 @@ from kernel_chains import INTEGERS, SHAPES, Case, Chain, check, verify
 
 import eqsat
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.ops.declaration.spec import OPS
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.codegen import TEMPLATES, generate
-from eqsat.runtime.cuda.elements import is_pointwise
-from eqsat.runtime.cuda.group import Group
-from eqsat.runtime.cuda.movement import MOVES
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.expressions.elements import is_pointwise
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.movement import MOVES
+from eqsat.runtime.kernels.templates.codegen import TEMPLATES, generate
+from eqsat.runtime.kernels.view import View
 
 #: A batch is compiled at once; what fails says which group it was, so that nothing is gained by shrinking.
 BATCHES = settings(
@@ -315,7 +315,7 @@ def test_what_users_declare_has_a_kernel_where_it_is_arithmetic() -> None:
 
 def test_nvrtc_compiles_them_within_bounds() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     groups = [biased(dtype, (4, 768)) for dtype in ("float16", "bfloat16", "float32", "float64")]
     groups += [moved("float16", (64, 96), "transpose", (96, 64), perm=(1, 0))]

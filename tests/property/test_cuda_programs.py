@@ -16,14 +16,14 @@ from eqsat.extract import solve, tensors
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
-from eqsat.runtime.cuda.products import LIBRARIES
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.products import LIBRARIES
 from eqsat.testing import feeds, graphs
+from eqsat.testing.cuda.host import HostMachine
 from tests.property.test_states_random import OPERATORS, coarse, frozen, repriced
 
 #: A rounding more or less moves what these make by far, or in a fused kernel where nothing is rounded on the way.

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda import reduction, rows, window
-from eqsat.runtime.cuda.emulator import build
-from eqsat.runtime.cuda.group import Group
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.templates import reduction, rows, window
+from eqsat.runtime.kernels.view import View
+from eqsat.testing.cuda.emulator import build
 
 #: So many kernels are compiled at once, in so many examples.
 BATCH, EXAMPLES = 24, 12
@@ -283,7 +283,7 @@ def test_poolings_are_what_the_references_say(cases: list[Case]) -> None:
 @given(st.lists(st.one_of(reductions(), row_operators(), poolings()), min_size=8, max_size=8))
 def test_nvrtc_takes_them_within_registers(cases: list[Case]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     for place, case in enumerate(cases):
         compiled = compile_cubin(case.source.code, ("sm_80", "sm_90")[place % 2])

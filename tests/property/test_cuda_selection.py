@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernel_chains import INTEGERS, Case, Chain, check
 
-from eqsat.runtime.cuda.codegen import generate
-from eqsat.runtime.cuda.selection import MOST_ELEMENTS
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.templates.selection import MOST_ELEMENTS
 
 BATCHES = settings(
     max_examples=3, deadline=None, phases=[Phase.generate], derandomize=True, suppress_health_check=list(HealthCheck)
@@ -50,7 +50,7 @@ def test_long_rows_are_left_to_others() -> None:
 
 def test_nvrtc_compiles_them_within_bounds() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     rng = random.Random(3)
     for _ in range(6):

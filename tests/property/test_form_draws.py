@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ShapeError
-from eqsat.language.ops.declaration.draws import form_sample
-from eqsat.language.ops.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.draws import form_sample
+from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
 from eqsat.language.terms.types import Shape, TensorType
 
 

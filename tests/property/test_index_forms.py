@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eqsat.errors import GraphError
-from eqsat.language.ops.declaration.indices import parse_form
+from eqsat.language.declaration.indices import parse_form
 
 PIECES = st.sampled_from(
     [

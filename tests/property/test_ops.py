@@ -15,8 +15,8 @@ from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.arithmetic.reals import Terms
 from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.declaration.spec import OPS, OpSpec
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import OPS, OpSpec
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType

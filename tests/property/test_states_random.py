@@ -24,9 +24,9 @@ from eqsat.extract.program import Program, total, unfounded
 from eqsat.extract.restricted import Restricted
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import LAYOUTS, State

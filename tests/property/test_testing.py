@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
-from eqsat.testing.choices import Choices
+from eqsat.testing.strategies.choices import Choices
 
 QUIET = settings(
     max_examples=2000, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)

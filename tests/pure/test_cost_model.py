@@ -19,7 +19,7 @@ from eqsat.costs.model import CostModel
 from eqsat.costs.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.sizes.solve import DEFAULT_SIZE
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node

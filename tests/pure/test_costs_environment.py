@@ -21,8 +21,8 @@ from eqsat.costs.table import CostTable
 from eqsat.costs.wholes import Whole, WholeKey
 from eqsat.errors import BackendError, CostError
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda import installation
-from eqsat.runtime.cuda.installation import Gpu, Installation
+from eqsat.runtime.cuda.device import installation
+from eqsat.runtime.cuda.device.installation import Gpu, Installation
 
 H200 = Installation(
     Gpu("NVIDIA H200", (9, 0), 132, 1.98e9, 3.2e9, 6144, 50 << 20, 140 << 30),
@@ -74,12 +74,17 @@ def test_the_environment_of_a_gpu_has_its_driver_libraries_and_kernels(here):
 
 
 def test_what_generates_kernels_is_part_of_an_environment_and_nothing_else_is(tmp_path, monkeypatch):
-    folder = shutil.copytree(installation._FOLDER, tmp_path / "cuda")
+    folder = shutil.copytree(installation._FOLDER, tmp_path / "runtime")
     monkeypatch.setattr(installation, "_FOLDER", folder)
     hashed = installation.generator_hash.__wrapped__
     before = hashed()
     assert before == installation.generator_hash()
-    for name, counts in (("codegen.py", True), ("prelude.cuh", True), ("stopwatch.py", False), ("host.py", False)):
+    for name, counts in (
+        ("kernels/templates/codegen.py", True),
+        ("kernels/prelude.cuh", True),
+        ("cuda/device/stopwatch.py", False),
+        ("onnxruntime/session.py", False),
+    ):
         text = (folder / name).read_text()
         (folder / name).write_text(text + "\n")
         assert (hashed() != before) == counts, name

@@ -12,7 +12,7 @@ from eqsat.costs.entry import Entry
 from eqsat.costs.fit import FACTOR, Fit, folds, known_work, nonnegative
 from eqsat.costs.key import OpKey
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.types import TensorType
 
 DEVICE = Device.of("onnxruntime-cpu")

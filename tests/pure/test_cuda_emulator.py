@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.emulator import build, emulate
-from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.kernels.source import Source
+from eqsat.testing.cuda.emulator import build, emulate
 
 
 def kernel(body: str, block: tuple[int, int, int], grid: tuple[int, int, int] = (1, 1, 1), **how: int) -> Source:
@@ -218,8 +218,8 @@ def test_kernels_run_from_several_threads_of_python() -> None:
 def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     code = """
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.emulator import emulate
-from eqsat.runtime.cuda.source import Source
+from eqsat.testing.cuda.emulator import emulate
+from eqsat.runtime.kernels.source import Source
 try:
     emulate(Source("k", "", (), (1, 1, 1), (1, 1, 1)), [])
 except BackendError as error:

@@ -9,15 +9,15 @@ from cuda_groups import WITHOUT_KERNEL
 
 import eqsat.language.ops  # noqa: F401
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import OPS, op, same_as
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import OPS, op, same_as
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.arrays import aligned, strided
-from eqsat.runtime.cuda.fallback import DeviceFallback, DeviceFloats, run_fallback
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.program import Fallback, Launch
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.cuda.program.arrays import aligned, strided
+from eqsat.runtime.cuda.program.fallback import DeviceFallback, DeviceFloats, run_fallback
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Fallback, Launch
+from eqsat.runtime.kernels.view import View
 
 NAMES = sorted(name for name, declared in OPS.items() if declared.sample is not None and not declared.random)
 

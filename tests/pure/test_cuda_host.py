@@ -16,16 +16,16 @@ from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.backend import execute
-from eqsat.runtime.cuda.arrays import aligned, strided
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.emulated import compute, tf32
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange
-from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.substitute import group_of
-from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
+from eqsat.runtime.cuda.libraries.emulated import compute, tf32
+from eqsat.runtime.cuda.libraries.substitute import group_of
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.arrays import aligned, strided
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.testing.cuda.host import HostMachine
 
 FLOATS = [DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64]
 TOLERANCE = {DType.FLOAT32: 1e-5, DType.FLOAT16: 2e-3, DType.BFLOAT16: 2e-2, DType.FLOAT64: 1e-7}

@@ -10,10 +10,10 @@ import eqsat
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.inputs import check_apart, check_output, span, taken
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange
+from eqsat.runtime.cuda.device.inputs import check_apart, check_output, span, taken
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.testing.cuda.host import HostMachine
 
 
 class Packed:

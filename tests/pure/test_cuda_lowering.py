@@ -12,13 +12,13 @@ from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.state import PLAIN, State
-from eqsat.runtime.cuda.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.grouping import grouped
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.static import plain_plan
+from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.grouping import grouped
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.static import plain_plan
+from eqsat.runtime.kernels.source import Source
+from eqsat.testing.cuda.host import HostMachine
 
 
 def labels(program):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from eqsat.errors import BackendError
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda.memory import arrange, check, lifetimes
-from eqsat.runtime.cuda.program import Buffer, Fallback, Launch, Program
-from eqsat.runtime.cuda.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.cuda.program.arena import arrange, check, lifetimes
+from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 
 def launch(reads, writes):

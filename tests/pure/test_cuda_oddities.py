@@ -12,9 +12,9 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.read.importer import load
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.testing.cuda.host import HostMachine
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((8, 4)).astype(np.float32)

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from eqsat.runtime.cuda.emulator import emulate
-from eqsat.runtime.cuda.source import Source
+from eqsat.runtime.kernels.source import Source
+from eqsat.testing.cuda.emulator import emulate
 
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
 HALVES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
@@ -101,7 +101,7 @@ def test_blocks_reduce_to_one_value_for_all_threads(threads: int, operator: str,
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_nvrtc_takes_it_and_moves_sixteen_bytes_at_a_time(arch: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     code = """extern "C" __global__ void __launch_bounds__(256) all(const f16* __restrict__ a, bf16* b, double* c) {
       Pack<f16, 8> pack = load<8>(a + 8 * threadIdx.x);

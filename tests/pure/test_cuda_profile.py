@@ -9,12 +9,12 @@ import pytest
 
 import eqsat
 from eqsat.errors import MissingExtraError, UsageError
-from eqsat.runtime.cuda import profile as module
 from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange
-from eqsat.runtime.cuda.profile import KINDS, Profile, Span
+from eqsat.runtime.cuda.device import profile as module
+from eqsat.runtime.cuda.device.profile import KINDS, Profile, Span
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.testing.cuda.host import HostMachine
 
 
 def runs():

@@ -11,10 +11,10 @@ from cuda_groups import GroupBuilder, close
 from guarded import run
 
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.codegen import generate
-from eqsat.runtime.cuda.emulator import build
-from eqsat.runtime.cuda.source import Source
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.view import View
+from eqsat.testing.cuda.emulator import build
 
 F16, F32, F64 = DType.FLOAT16, DType.FLOAT32, DType.FLOAT64
 NHWC = (0, 2, 3, 1)
@@ -184,7 +184,7 @@ def test_kernels_of_models_are_made_as_meant_and_right(name: str, kernels: dict[
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_of_models_keep_to_registers(name: str, kernels: dict[str, Kernel]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    from eqsat.runtime.cuda.nvrtc import compile_cubin
+    from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     for arch in ("sm_80", "sm_90"):
         compiled = compile_cubin(kernels[name].source.code, arch)

@@ -13,9 +13,9 @@ from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph
-from eqsat.runtime.cuda.host import HostMachine
-from eqsat.runtime.cuda.lowering import program_of
-from eqsat.runtime.cuda.memory import arrange, check
+from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.testing.cuda.host import HostMachine
 
 CELLS = (np.random.default_rng(0).standard_normal(4096) / 8).astype(np.float32)
 BYTES = CELLS.nbytes

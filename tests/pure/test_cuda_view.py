@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eqsat.errors import UsageError
 from eqsat.language.terms.types import DType
-from eqsat.runtime.cuda.view import View
+from eqsat.runtime.kernels.view import View
 
 SHAPES = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 

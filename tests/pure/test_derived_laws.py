@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.language.ops.declaration.spec import OPS, spec
+from eqsat.language.declaration.spec import OPS, spec
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.derive import derived_laws, stated_laws
 from eqsat.rewrites.factory.derivable import ON_REQUEST, claims, derivations
@@ -239,7 +239,7 @@ USER = """
 import sys, warnings
 from eqsat.errors import UnsoundRuleError
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import op, same_as
+from eqsat.language.declaration.spec import op, same_as
 from eqsat.rewrites import check as checks
 from eqsat.rewrites.loader import load_rules
 
@@ -283,7 +283,7 @@ def test_laws_of_a_users_operator_join_are_checked_once_and_refused_where_false(
 
 
 SMALL = """
-from eqsat.language.ops.declaration.spec import OPS, op
+from eqsat.language.declaration.spec import OPS, op
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.derive import derived_laws
 

@@ -15,7 +15,7 @@ from enumeration import Closure, brute_force, listed_terms
 
 from eqsat import cli
 from eqsat.errors import ShapeError, UsageError
-from eqsat.language.ops.declaration.spec import _SPECS, spec
+from eqsat.language.declaration.spec import _SPECS, spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory import build, generate, space
 from eqsat.rewrites.factory.candidate import read_candidates

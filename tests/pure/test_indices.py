@@ -6,8 +6,8 @@ import pytest
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError
-from eqsat.language.ops.declaration.indices import parse_form
-from eqsat.language.ops.declaration.spec import OPS, op, same_as, spec
+from eqsat.language.declaration.indices import parse_form
+from eqsat.language.declaration.spec import OPS, op, same_as, spec
 
 REFUSED = [
     ("... m k, ... k n", 17, "the form ends early", "'->' and the term of the result"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.rewrites import loader
 from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.derive import stated_laws

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.deadline import check
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import OPAQUE, Graph
 

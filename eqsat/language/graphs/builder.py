@@ -9,7 +9,7 @@ import numpy as np
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.ops.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec, spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym, exact_quotient, fresh_dims, product
 from eqsat.language.terms.graph import Attrs, Graph, Node

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration.documentation import call_signature, documentation
+from eqsat.language.declaration.spec import OPS, normal_axis, spec
 from eqsat.language.graphs.builder import DimLike, Tensor, TensorLike
-from eqsat.language.ops.declaration.documentation import call_signature, documentation
-from eqsat.language.ops.declaration.spec import OPS, normal_axis, spec
 from eqsat.language.terms.dims import Dim, floordiv, product
 
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from eqsat.deadline import check, expect
 from eqsat.errors import BackendError, GraphError
-from eqsat.language.ops.declaration.checks import check_results, declaration_at_fault
-from eqsat.language.ops.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.checks import check_results, declaration_at_fault
+from eqsat.language.declaration.spec import OpSpec, spec
 from eqsat.language.terms.dims import Sym, evaluate, linear_in
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, broadcast_dims, product
 from eqsat.language.terms.graph import Attrs

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import InferRule, Operands, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import InferRule, Operands, op, present, same_dtype
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv

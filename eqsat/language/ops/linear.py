@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
+from eqsat.language.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.terms.dims import Dim, evaluate, floordiv, product
 from eqsat.language.terms.graph import Attrs

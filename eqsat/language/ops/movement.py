@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product

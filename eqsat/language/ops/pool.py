@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import Operands, op, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import Operands, op, present
 from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.reduce import flops_per_input, mean

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import FlopRule, Operands, op, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import FlopRule, Operands, op, present
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from eqsat.errors import ShapeError
-from eqsat.language.ops.declaration.spec import OpSpec, SampleRule
+from eqsat.language.declaration.spec import OpSpec, SampleRule
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
 

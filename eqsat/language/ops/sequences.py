@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.ops.declaration.spec import Operands, op
+from eqsat.language.declaration.spec import Operands, op
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs

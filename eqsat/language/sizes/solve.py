@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from eqsat.deadline import check, watched
 from eqsat.errors import EqsatError
+from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import concrete
-from eqsat.language.ops.declaration.spec import OPS
 from eqsat.language.sizes.constraints import Constraint, constraints_of
 from eqsat.language.sizes.search import Exhausted, Order, Search, proved
 from eqsat.language.terms.dims import Dim, Sym, evaluate

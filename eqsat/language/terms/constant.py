@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.deadline import check
-from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.language.arithmetic.residues import PRIME, Residues
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.term import Label
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.expression import Undefined, evaluate
 from eqsat.rewrites.factory.menus import Scope

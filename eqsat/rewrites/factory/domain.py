@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
-from eqsat.language.ops.declaration.indices import Form
+from eqsat.language.declaration.indices import Form
 from eqsat.language.terms.types import DType, TensorType
 
 Shape = tuple[int, ...]

@@ -13,7 +13,7 @@ from typing import Any
 
 import eqsat.language.ops  # noqa: F401  (declares the operators)
 from eqsat.errors import EqsatError, GraphError, UsageError
-from eqsat.language.ops.declaration.spec import OPS, REQUIRED, OpSpec, spec
+from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec, spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.factory.domain import RoledType, Shape, joint_role

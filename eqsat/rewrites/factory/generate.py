@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import UsageError
-from eqsat.language.ops.declaration.spec import spec
-from eqsat.language.ops.declaration.trial import try_out
+from eqsat.language.declaration.spec import spec
+from eqsat.language.declaration.trial import try_out
 from eqsat.language.terms.types import DType
 from eqsat.rewrites.factory.build import Builder
 from eqsat.rewrites.factory.candidate import Candidate

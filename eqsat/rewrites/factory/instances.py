@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, TypeAlias
 
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.rewrites.factory.term import Apply, Term, Variable, subterms
 
 Key: TypeAlias = "tuple[int, int, tuple[int, ...]]"

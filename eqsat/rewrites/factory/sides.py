@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.ops.declaration.spec import OPS, REQUIRED
+from eqsat.language.declaration.spec import OPS, REQUIRED
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.expression import compiled
 from eqsat.rewrites.parser import parse_rules

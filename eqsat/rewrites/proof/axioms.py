@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from eqsat.language.ops.declaration.spec import REQUIRED, spec
+from eqsat.language.declaration.spec import REQUIRED, spec
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.expression import bound_name
 from eqsat.rewrites.proof.closure import Closure

@@ -10,9 +10,9 @@ from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.ops.declaration.spec import spec
-from eqsat.language.ops.nn.masks import rows_attend
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.elements import OF_CONSTANTS, Drawn

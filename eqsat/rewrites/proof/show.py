@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from eqsat.language.ops.declaration.spec import spec
+from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
 from eqsat.rewrites.proof.closure import Closure, Link

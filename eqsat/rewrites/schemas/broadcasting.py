@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from eqsat.language.ops.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.rewrites.schemas.operator import Statement, law, takes
 
 _ALIGNED = "reshape(y, shape=ones(rank(x) - rank(y)) + shape(y))"

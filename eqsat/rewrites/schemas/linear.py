@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from eqsat.language.ops.declaration.indices import Index, Term
-from eqsat.language.ops.declaration.spec import OpSpec
+from eqsat.language.declaration.indices import Index, Term
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.rewrites.schemas.operator import ADDED, VARIABLES, Operator, Statement, axis, axis_of, law, vector
 
 #: Movements whose sums and scales follow from those of pointwise operators.

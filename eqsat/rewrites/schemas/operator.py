@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.errors import ShapeError
-from eqsat.language.ops.declaration.indices import Form, Index, Term
-from eqsat.language.ops.declaration.spec import OpSpec
+from eqsat.language.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.terms.types import DType, TensorType
 
 #: Variables for the operands by position; what is added is `b`, the record of attributes `a`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.ops.declaration.indices import Index, Term
+from eqsat.language.declaration.indices import Index, Term
 from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, alike, axis, axis_of, law, loop
 from eqsat.rewrites.schemas.reductions import reduced_laws
 from eqsat.rewrites.schemas.rows import free_block

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.language.ops.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.rewrites.schemas.operator import Statement, law, takes
 from eqsat.rewrites.schemas.reductions import monotone_laws
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.ops.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.indices import Form, Index, Term
 from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, axis_of, law
 
 _Names = tuple[str, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eqsat.language.ops.declaration.indices import Index
+from eqsat.language.declaration.indices import Index
 from eqsat.rewrites.schemas.operator import Operator, Statement, axis, axis_of, law
 
 #: The reductions that are linear, and leave of the other axes what they are.

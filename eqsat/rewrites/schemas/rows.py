@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from eqsat.language.ops.declaration.indices import Index
+from eqsat.language.declaration.indices import Index
 from eqsat.rewrites.schemas.operator import Operator, Statement, law
 
 

@@ -14,7 +14,7 @@ from eqsat.language.terms.types import TensorType
 
 if TYPE_CHECKING:
     from eqsat.runtime.cuda.compiled import CompiledProgram, Machine, Sizes
-    from eqsat.runtime.cuda.toolkit import Toolkit
+    from eqsat.runtime.cuda.device.toolkit import Toolkit
 
 INSTALL = "pip install 'eqsat[cuda13]'"
 #: The first version of CuPy whose streams, graphs and element types are what is used here.
@@ -42,15 +42,15 @@ class CupyBackend:
         a GPU, a kernel that does not compile, and for too little memory.
         """
         from eqsat.runtime.cuda.compiled import CompiledProgram
-        from eqsat.runtime.cuda.tuning import choice
+        from eqsat.runtime.cuda.libraries.tuning import choice
 
         toolkit = self._toolkit()
         choose = choice(plans)
 
         def build(sizes: Sizes) -> Machine:
-            from eqsat.runtime.cuda.lowering import program_of
-            from eqsat.runtime.cuda.machine import GpuMachine
-            from eqsat.runtime.cuda.memory import arrange
+            from eqsat.runtime.cuda.device.machine import GpuMachine
+            from eqsat.runtime.cuda.program.arena import arrange
+            from eqsat.runtime.cuda.program.lowering import program_of
 
             program = program_of(graph, sizes, libraries=toolkit.libraries)
             return GpuMachine(program, arrange(program), toolkit, choose)
@@ -70,7 +70,7 @@ class CupyBackend:
             )
         import cupy
 
-        from eqsat.runtime.cuda.toolkit import Toolkit
+        from eqsat.runtime.cuda.device.toolkit import Toolkit
 
         number = int(cupy.cuda.runtime.getDevice())
         if number not in self._toolkits:
@@ -99,7 +99,7 @@ def fault() -> str | None:
     """Why no GPU can be used here; None where one can."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
-    from eqsat.runtime.cuda.installation import probe
+    from eqsat.runtime.cuda.device.installation import probe
 
     probed = probe()
     return probed if isinstance(probed, str) else _version_fault(dict(probed.libraries))
@@ -109,7 +109,7 @@ def _version_fault(libraries: dict[str, str]) -> str | None:
     """Which library or driver is of a version that does not fit: its name, what was found, and what is needed."""
     import cupy
 
-    from eqsat.runtime.cuda.nvrtc import nvrtc
+    from eqsat.runtime.cuda.compiler.nvrtc import nvrtc
     from eqsat.runtime.cuda.shortage import driver_fault
 
     numbers = tuple(int(part) for part in libraries["cupy"].split(".")[:2] if part.isdecimal())

@@ -18,10 +18,10 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
-from eqsat.runtime.cuda.memory import Arrangement
-from eqsat.runtime.cuda.profile import Profile, Span
-from eqsat.runtime.cuda.program import Program
+from eqsat.runtime.cuda.device.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
+from eqsat.runtime.cuda.device.profile import Profile, Span
+from eqsat.runtime.cuda.program.arena import Arrangement
+from eqsat.runtime.cuda.program.program import Program
 
 #: For how many sizes of named dims programs are kept, the one used longest ago dropped first.
 KEPT_SIZES = 4

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.compiled import DeviceMemoryError
-from eqsat.runtime.cuda.memory import Arrangement
+from eqsat.runtime.cuda.program.arena import Arrangement
 
 
 def shortage(name: str, arrangement: Arrangement, workspace: int, free: int) -> DeviceMemoryError:

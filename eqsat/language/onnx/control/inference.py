@@ -12,11 +12,11 @@ import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from eqsat.errors import EqsatError
+from eqsat.language.declaration.symbolic import least
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join, seen_outside, widened
 from eqsat.language.onnx.control.scope import Budget, Scope, names_of
 from eqsat.language.onnx.files.protos import attributes, free, value_type
-from eqsat.language.ops.symbolic import least
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Graph

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
-from eqsat.language.ops.nn.masks import lowest
 from eqsat.language.terms.dims import Dim, Sym, exact_quotient
+from eqsat.language.terms.masks import lowest
 
 
 def _refuse(call: Call, wanted: Mapping[str, object]) -> None:

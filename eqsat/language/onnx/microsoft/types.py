@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.read.importing import Call, Unsupported
-from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.terms.dims import Dim, exact_quotient
 from eqsat.language.terms.types import DType, Shape, TensorType, ValueType, broadcast_shapes

@@ -6,7 +6,7 @@ import numpy as np
 
 from eqsat.language.graphs.attending import attends
 from eqsat.language.onnx.write.exporting import Target
-from eqsat.language.ops.nn.masks import lowest
+from eqsat.language.terms.masks import lowest
 from eqsat.language.terms.types import DType
 
 

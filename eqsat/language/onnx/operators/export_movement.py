@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_reshape import emit_fill, export_reshape, make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, Target
-from eqsat.language.ops.symbolic import at_least
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.types import DType
 

@@ -10,11 +10,11 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration.symbolic import at_least, minimum
 from eqsat.language.graphs.fold import FOLDED_BYTES
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.ops.declaration.spec import normal_axis
-from eqsat.language.ops.symbolic import at_least, minimum
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
 from eqsat.language.terms.types import DType, Shape, broadcast_shapes

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.operators.reasons import OPTIONAL, SEQUENCE
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.types import DType, TensorType

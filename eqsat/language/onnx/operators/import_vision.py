@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.ops.vision.resize import is_plain
 from eqsat.language.terms.dims import Dim, Sym
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.terms.types import DType
 
 #: Floats that are quantised, and what their integers are computed in.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
-from eqsat.language.ops.declaration.spec import normal_axis
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Attrs, Node

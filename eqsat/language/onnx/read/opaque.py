@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, checker, defs, shape_inference
 
+from eqsat.language.declaration.symbolic import is_shape_like
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join
 from eqsat.language.onnx.files.protos import type_proto, value_type
 from eqsat.language.onnx.files.tensors import tensor_of
-from eqsat.language.ops.symbolic import is_shape_like
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onnx import TensorProto
 
 from eqsat.errors import ExportModelError
-from eqsat.language.ops.symbolic import at_least
+from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.terms.dims import Dim, Sym, linear_in
 from eqsat.language.terms.types import DType, Shape, TensorType, ValueType
 

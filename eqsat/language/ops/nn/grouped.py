@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.ops.declaration.spec import Operands, op, present, same_dtype
+from eqsat.language.declaration.spec import Operands, op, present, same_dtype
+from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.ops.symbolic import at_least
 from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, op, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.declaration.spec import InferRule, Operands, SampleRule, op, present
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean

@@ -1,0 +1,1 @@
+"""Compilation of generated kernels, kept by content."""

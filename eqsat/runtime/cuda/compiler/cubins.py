@@ -1,0 +1,58 @@
+"""Compiled kernels kept by content: the prelude, the code, options, architecture and the compiler's version."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+from eqsat.runtime.cuda.compiler.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc
+from eqsat.runtime.cuda.compiler.store import Store, key_of
+from eqsat.runtime.kernels.prelude import prelude
+
+
+class Cubins:
+    """Cubins in a store, compiled where they are missing; the same from any number of processes."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = Store() if store is None else store
+        self._made: dict[str, Compiled] = {}
+
+    def prepare(self, codes: Iterable[str], arch: str = "sm_90", options: Sequence[str] = ()) -> None:
+        """Compiles the texts that are missing at once, on all processors; BackendError where one does not compile."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # NVRTC compiles outside of Python's lock
+            for _ in pool.map(lambda code: self.get(code, arch, options), dict.fromkeys(codes)):
+                pass
+
+    def get(self, code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
+        """The kernel of a text for an architecture; BackendError where it has to be compiled and cannot be."""
+        key = self.key(code, arch, options)
+        if key not in self._made:
+            self._made[key] = self._stored(key) or self._compiled(key, code, arch, options)
+        return self._made[key]
+
+    def _stored(self, key: str) -> Compiled | None:
+        held = self.store.get(key)
+        return None if held is None else _read(held)
+
+    def _compiled(self, key: str, code: str, arch: str, options: Sequence[str]) -> Compiled:
+        compiled = compile_cubin(code, arch, options)
+        self.store.put(key, _written(compiled))
+        return compiled
+
+    def key(self, code: str, arch: str, options: Sequence[str] = ()) -> str:
+        """What a kernel is kept under."""
+        return key_of("cubin", prelude(), code, arch, nvrtc().version, *OPTIONS, *options)
+
+
+def _written(compiled: Compiled) -> bytes:
+    fields = asdict(compiled)
+    del fields["cubin"]
+    return json.dumps(fields).encode() + b"\n" + compiled.cubin
+
+
+def _read(held: bytes) -> Compiled:
+    head, _, cubin = held.partition(b"\n")
+    return Compiled(cubin=cubin, **json.loads(head))

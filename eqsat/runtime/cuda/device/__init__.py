@@ -1,0 +1,1 @@
+"""The GPU: memory, loaded programs, timing."""

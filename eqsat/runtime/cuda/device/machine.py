@@ -1,0 +1,360 @@
+"""Programs on a GPU: memory taken once, kernels loaded, and the whole captured in CUDA graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.runtime.cuda.device.memory import DeviceMemory
+from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
+from eqsat.runtime.cuda.device.toolkit import Toolkit
+from eqsat.runtime.cuda.libraries.calls import Call, Matmul
+from eqsat.runtime.cuda.libraries.library import Prepared
+from eqsat.runtime.cuda.libraries.substitute import parted, source_of
+from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
+from eqsat.runtime.cuda.program.arena import Arrangement
+from eqsat.runtime.cuda.program.fallback import DeviceFallback
+from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
+from eqsat.runtime.cuda.program.program import Fallback, Launch, Program
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import View
+
+#: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
+Choice = Callable[[Call], str | None]
+#: Numbers of streams that are tried where launches need not wait for each other.
+LANES = (1, 2, 4)
+#: Replays by which numbers of streams are compared.
+_REPLAYS = 20
+#: For how long the GPU waits before launches that are timed one by one, so that all are queued by then: in seconds.
+_QUEUEING = 2e-5
+_WAIT = """extern "C" __global__ void hold() {{
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - begin < {nanoseconds}ull);
+}}
+"""
+
+
+class Step(Protocol):
+    """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Puts it on a stream."""
+
+
+class KernelStep:
+    """A generated kernel with its arguments in place."""
+
+    def __init__(self, toolkit: Toolkit, source: Source, addresses: Sequence[int]) -> None:
+        self._launch = toolkit.driver.launchKernel
+        self._function = toolkit.function(source)
+        self._extents = (*source.grid, *source.block, source.shared)
+        self._values = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        # The driver takes the address of each argument's value.
+        size = ctypes.sizeof(ctypes.c_void_p)
+        first = ctypes.addressof(self._values)
+        self._arguments = (ctypes.c_void_p * max(len(addresses), 1))(*(first + i * size for i in range(len(addresses))))
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Puts the kernel on a stream."""
+        self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
+
+
+class NoStep:
+    """A kernel over no elements."""
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Does nothing."""
+
+
+class Steps:
+    """Kernels that are one launch of a program, one after the other."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = steps
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Puts all of them on a stream."""
+        for step in self._steps:
+            step.launch(stream, workspace)
+
+
+class FallbackStep:
+    """An operator run by its reference: it takes memory and may wait for the GPU, so that no graph can hold it."""
+
+    def __init__(self, machine: GpuMachine, launch: Launch, work: Fallback) -> None:
+        self._machine, self._launch, self._work = machine, launch, work
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Runs the operator on the machine's first stream, which is the only one that such launches are put on."""
+        machine = self._machine
+        with machine.streams[0]:
+            machine.fallback.run(self._work, self._launch, machine.memory.array)
+
+
+class GpuMachine:
+    """A program on one GPU.
+
+    All memory is taken, every kernel loaded and every plan built here; a run then replays captured graphs and allocates
+    nothing, fallbacks aside. `choose` names the library plan of each call. BackendError where a kernel does not
+    compile; DeviceMemoryError where memory is short. What was taken by then is given back.
+    """
+
+    def __init__(
+        self, program: Program, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
+    ) -> None:
+        self.program, self.toolkit = program, toolkit
+        self._choose = choose
+        self._cupy = toolkit.cupy
+        self.streams: list[Any] = []
+        self._prepared: list[Prepared] = []
+        self._steps: list[Step] = []
+        self._replayed: list[Any] = []
+        with toolkit.device():
+            self.memory = DeviceMemory(program, arrangement, toolkit)
+            try:
+                self._set_up(arrangement)
+            except BaseException:
+                self.close()
+                raise
+
+    def _set_up(self, arrangement: Arrangement) -> None:
+        cupy, program, memory = self._cupy, self.program, self.memory
+        self.fallback = DeviceFallback(cupy, self.toolkit.special, cupy.asnumpy)
+        self.inputs = {name: memory.array(view) for name, view in program.inputs.items()}
+        self.outputs = {name: memory.array(view) for name, view in program.outputs.items()}
+        self._mark = cupy.cuda.Event(disable_timing=True)
+        self.toolkit.prepare(self._sources())
+        self._steps = [self._step(launch) for launch in program.launches]
+        self._workspace = max((p.workspace for p in self._prepared), default=0)
+        self._workspaces: list[int] = []
+        self._more_streams(1)
+        for step in self._steps:
+            step.launch(self.streams[0].ptr, self._workspaces[0])  # what first launches set up is set up here
+        self.wait()
+        self._capture(dependencies(program, arrangement))
+
+    def _sources(self) -> Iterator[Source]:
+        """The kernels that are known to be run, whatever libraries refuse."""
+        for launch in self.program.launches:
+            work = launch.work
+            if isinstance(work, Source):
+                yield work
+            elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
+                found = source_of(work)
+                if found is not None:
+                    yield found[0]
+
+    def address(self, view: View) -> int:
+        """Where the first element of a view lies."""
+        return self.memory.address(view)
+
+    def _step(self, launch: Launch) -> Step:
+        if isinstance(launch.work, Source):
+            return self._kernel(launch.work, [self.address(v) for v in (*launch.reads, *launch.writes)])
+        if isinstance(launch.work, Fallback):
+            return FallbackStep(self, launch, launch.work)
+        return self._call(launch.work, launch.label)
+
+    def _kernel(self, source: Source, addresses: Sequence[int]) -> Step:
+        return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
+
+    def _call(self, call: Call, label: str) -> Step:
+        """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
+        name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
+        library = self.toolkit.libraries.get(name)
+        reason = ""
+        # A plan that another version was measured with is no reason to leave the library.
+        for plan in tried(call, self._choose(call)):
+            if plan == GENERATED:
+                break
+            if library is None:
+                reason = self.toolkit.missing.get(name, f"{name} is not here")
+                break
+            try:
+                prepared = library.prepare(call, self.address, plan)
+            except BackendError as error:
+                reason = error.what
+                continue
+            self._prepared.append(prepared)
+            if reason:
+                warnings.warn(f"{label} runs by {name}'s own choice: {reason}", RuntimeWarning, stacklevel=2)
+            return prepared
+        parts = parted(call) if reason and library is not None else None
+        if parts is None:
+            return self._generated(call, label, name, reason)
+        first, source, views = parts
+        warnings.warn(f"{label} runs as two kernels, not as one: {reason}", RuntimeWarning, stacklevel=2)
+        return Steps(self._call(first, label), self._kernel(source, [self.address(view) for view in views]))
+
+    def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
+        """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
+        found = source_of(call)
+        if found is None:
+            raise BackendError(
+                f"{label} has no kernel: {reason}",
+                where=self.program.name,
+                expected=f"{name}, which computes it",
+                remedy="pip install 'eqsat[cuda13]'",
+            )
+        if reason:
+            warnings.warn(
+                f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2
+            )
+        source, views = found
+        return self._kernel(source, [self.address(view) for view in views])
+
+    def _more_streams(self, lanes: int) -> None:
+        while len(self.streams) < lanes:
+            self._workspaces.append(self.memory.take(f"workspace {len(self.streams)}", self._workspace))
+            self.streams.append(self._cupy.cuda.Stream(non_blocking=True))
+
+    def _capture(self, before: Sequence[frozenset[int]]) -> None:
+        """Captures the launches on as many streams as are measured to be quickest."""
+        most = width(before)
+        captured: dict[int, list[Any]] = {}
+        seconds: dict[int, float] = {}
+        for lanes in LANES:
+            if lanes > 1 and lanes > most:
+                break
+            self._more_streams(lanes)
+            captured[lanes] = self._captured(placed(before, lanes))
+            seconds[lanes] = self._time(captured[lanes]) if most > 1 else 0.0
+        self.lanes = quickest(seconds)
+        self._replayed = captured[self.lanes]
+
+    def _captured(self, launches: Sequence[Placed]) -> list[Any]:
+        """Graphs of the launches between those that no graph can hold, and those as they are."""
+        stream = self.streams[0]
+        found: list[Any] = []
+        for inside, indices in segments([not isinstance(step, FallbackStep) for step in self._steps]):
+            if not inside:
+                found.append(self._steps[indices.start])
+                continue
+            stream.begin_capture()
+            try:
+                self._enqueue([launches[i] for i in indices])
+            except BaseException:
+                with self._quietly():
+                    stream.end_capture()
+                raise
+            graph = stream.end_capture()
+            graph.upload(stream)
+            found.append(graph)
+        return found
+
+    def _enqueue(self, launches: Sequence[Placed]) -> None:
+        workspaces = {stream.ptr: w for stream, w in zip(self.streams, self._workspaces, strict=True)}
+
+        def start(index: int, stream: Any) -> None:
+            self._steps[index].launch(stream.ptr, workspaces[stream.ptr])
+
+        enqueue(launches, start, self.streams, lambda: self._cupy.cuda.Event(disable_timing=True))
+
+    def _time(self, graphs: Sequence[Any]) -> float:
+        """The median time of a run by these graphs, in seconds."""
+        times = []
+        for _ in range(_REPLAYS):
+            begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
+            begin.record(self.streams[0])
+            self._replay(graphs)
+            end.record(self.streams[0])
+            end.synchronize()
+            times.append(self._cupy.cuda.get_elapsed_time(begin, end) * 1e-3)
+        return float(np.median(times))
+
+    def _replay(self, graphs: Sequence[Any]) -> None:
+        stream = self.streams[0]
+        for graph in graphs:
+            if isinstance(graph, FallbackStep):
+                graph.launch(stream.ptr, self._workspaces[0])
+            else:
+                graph.launch(stream)
+
+    def put(self, name: str, array: Any) -> None:
+        """Copies an input in, from the host, or within the GPU once the caller's stream is done with it."""
+        with self.toolkit.device():
+            if isinstance(array, self._cupy.ndarray):
+                self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
+                with self.streams[0]:
+                    self.inputs[name][...] = array
+                return
+            self.wait()  # an earlier copy may still read the pinned memory
+            self.memory.upload(self.program.inputs[name], array, self.streams[0].ptr)
+
+    def get(self, name: str, *, on_device: bool = False) -> Any:
+        """A copy of an output, on the host, or on the GPU for the caller's stream."""
+        with self.toolkit.device():
+            if not on_device:
+                return self.memory.download(self.program.outputs[name], self.streams[0])
+            stream = self._cupy.cuda.get_current_stream()
+            self._after(self.streams[0], stream)
+            copy = self._cupy.array(self.outputs[name], order="C")
+            self._after(stream, self.streams[0])  # the next run writes there once the copy is made
+            return copy
+
+    def _after(self, first: Any, then: Any) -> None:
+        """Makes a stream wait for what another has been given so far."""
+        self._mark.record(first)
+        then.wait_event(self._mark)
+
+    def launch(self) -> None:
+        """Starts a run, once the caller's stream has filled the input arrays."""
+        with self.toolkit.device():
+            self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
+            self._replay(self._replayed)
+
+    def wait(self) -> None:
+        """Waits until all runs are done."""
+        for stream in self.streams:
+            stream.synchronize()
+
+    def join(self) -> None:
+        """Makes the caller's stream wait for all runs that were started."""
+        with self.toolkit.device():
+            self._after(self.streams[0], self._cupy.cuda.get_current_stream())
+
+    def timed(self) -> list[Span]:
+        """Runs the launches one by one, queued behind a kernel that waits, and times each by events."""
+        cupy, stream = self._cupy, self.streams[0]
+        with self.toolkit.device():
+            self._hold(len(self._steps)).launch(stream.ptr, 0)
+            marks = [cupy.cuda.Event() for _ in range(len(self._steps) + 1)]
+            marks[0].record(stream)
+            for step, mark in zip(self._steps, marks[1:], strict=True):
+                step.launch(stream.ptr, self._workspaces[0])
+                mark.record(stream)
+            self.wait()
+            ends = [cupy.cuda.get_elapsed_time(marks[0], mark) * 1e-3 for mark in marks]
+        return [
+            Span(launch.label, kind_of(launch), begin, end - begin, moved_bytes(launch), launch.values)
+            for launch, begin, end in zip(self.program.launches, ends[:-1], ends[1:], strict=True)
+        ]
+
+    def _hold(self, launches: int) -> Step:
+        code = _WAIT.format(nanoseconds=int(1e9 * _QUEUEING * (launches + 1)))
+        return self._kernel(Source("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
+
+    def close(self) -> None:
+        """Gives back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""
+        with self.toolkit.device():
+            with self._quietly():
+                self.wait()
+            self._replayed = []
+            while self._prepared:
+                self._prepared.pop().close()
+            self._steps = []
+            self.inputs, self.outputs = {}, {}
+            self.memory.close()
+            self.streams = []
+
+    def _quietly(self) -> contextlib.suppress:
+        """Lets an error of CUDA's pass while another is on its way, or what failed is given back."""
+        cuda = self._cupy.cuda
+        return contextlib.suppress(cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)

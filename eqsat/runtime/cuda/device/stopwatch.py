@@ -1,0 +1,280 @@
+"""Kernels of the GPU that is here, timed by its own events around graphs that are replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from eqsat.errors import BackendError
+from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.plan import Plan
+from eqsat.language.terms.types import DType
+from eqsat.runtime.cuda.device.installation import found
+from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, Step
+from eqsat.runtime.cuda.device.toolkit import Toolkit
+from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation
+from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, Prepared
+from eqsat.runtime.cuda.libraries.substitute import parted, source_of
+from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
+from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.program import Fallback, Launch
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+
+#: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
+_SWEPT, _BLOCKS, _THREADS, _WORD = 3, 264, 256, 4
+#: Reads all of x. The sum is no word of it, so that nothing is written, but no compiler knows that.
+_SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
+  unsigned sum = 0;
+  long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x, step = gridDim.x * (long long)blockDim.x;
+  for (long long i = first; i < {count}ll; i += step) sum += x[i];
+  if (sum == 1u) y[0] = sum;
+}}
+"""
+
+
+def open_stopwatch() -> CudaStopwatch:
+    """The stopwatch of the GPU that is here; BackendError that says what is missing for one."""
+    return CudaStopwatch(Toolkit(), found().gpu.l2_bytes)
+
+
+class CudaStopwatch:
+    """Times what runs on one GPU, without a change to any of its settings."""
+
+    def __init__(self, toolkit: Toolkit, l2_bytes: int) -> None:
+        self.toolkit, self.l2_bytes = toolkit, l2_bytes
+        with toolkit.device():
+            self.stream = toolkit.cupy.cuda.Stream(non_blocking=True)
+            self.workspace = toolkit.cupy.cuda.Memory(WORKSPACE_BYTES)
+            count = _SWEPT * l2_bytes // _WORD
+            self._swept = toolkit.cupy.cuda.Memory((count + 1) * _WORD)
+            toolkit.runtime.memsetAsync(self._swept.ptr, 0, self._swept.size, self.stream.ptr)
+            source = Source("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
+            self._sweep = KernelStep(toolkit, source, (self._swept.ptr, self._swept.ptr + count * _WORD))
+
+    def sweep(self) -> None:
+        """Reads three times the second-level cache, so that nothing is left of what was there."""
+        with self.toolkit.device():
+            self._sweep.launch(self.stream.ptr, 0)
+            self.stream.synchronize()
+
+    def subject(
+        self, given: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str] | None = None
+    ) -> CudaSubject:
+        """A plan on this GPU with inputs in place, its library calls by the plans that a table has, or to be tuned."""
+        return CudaSubject(self, given, inputs, plans)
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self.stream.synchronize()
+        del self._swept, self.workspace
+
+
+class CudaSubject:
+    """A plan whose launches can be captured any number of times, on any number of copies of its weights.
+
+    Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it; for a
+    normalisation the generated kernel is one of them.
+    """
+
+    def __init__(
+        self,
+        watch: CudaStopwatch,
+        given: Plan | Graph,
+        inputs: Mapping[str, Any],
+        prescribed: Sequence[str] | None,
+    ) -> None:
+        self._watch, self._choose = watch, choice(prescribed or ())
+        program = program_of(given)
+        self._machine = GpuMachine(program, arrange(program), watch.toolkit, self._choose)
+        self._launches = program.launches
+        for name, array in inputs.items():
+            self._machine.put(name, array)
+        self._machine.wait()
+        self._weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
+        self.weight_bytes = sum(self._weights.values())
+        self._sets: list[Any] = [None]
+        self._steps: dict[tuple[str, int], list[Step]] = {}
+        self._prepared: list[Prepared] = []
+        self._built: dict[tuple[Call, str | None], PreparedGraph] = {}
+        self.plans = self._found_plans() if prescribed is None else ()
+
+    def _found_plans(self) -> tuple[str, ...]:
+        calls = [launch.work for launch in self._launches if not isinstance(launch.work, Source | Fallback)]
+        library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
+        if library is None:
+            return ()
+        plans = library.plans(calls[0], self._machine.memory.address)
+        generated = (GENERATED,) if plans and isinstance(calls[0], Normalisation) else ()
+        return tuple(tuned(calls[0], plan) for plan in (*plans, *generated))
+
+    def graph(self, plan: str, copies: int, weights: int) -> CudaReplay | MachineReplay:
+        """So many copies of the launches, captured one after the other, which take turns on so many sets of weights."""
+        if any(isinstance(launch.work, Fallback) for launch in self._launches):
+            return MachineReplay(self._watch, self._machine, copies)
+        with self._watch.toolkit.device():
+            self._copy_weights(weights)
+            steps = [step for copy in range(copies) for step in self._made(plan, copy % weights)]
+            return CudaReplay(self._watch, steps)
+
+    def _copy_weights(self, count: int) -> None:
+        """Takes memory for more sets of weights, and fills it on the GPU."""
+        cupy = self._watch.toolkit.cupy
+        while len(self._sets) < count:
+            self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self._weights.values())), 1)))
+            place = len(self._sets) - 1
+            for name, nbytes in self._weights.items():
+                runtime, stream = self._watch.toolkit.runtime, self._watch.stream
+                to, origin = self._base(name, place), self._base(name, 0)
+                runtime.memcpyAsync(to, origin, nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
+        self._watch.stream.synchronize()
+
+    def _base(self, name: str, place: int) -> int:
+        """Where a buffer of weights begins in a set."""
+        if place == 0:
+            return self._machine.memory.address(View.of(name, DType.UINT8, (self._weights[name],)))
+        before = list(self._weights)[: list(self._weights).index(name)]
+        return int(self._sets[place].ptr) + sum(_aligned(self._weights[other]) for other in before)
+
+    def _address(self, place: int) -> Callable[[View], int]:
+        def address(view: View) -> int:
+            if view.buffer not in self._weights:
+                return self._machine.memory.address(view)
+            return self._base(view.buffer, place) + view.offset * view.dtype.itemsize
+
+        return address
+
+    def _made(self, plan: str, place: int) -> list[Step]:
+        """The launches on one set of weights, a library's call by a plan."""
+        if (plan, place) not in self._steps:
+            address = self._address(place)
+            self._steps[plan, place] = [step for launch in self._launches for step in self._step(launch, plan, address)]
+        return self._steps[plan, place]
+
+    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[Step]:
+        toolkit, work = self._watch.toolkit, launch.work
+        if isinstance(work, Fallback):
+            raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
+        if isinstance(work, Source):
+            views = (*launch.reads, *launch.writes)
+            return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
+        library = toolkit.libraries.get(_library_of(work))
+        reason = toolkit.missing.get(_library_of(work), "")
+        for chosen in (choice([plan])(work),) if plan else tried(work, self._choose(work)):
+            if chosen == GENERATED:
+                return [self._generated(work, launch.label, address, reason)]
+            try:
+                prepared = None if library is None else self._ready(library, work, address, chosen)
+            except BackendError as error:
+                reason = error.what
+                continue
+            if prepared is None:
+                break
+            self._prepared.append(prepared)
+            if prepared.workspace <= WORKSPACE_BYTES:
+                return [prepared]
+            reason = f"a plan of {prepared.workspace} bytes of workspace, of which there are {WORKSPACE_BYTES}"
+        if plan:
+            raise BackendError(reason, where=launch.label, expected="a plan that the library runs")
+        parts = parted(work) if library is not None else None
+        if parts is None:
+            return [self._generated(work, launch.label, address, reason)]
+        first, source, views = parts
+        rest = KernelStep(toolkit, source, [address(view) for view in views])
+        return [*self._step(replace(launch, work=first), plan, address), rest]
+
+    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> Prepared:
+        """A call by a plan; what takes long to build is built for one set of weights."""
+        built = self._built.get((call, plan))
+        if built is not None and not isinstance(call, Matmul):
+            return built.at(call, address)
+        prepared = library.prepare(call, address, plan)
+        if isinstance(prepared, PreparedGraph):
+            self._built[call, plan] = prepared
+        return prepared
+
+    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
+        """The kernel that a machine runs where a library has none."""
+        found = source_of(call)
+        if found is None:
+            raise BackendError(f"{label} has no kernel: {reason}", expected=_library_of(call))
+        source, views = found
+        return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
+
+    def close(self) -> None:
+        """Gives back plans and memory."""
+        self._steps.clear()
+        self._built.clear()
+        while self._prepared:
+            self._prepared.pop().close()
+        self._sets.clear()
+        self._machine.close()
+
+
+class CudaReplay:
+    """Launches captured as one graph."""
+
+    def __init__(self, watch: CudaStopwatch, steps: Sequence[Step]) -> None:
+        self._watch = watch
+        stream = watch.stream
+        # What is set up by a first launch cannot be captured.
+        for step in {id(step): step for step in steps}.values():
+            step.launch(stream.ptr, watch.workspace.ptr)
+        stream.synchronize()
+        stream.begin_capture()
+        try:
+            for step in steps:
+                step.launch(stream.ptr, watch.workspace.ptr)
+        finally:
+            self._graph = stream.end_capture()
+        self._graph.upload(stream)
+
+    def seconds(self) -> float:
+        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        return _between(self._watch, lambda: self._graph.launch(self._watch.stream), self._watch.stream)
+
+    def close(self) -> None:
+        """Gives the graph back."""
+        self._graph = None
+
+
+class MachineReplay:
+    """Runs of a machine one after the other, for a program that no graph can hold."""
+
+    def __init__(self, watch: CudaStopwatch, machine: GpuMachine, copies: int) -> None:
+        self._watch, self._machine, self._copies = watch, machine, copies
+
+    def seconds(self) -> float:
+        """Runs all copies and returns the seconds that the GPU took."""
+
+        def run() -> None:
+            for _ in range(self._copies):
+                self._machine.launch()
+
+        return _between(self._watch, run, self._machine.streams[0])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
+    """The seconds by the GPU's clock from before to after what `run` puts on a stream."""
+    cuda = watch.toolkit.cupy.cuda
+    with watch.toolkit.device():
+        begin, end = cuda.Event(), cuda.Event()
+        begin.record(stream)
+        run()
+        end.record(stream)
+        end.synchronize()
+    return float(cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+def _library_of(call: object) -> str:
+    return "cublaslt" if isinstance(call, Matmul) else "cudnn"
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT

@@ -1,0 +1,78 @@
+"""Kernels that libraries have: matrix products, convolutions, attention and normalisations, by what they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from eqsat.runtime.kernels.view import View
+
+#: What cuBLASLt does to a product before it is stored.
+Epilogue = Literal["", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """result = epilogue(alpha · a @ b + bias), batched over all axes but the last two; `bias` is a vector of columns.
+
+    The views have equal rank; batch axes of stride 0 repeat an operand. `arithmetic` is "tf32" where products of
+    float32 may be formed so. GELU is the tanh form.
+    """
+
+    a: View
+    b: View
+    result: View
+    bias: View | None = None
+    alpha: float = 1.0
+    epilogue: Epilogue = ""
+    arithmetic: str = ""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """result = relu?(conv(x, w) + bias + addend), of images [n, c, plane...] held in any strides.
+
+    `addend` has the shape of the result.
+    """
+
+    x: View
+    w: View
+    result: View
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int
+    bias: View | None = None
+    relu: bool = False
+    arithmetic: str = ""
+    addend: View | None = None
+
+
+@dataclass(frozen=True)
+class Attention:
+    """result = softmax(scale · q @ kᵀ [+ mask] [causal]) @ v over [batch, heads, positions, features]."""
+
+    q: View
+    k: View
+    v: View
+    result: View
+    scale: float
+    mask: View | None = None
+    causal: bool = False
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """result = (x - mean) / √(variance + epsilon) · scale + bias, along each row of [rows, width].
+
+    Without a bias it is x / √(mean of squares + epsilon) · scale.
+    """
+
+    x: View
+    scale: View
+    result: View
+    epsilon: float
+    bias: View | None = None
+
+
+Call = Matmul | Convolution | Attention | Normalisation

@@ -1,0 +1,45 @@
+"""What a library of kernels is to a machine: plans for a call, and a call made ready to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from eqsat.runtime.kernels.view import View
+
+#: Where the first element of a view lies in the memory of the device.
+Address = Callable[[View], int]
+#: Bytes that a library may use beside operands and results: one such piece a stream.
+WORKSPACE_BYTES = 32 << 20
+
+
+class Prepared(Protocol):
+    """A call with its plan chosen and its addresses fixed; launching it allocates nothing.
+
+    `plan` is the choice as text, from which the same library makes it again; `workspace` is in bytes.
+    """
+
+    plan: str
+    workspace: int
+
+    def launch(self, stream: int, workspace: int) -> None:
+        """Puts the kernel on a stream, by the handle CUDA knows it by; `workspace` is an address."""
+
+    def close(self) -> None:
+        """Gives back what the library holds for the call."""
+
+
+class Library(Protocol):
+    """Kernels for calls of one type. `version` goes into plans, and a plan of another version is refused."""
+
+    name: str
+    version: str
+
+    def plans(self, call: Any, address: Address) -> tuple[str, ...]:
+        """Every plan the library has for a call, the one it would choose first; empty where it has none."""
+
+    def prepare(self, call: Any, address: Address, plan: str | None = None) -> Prepared:
+        """The call by a plan, or by the library's own choice; BackendError where it has none, or the plan is stale."""
+
+    def close(self) -> None:
+        """Gives the library's handle back."""

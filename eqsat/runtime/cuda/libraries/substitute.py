@@ -1,0 +1,134 @@
+"""Library calls as operators: what stands in for a library that is missing or refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.types import DType, TensorType
+from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.view import View
+
+
+def group_of(call: Call) -> Group:
+    """The operators that compute what a call does: floats of 16 bits are held so, and computed in float32."""
+    chain = _Chain()
+    if isinstance(call, Matmul):
+        made = chain.node("matmul", [chain.operand("a", call.a), chain.operand("b", call.b)], call.result)
+        if call.alpha != 1.0:
+            made = chain.node("mul", [made, chain.number("alpha", call.alpha, call.result)], call.result)
+        if call.bias is not None:
+            made = chain.node("add", [made, chain.operand("bias", call.bias)], call.result)
+        if call.epilogue.startswith("relu"):
+            made = chain.node("relu", [made], call.result)
+        elif call.epilogue.startswith("gelu"):
+            made = chain.node("gelu", [made], call.result, approximate="tanh")
+    elif isinstance(call, Convolution):
+        operands = [chain.operand("x", call.x), chain.operand("w", call.w)]
+        operands += [chain.operand("bias", call.bias)] if call.bias is not None else []
+        made = chain.node(
+            "conv",
+            operands,
+            call.result,
+            strides=call.strides,
+            pads=call.pads,
+            dilations=call.dilations,
+            group=call.groups,
+            activation="relu" if call.relu and call.addend is None else "none",
+        )
+        if call.addend is not None:
+            made = _added(chain, made, call, call.addend)
+    elif isinstance(call, Attention):
+        made = _attention(chain, call)
+    else:
+        made = _normalisation(chain, call)
+    return chain.group(made, call.result)
+
+
+def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
+    """The generated kernel that computes what a call does, with the views it takes; None where there is none."""
+    group = group_of(call)
+    source = generate(group)
+    if source is None or any(name in group.constants for name in source.arguments):
+        return None
+    views = {**group.operands, **group.results}
+    return source, tuple(views[name] for name in source.arguments)
+
+
+def parted(call: Call) -> tuple[Call, Source, tuple[View, ...]] | None:
+    """What a library may compute of a call, and a generated kernel for the rest, with the views it takes.
+
+    For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.
+    """
+    if not isinstance(call, Convolution) or call.addend is None:
+        return None
+    chain = _Chain()
+    made = _added(chain, chain.operand("made", call.result), call, call.addend)
+    group = chain.group(made, call.result)
+    source = generate(group)
+    if source is None:
+        return None
+    # Every element is read where it is written, which this would deny.
+    source = replace(source, code=source.code.replace(" __restrict__", ""))
+    views = {**group.operands, **group.results}
+    return replace(call, addend=None, relu=False), source, tuple(views[name] for name in source.arguments)
+
+
+def _added(chain: _Chain, made: str, call: Convolution, addend: View) -> str:
+    made = chain.node("add", [made, chain.operand("addend", addend)], call.result)
+    return chain.node("relu", [made], call.result) if call.relu else made
+
+
+def _attention(chain: _Chain, call: Attention) -> str:
+    operands = [chain.operand("q", call.q), chain.operand("k", call.k), chain.operand("v", call.v)]
+    operands += [chain.operand("mask", call.mask)] if call.mask is not None else []
+    return chain.node("attention", operands, call.result, scale=call.scale, causal=call.causal)
+
+
+def _normalisation(chain: _Chain, call: Normalisation) -> str:
+    operands = [chain.operand("x", call.x), chain.operand("scale", call.scale)]
+    operands += [chain.operand("bias", call.bias)] if call.bias is not None else []
+    op = "rms_norm" if call.bias is None else "layer_norm"
+    return chain.node(op, operands, call.result, axis=-1, epsilon=call.epsilon)
+
+
+class _Chain:
+    """Operators one after the other, over operands that lie in memory."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.types: dict[str, TensorType] = {}
+        self.operands: dict[str, View] = {}
+        self.constants: dict[str, Constant] = {}
+
+    def operand(self, name: str, view: View) -> str:
+        self.types[name] = _computed(view)
+        self.operands[name] = view
+        return name
+
+    def node(self, op: str, inputs: list[str], like: View, **attrs: object) -> str:
+        made = f"t{len(self.nodes)}"
+        self.types[made] = _computed(like)
+        self.nodes.append(Node(op, tuple(inputs), (made,), Attrs(attrs)))
+        return made
+
+    def number(self, name: str, value: float, like: View) -> str:
+        """A number as a constant of the element type that `like` is computed in, which goes into the source."""
+        dtype = _computed(like).dtype
+        self.constants[name] = Constant.of(np.asarray(value, dtype.numpy))
+        return self.operand(name, View.of(name, dtype, ()))
+
+    def group(self, made: str, view: View) -> Group:
+        return Group(tuple(self.nodes), self.types, self.operands, {made: view}, self.constants)
+
+
+def _computed(view: View) -> TensorType:
+    """The type that a call computes the elements of a view in."""
+    narrow = view.dtype in (DType.FLOAT16, DType.BFLOAT16)
+    return TensorType(DType.FLOAT32 if narrow else view.dtype, view.shape)

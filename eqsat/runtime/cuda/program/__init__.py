@@ -1,0 +1,1 @@
+"""Plans as programs: buffers, and the launches that fill them."""

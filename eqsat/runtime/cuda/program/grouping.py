@@ -1,0 +1,160 @@
+"""Which operators of a plan that names none are run as one kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
+from eqsat.language.terms.types import TensorType
+from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.kernels.expressions.elements import is_pointwise
+
+#: Operators in one generated kernel, at most: longer ones take registers that others lack.
+MOST_GROUPED = 12
+#: What one may read, at most: more addresses would fill the registers.
+MOST_OPERANDS = 16
+#: Operators along rows, in whose kernels those element by element before and after them are computed.
+ROWS = frozenset(
+    {"softmax", "log_softmax", "layer_norm", "rms_norm", "lp_norm", "hardmax"}
+    | {f"reduce_{r}" for r in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum_exp")}
+)
+#: Operators that put elements elsewhere, which a kernel reads where they come from; without them, they are copies.
+MOVED = frozenset(
+    {"concat", "pad", "gather", "gather_elements", "gather_nd", "tile", "trilu", "depth_to_space", "space_to_depth"}
+)
+#: Operators at whose end what is element by element is computed.
+PRODUCTS = frozenset({"matmul", "gemm", "conv", "conv_transpose"})
+
+
+def grouped(plan: Plan) -> Plan:
+    """The plan with operators element by element in the kernels of those that make, or read, what they work on.
+
+    Nothing is computed twice: what several kernels read is written by the first of them. All values of one kernel are
+    held in one layout.
+    """
+    return _Grouping(plan).grouped()
+
+
+class _Grouping:
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.graph = plan, plan.graph
+        self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
+        self.wanted = set(plan.graph.outputs.values())
+        self.steps: list[Kernel | Conversion | None] = list(plan.steps)
+        #: Where each step is by now: in its own place, or in that of the step it went into.
+        self.at = list(range(len(plan.steps)))
+        self.makers: dict[Held, int] = {}
+        self.readers: dict[Held, list[int]] = {}
+        for index, step in enumerate(plan.steps):
+            for held in [Held(step.value, step.source)] if isinstance(step, Conversion) else step.operands:
+                self.readers.setdefault(held, []).append(index)
+            for held in [] if isinstance(step, Conversion) else step.results:
+                self.makers[held] = index
+
+    def grouped(self) -> Plan:
+        """The plan with what can be joined joined, step by step."""
+        for index, step in enumerate(self.plan.steps):
+            waiting = [] if isinstance(step, Conversion) else list(step.operands)
+            while waiting:
+                held = waiting.pop(0)
+                place = self.at[self.makers.get(held, index)]
+                earlier, now = self.steps[place], self.steps[index]
+                if place == index or not isinstance(earlier, Kernel) or not isinstance(now, Kernel):
+                    continue
+                kept = self._kept(earlier, place, index)
+                if kept is not None and self._joins(earlier, now, held, kept):
+                    self.steps[index] = self._joined(earlier, now, kept)
+                    self.steps[place] = None
+                    self.at = [index if at == place else at for at in self.at]
+                    # What did not pay into the one may pay into both.
+                    waiting += earlier.operands
+        return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
+
+    def _kept(self, earlier: Kernel, place: int, index: int) -> tuple[Held, ...] | None:
+        """What the kernel at `place` makes that others than it and the one at `index` read; None where one of them
+        comes before that."""
+        kept = []
+        for held in earlier.results:
+            places = {self.at[i] for i in self.readers.get(held, ())} - {place}
+            if min(places, default=index) < index:
+                return None
+            if places != {index} or held.value in self.wanted:
+                kept.append(held)
+        return tuple(kept)
+
+    def _joins(self, earlier: Kernel, now: Kernel, held: Held, kept: tuple[Held, ...]) -> bool:
+        """Whether a kernel that makes an operand can be computed within the one that reads it."""
+        if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
+            return False
+        read = {*earlier.operands, *now.operands} - set(earlier.results)
+        if len(read) > MOST_OPERANDS:
+            return False
+        if any(h.state.layout != held.state.layout for h in (*now.results, *kept)):
+            return False
+        first = [self.producers[v] for v in earlier.nodes]
+        then = [self.producers[v] for v in now.nodes]
+        cores = [n for n in (*first, *then) if not is_pointwise(n) and n.op not in MOVED]
+        if len(cores) > 1 or any(n.op not in ROWS | PRODUCTS for n in cores):
+            return False
+        reader = next(n for n in then if held.value in n.inputs)
+        if kept and (cores and cores[0].op in PRODUCTS):
+            return False
+        # What several read is written where the results are, or where a row is read.
+        whole = self._elements(cores[0].inputs[0] if cores and cores[0] in then else then[-1].outputs[0])
+        if any(self._elements(h.value) != whole for h in kept):
+            return False
+        if any(core in first for core in cores):
+            # What follows a row or a product must be as large: it is computed where each element is made.
+            same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
+            return (
+                is_pointwise(reader)
+                and same
+                and (cores[0].op in ROWS or self._ends_product(first, reader, earlier, now))
+            )
+        if reader.op in MOVED:
+            # Where it copies all of what it reads, that is written where it belongs at once.
+            return not kept and not (reader.op == "concat" and len(then) == 1)
+        # What comes before a row is computed as the row is read; products read from memory alone.
+        return reader.op in ROWS or is_pointwise(reader)
+
+    def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
+        """Whether a library computes a node at the end of a product, after what it computes there already."""
+        endings: list[str] = []
+        for before, node in itertools.pairwise((*first, reader)):
+            made = self.graph.type(node.outputs[0])
+            others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
+            tensors = [t for t in others if isinstance(t, TensorType)]
+            if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
+                return False
+            ending = ending_of(first[0].op, node.op, node.attrs, made, tensors)
+            if not may_follow(endings, ending) or (
+                ending == "addend" and not self._takes_addend(first[0], earlier, now)
+            ):
+                return False
+            endings.append(ending)
+        return True
+
+    def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:
+        """Whether what is read beside a convolution by the kernel after it can be added at its end, as all is held."""
+        image, filters = (self.graph.type(str(v)) for v in product.inputs[:2])
+        read = [h for h in earlier.operands if h.value == product.inputs[0]]
+        held = [*read, *now.operands, *now.results]
+        types = [(h, self.graph.type(h.value)) for h in held]
+        images = [(h.state.layout, h.state.typed(t).dtype) for h, t in types if isinstance(t, TensorType)]
+        if not isinstance(filters, TensorType) or not isinstance(image, TensorType) or len(images) != len(held):
+            return False
+        return takes_addend(product.attrs, filters, images, earlier.arithmetic)
+
+    def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
+        """The nodes of both, a product first; results that others read come before those of the later kernel."""
+        operands = dict.fromkeys((*earlier.operands, *(h for h in now.operands if h not in earlier.results)))
+        first = now.nodes[: 1 if self.producers[now.nodes[0]].op in PRODUCTS else 0]
+        nodes = (*first, *earlier.nodes, *now.nodes[len(first) :])
+        return replace(now, nodes=nodes, operands=tuple(operands), results=(*kept, *now.results))
+
+    def _elements(self, value: str | None) -> object:
+        type = None if value is None else self.graph.type(value)
+        return type.shape if isinstance(type, TensorType) else None

@@ -1,0 +1,344 @@
+"""Matrix products, convolutions, attention and normalisations as library calls, with what is computed at their end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eqsat.language.graphs.attending import attends
+from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Held
+from eqsat.language.terms.state import LAYOUTS, State
+from eqsat.language.terms.types import DType
+from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
+from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
+from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
+from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
+from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow
+from eqsat.runtime.kernels.view import View
+
+if TYPE_CHECKING:
+    from eqsat.runtime.cuda.program.lowering import Lowering, Part
+
+#: The libraries whose kernels a program may call.
+LIBRARIES = frozenset({"cublaslt", "cudnn"})
+_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64})
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What follows a product and a library does at its end: `taken` nodes, the last of which makes `value`.
+
+    `constant` is the name of the bias where that is one, which may then be held in any element type.
+    """
+
+    taken: int
+    value: str
+    alpha: float = 1.0
+    bias: View | None = None
+    constant: str = ""
+    function: str = ""
+    addend: View | None = None
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """The ending as cuBLASLt calls it."""
+        names: dict[tuple[str, bool], Epilogue] = {
+            ("", False): "",
+            ("", True): "bias",
+            ("relu", False): "relu",
+            ("relu", True): "relu_bias",
+            ("gelu", False): "gelu",
+            ("gelu", True): "gelu_bias",
+        }
+        return names[self.function, self.bias is not None]
+
+
+class Products:
+    """Finds the library call that computes the first nodes of a part."""
+
+    def __init__(self, lowering: Lowering, libraries: frozenset[str]) -> None:
+        self.lowering, self.libraries = lowering, libraries
+
+    def take(self, part: Part) -> int:
+        """Launches a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
+        node = part.nodes[0]
+        if any(v is not None and self.lowering.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
+            return 0
+        if "cublaslt" in self.libraries and node.op in ("matmul", "gemm"):
+            return self._matmul(part, node)
+        if "cudnn" in self.libraries and node.op == "conv":
+            return self._convolution(part, node)
+        if "cudnn" in self.libraries and node.op == "attention":
+            return self._attention(part, node)
+        if "cudnn" in self.libraries and node.op in ("layer_norm", "rms_norm") and len(part.nodes) == 1:
+            return self._normalisation(part, node)
+        return 0
+
+    def _matmul(self, part: Part, node: Node) -> int:
+        a, b = (self.lowering.operand(part, str(v)) for v in node.inputs[:2])
+        made = self.lowering.types[node.outputs[0]]
+        if a.dtype not in _FLOATS or a.dtype != b.dtype:
+            return 0
+        bare = Ending(1, node.outputs[0])
+        if node.op == "gemm":
+            a = a.permuted((1, 0)) if node.attrs["trans_a"] else a
+            b = b.permuted((1, 0)) if node.attrs["trans_b"] else b
+            bare = replace(bare, alpha=node.attrs["alpha"])
+            if len(node.inputs) > 2 and node.inputs[2] is not None:
+                bias = self._vector(self.lowering.operand(part, node.inputs[2]), made.static[-1])
+                along = ending_of("gemm", "add", {}, made, [self.lowering.types[node.inputs[2]]]) == "bias"
+                if bias is None or not along or node.attrs["beta"] != 1.0:
+                    return 0
+                bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
+        a = a if a.rank > 1 else a.broadcast_to((1, *a.shape))
+        b = b if b.rank > 1 else _column(b)
+        batch = self._batch(a, b)
+        count = math.prod(batch)
+        matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
+        before = len(self.lowering.launches)
+        a, b, matrix = self._joined(a, b, batch, matrix, node.op)
+        for ending in dict.fromkeys((self._ending(part, node, bare), bare)):
+            result = self.lowering.result(part, ending.value)
+            for dtype in dict.fromkeys((result.dtype, a.dtype)):
+                if self._product(part, ending, (a, b), result, matrix, dtype):
+                    return ending.taken
+        del self.lowering.launches[before:]
+        return 0
+
+    def _product(
+        self,
+        part: Part,
+        ending: Ending,
+        operands: tuple[View, View],
+        result: View,
+        matrix: tuple[int, ...],
+        dtype: DType,
+    ) -> bool:
+        """Whether the library makes a product in an element type; it is copied where it is not wanted so."""
+        target = result.reshaped(matrix)
+        if target is None or not _is_matrix(target) or dtype != result.dtype:
+            target = None
+        written = self.lowering.spare(ending.value, dtype, matrix) if target is None else target
+        bias = self._held_as(ending, dtype, matrix[-1])
+        call = Matmul(*operands, written, bias, ending.alpha, ending.epilogue, part.arithmetic)
+        if product_fault(call) is not None:
+            return False
+        self._launch(call, part, ending)
+        if target is None:
+            self.lowering.copied(View.of(written.buffer, dtype, result.shape), result, ending.value)
+        return True
+
+    def _constant(self, value: str | None) -> str:
+        return value if value is not None and value in self.lowering.constants else ""
+
+    def _held_as(self, ending: Ending, dtype: DType, size: int) -> View | None:
+        """The bias, in the element type of the product where it is a constant."""
+        if ending.bias is None or not ending.constant or ending.bias.dtype == dtype:
+            return ending.bias
+        stated = self.lowering.types[ending.constant].dtype
+        state = State("row", "" if dtype == stated else dtype.value)
+        return self._vector(self.lowering.read(Held(ending.constant, state)), size)
+
+    def _batch(self, a: View, b: View) -> tuple[int, ...]:
+        rank = max(a.rank, b.rank) - 2
+        pairs = zip((1,) * (rank - a.rank + 2) + a.shape[:-2], (1,) * (rank - b.rank + 2) + b.shape[:-2], strict=True)
+        return tuple(max(x, y) for x, y in pairs)
+
+    def _joined(
+        self, a: View, b: View, batch: tuple[int, ...], matrix: tuple[int, ...], label: str
+    ) -> tuple[View, View, tuple[int, ...]]:
+        """Both operands with at most one axis of products, copied where their strides do not allow it.
+
+        Products by one and the same matrix are one product of more rows.
+        """
+        rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+        if math.prod(b.shape[:-2]) == 1 and math.prod(batch) > 1:
+            whole = a.broadcast_to((*batch, rows, depth)).reshaped((math.prod(batch) * rows, depth))
+            if whole is not None and _is_matrix(whole):
+                right = self._matrix(b, (depth, columns), label)
+                return whole, right, (math.prod(batch) * rows, columns)
+        lead = matrix[:-2]
+        left = self._matrix(a.broadcast_to((*batch, rows, depth)), (*lead, rows, depth), label)
+        right = self._matrix(b.broadcast_to((*batch, depth, columns)), (*lead, depth, columns), label)
+        return left, right, matrix
+
+    def _matrix(self, view: View, shape: tuple[int, ...], label: str) -> View:
+        found = view.reshaped(shape)
+        if found is not None and _is_matrix(found):
+            return found
+        copy = self.lowering.contiguous(view, f"operand of {label}").reshaped(shape)
+        if copy is None:
+            raise AssertionError("a contiguous view has any shape")
+        return copy
+
+    def _ending(self, part: Part, node: Node, ending: Ending) -> Ending:
+        """As many of the nodes after a product as a library computes at its end."""
+        done = ["scale"] * (ending.alpha != 1.0) + ["bias"] * (ending.bias is not None)
+        done += ["function"] * bool(ending.function)
+        for index, after in enumerate(part.nodes[1:], start=1):
+            others = [v for v in after.inputs if v is not None and v != ending.value]
+            if ending.value in part.results or [n for n in part.nodes[index:] if ending.value in n.inputs] != [after]:
+                break
+            types = [self.lowering.types[v] for v in others]
+            kind = ending_of(node.op, after.op, after.attrs, self.lowering.types[after.outputs[0]], types)
+            if not may_follow(done, kind) or any(v in part.inner for v in others):
+                break
+            found = self._ended(part, node, after, ending, kind)
+            if found is None:
+                break
+            ending = replace(found, taken=index + 1, value=after.outputs[0])
+            done.append(kind)
+        return ending
+
+    def _ended(self, part: Part, node: Node, after: Node, ending: Ending, kind: str) -> Ending | None:
+        """The ending with one more node; None where what that reads is not held as the library wants it."""
+        other = next((v for v in after.inputs if v is not None and v != ending.value), None)
+        if kind == "function":
+            return replace(ending, function=after.op)
+        if kind == "addend":
+            addend = self.lowering.operand(part, str(other))
+            return replace(ending, addend=addend) if self._adds(part, node, addend) else None
+        held = self.lowering.operand(part, str(node.inputs[0])).dtype
+        if kind == "scale":
+            factor = self._factor(after, other)
+            if factor is None or not _is_scale(ending.alpha * factor, held):
+                return None
+            return replace(ending, alpha=ending.alpha * factor)
+        made = self.lowering.types[node.outputs[0]]
+        if made.rank == 0:
+            return None
+        size = made.static[1 if node.op == "conv" else -1]
+        vector = self._vector(self.lowering.operand(part, str(other)), size)
+        fits = vector is not None and vector.dtype in (held, self._held(part, after))
+        return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
+
+    def _adds(self, part: Part, node: Node, addend: View) -> bool:
+        """Whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
+        x, w = self._images(part, node)
+        made = self.lowering.types[node.outputs[0]]
+        held = part.state.typed(made)
+        like = View.of("", held.dtype, made.static, LAYOUTS[part.state.layout].order(made.rank))
+        call = Convolution(x, w, like, (), (), (), node.attrs["group"], arithmetic=part.arithmetic)
+        return addend_fault(call, addend) is None
+
+    def _images(self, part: Part, node: Node) -> tuple[View, View]:
+        """Images and filters of a convolution; constant filters are put with their channels where the images' are."""
+        image, filters = str(node.inputs[0]), str(node.inputs[1])
+        held = part.states.get(filters, part.state)
+        last = part.states.get(image, part.state).layout == "nhwc"
+        if last and filters in self.lowering.constants and held.layout == "row":
+            return self.lowering.operand(part, image), self.lowering.read(Held(filters, replace(held, layout="nhwc")))
+        return self.lowering.operand(part, image), self.lowering.operand(part, filters)
+
+    def _factor(self, node: Node, value: str | None) -> float | None:
+        """The finite number that a product is multiplied by; None where it is not known, or divides by nothing."""
+        constant = self.lowering.constants.get(str(value))
+        if constant is None or constant.type.size != 1 or (node.op == "div" and node.inputs[1] != value):
+            return None
+        number = float(constant.array.reshape(()))
+        if not math.isfinite(number) or (node.op == "div" and number == 0):
+            return None
+        return 1.0 / number if node.op == "div" else number
+
+    def _held(self, part: Part, node: Node) -> DType:
+        return part.state.typed(self.lowering.types[node.outputs[0]]).dtype
+
+    def _vector(self, view: View, size: int) -> View | None:
+        """A view of so many elements as one contiguous row; None where it is no such."""
+        found = view.reshaped((size,)) if view.count == size else None
+        return found if found is not None and (size == 1 or found.strides == (1,)) else None
+
+    def _launch(self, call: Matmul | Convolution, part: Part, ending: Ending) -> None:
+        nodes = part.nodes[: ending.taken]
+        label = " + ".join(n.op for n in nodes)
+        reads = views_of(call)[:-1] if isinstance(call, Convolution) else (call.a, call.b, call.bias)
+        self.lowering.call(call, [v for v in reads if v is not None], call.result, (ending.value,), label)
+
+    def _convolution(self, part: Part, node: Node) -> int:
+        x, w = self._images(part, node)
+        if x.dtype not in _FLOATS or x.dtype != w.dtype or self._held(part, node) != x.dtype:
+            return 0
+        given = node.inputs[2] if len(node.inputs) > 2 else None
+        bias = None if given is None else self.lowering.operand(part, given)
+        relu = node.attrs["activation"] == "relu"
+        start = Ending(1, node.outputs[0], bias=bias, function="relu" if relu else "")
+        ending = self._ending(part, node, start)
+        strides, dilations, pads = conv_geometry(node.attrs, x.rank - 2)
+        call = Convolution(
+            x,
+            w,
+            self.lowering.result(part, ending.value),
+            tuple(strides),
+            tuple(pads),
+            tuple(dilations),
+            node.attrs["group"],
+            ending.bias,
+            ending.function == "relu",
+            part.arithmetic,
+            ending.addend,
+        )
+        if network_fault(call) is not None:
+            return 0
+        self._launch(call, part, ending)
+        return ending.taken
+
+    def _attention(self, part: Part, node: Node) -> int:
+        q, k, v = (self.lowering.operand(part, str(x)) for x in node.inputs[:3])
+        given = node.inputs[3] if len(node.inputs) > 3 else None
+        if node.attrs["hidden"] == "nan" and not attends(self.lowering.graph, given, causal=node.attrs["causal"]):
+            return 0  # where the library makes 0
+        mask = None if given is None else self.lowering.operand(part, given)
+        scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(q.shape[3])
+        call = Attention(q, k, v, self.lowering.result(part, node.outputs[0]), scale, mask, node.attrs["causal"])
+        if network_fault(call) is not None:
+            return 0
+        reads = (q, k, v) if mask is None else (q, k, v, mask)
+        self.lowering.call(call, reads, call.result, (node.outputs[0],), node.op)
+        return 1
+
+    def _normalisation(self, part: Part, node: Node) -> int:
+        """Rows that nothing else is computed with; what comes before and after others is in the kernel generated."""
+        x, scale, *given = (self.lowering.operand(part, v) for v in node.inputs if v is not None)
+        if node.op == "layer_norm" and not given:
+            return 0
+        width = math.prod(x.shape[node.attrs["axis"] % x.rank :])
+        result = self.lowering.result(part, node.outputs[0])
+        rows, made = (view.reshaped((view.count // width, width)) for view in (x, result))
+        vectors = [self._vector(view, width) for view in (scale, *given)]
+        if rows is None or made is None or None in vectors:
+            return 0
+        factor, *bias = (v for v in vectors if v is not None)
+        call = Normalisation(rows, factor, made, node.attrs["epsilon"], bias[0] if bias else None)
+        if network_fault(call) is not None:
+            return 0
+        self.lowering.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
+        return 1
+
+
+def _is_scale(alpha: float, operands: DType) -> bool:
+    """Whether a library scales by a number as written: it takes float64 for operands of that, else float32.
+
+    By 0 it does not: then it looks at no operand, and products of infinity would be 0.
+    """
+    limits = np.finfo(np.float64 if operands is DType.FLOAT64 else np.float32)
+    return float(limits.tiny) <= abs(alpha) <= float(limits.max)
+
+
+def _column(view: View) -> View:
+    """A vector as a matrix of one column."""
+    return replace(view, shape=(*view.shape, 1), strides=(*view.strides, 1))
+
+
+def _is_matrix(view: View) -> bool:
+    """Whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
+    (rows, columns), (down, along) = view.shape[-2:], view.strides[-2:]
+    if rows == 1 and columns == 1:
+        return True
+    in_rows = (along == 1 or columns == 1) and (down >= columns or rows == 1)
+    in_columns = (down == 1 or rows == 1) and (along >= rows or columns == 1)
+    return in_rows or in_columns

@@ -1,0 +1,204 @@
+"""Plans with every dim a number: types and attributes worked out, and what is known by then computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration.spec import spec
+from eqsat.language.graphs.fold import infer_and_fold
+from eqsat.language.graphs.interpret import concrete, run_node
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
+from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
+from eqsat.language.terms.state import PLAIN
+from eqsat.language.terms.types import DType, TensorType
+
+#: Operators whose result follows from the shape of their operand.
+_OF_SHAPES = ("shape", "size")
+#: How to run what no GPU runs.
+_REMEDY = "run it on the CPU: result.compile('onnxruntime')"
+#: Element types that no kernel reads or writes.
+_UNHELD = frozenset(d for d in DType if d is not DType.BFLOAT16 and (d.numpy.isbuiltin != 1 or d.numpy.kind in "Oc"))
+_FLOATS = Floats()
+
+
+def plain_plan(graph: Graph) -> Plan:
+    """The plan that runs every node of a graph by itself, as it stands."""
+    steps = []
+    for node in graph.nodes:
+        operands = dict.fromkeys(Held(v, PLAIN) for v in node.inputs if v is not None)
+        made = tuple(Held(v, PLAIN) for v in node.outputs if v)
+        steps.append(Kernel((made[0].value,), tuple(operands), made))
+    return Plan(graph, tuple(steps))
+
+
+def whole_sizes(sizes: Mapping[str, int], where: str) -> dict[str, int]:
+    """The sizes of named dims as Python's integers; BackendError for what is no size."""
+    if not isinstance(sizes, Mapping):
+        raise BackendError(f"sizes are {sizes!r}", where=where, expected="the size of each named dim, by name")
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+            raise BackendError(f"the size of {name!r} is {size!r}", where=where, expected="an integer from 0")
+    return {name: int(size) for name, size in sizes.items()}
+
+
+def static_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """A graph for inputs of known sizes, with what follows from them computed; BackendError for what is no tensor."""
+    types = dict(graph.types)
+    for name in graph.inputs:
+        declared = graph.type(name)
+        if not isinstance(declared, TensorType):
+            raise BackendError(
+                f"input {name!r} is no tensor but {declared}",
+                where=graph.name,
+                expected="tensors alone",
+                remedy=_REMEDY,
+            )
+        types[name] = _sized(declared, sizes, name, graph)
+    if types == dict(graph.types):
+        return graph
+    fixed = replace(graph, types={v: types[v] for v in graph.inputs})
+    return infer_and_fold(fixed)
+
+
+def static_plan(plan: Plan, sizes: Mapping[str, int] | None = None) -> Plan:
+    """The plan for inputs of known sizes.
+
+    Nodes that only shapes and constants decide become constants. BackendError for a dim that `sizes` leaves open, a
+    shape that depends on data, an opaque node and for values that are no tensors.
+    """
+    return _Fixing(plan, dict(sizes or {})).fixed()
+
+
+def _sized(declared: TensorType, sizes: Mapping[str, int], name: str, graph: Graph) -> TensorType:
+    if declared.shape is None:
+        raise BackendError(
+            f"input {name!r} is {declared}, of any rank",
+            where=graph.name,
+            expected="inputs of known ranks",
+            remedy=f"give the model a shape for it, or {_REMEDY}",
+        )
+    names = {n for d in declared.shape if isinstance(d, Sym) for n in d.names()}
+    if names - sizes.keys():
+        raise BackendError(
+            f"input {name!r} is {declared}",
+            where=graph.name,
+            expected="a size for every named dim",
+            remedy="pass inputs, or sizes such as " + ", ".join(f"{n}=1" for n in sorted(names - sizes.keys())),
+        )
+    return declared.at(sizes)
+
+
+class _Fixing:
+    def __init__(self, plan: Plan, sizes: dict[str, int]) -> None:
+        self.plan, self.graph, self.sizes = plan, plan.graph, sizes
+        self.types: dict[str, TensorType] = {}
+        self.constants = dict(plan.graph.constants)
+        self.nodes: list[Node] = []
+
+    def fixed(self) -> Plan:
+        for name in self.graph.inputs:
+            self.types[name] = _sized(self._tensor(name), self.sizes, name, self.graph)
+        for name, constant in self.graph.constants.items():
+            self.types[name] = constant.type
+        for node in self.graph.nodes:
+            self._node(node)
+        self._check_elements()
+        graph = replace(
+            self.graph,
+            nodes=tuple(self.nodes),
+            constants={n: c for n, c in self.constants.items() if n in self.types},
+            types=dict(self.types),
+        )
+        steps = tuple(s for s in map(self._step, self.plan.steps) if s is not None)
+        return Plan(graph, steps, self.plan.boundary)
+
+    def _check_elements(self) -> None:
+        """BackendError for what is in memory when the plan runs, and of an element type that no GPU holds."""
+        within = (v for n in self.nodes for v in (*n.inputs, *n.outputs) if v)
+        for value in (*self.graph.inputs, *within, *self.graph.outputs.values()):
+            if self.types[value].dtype in _UNHELD:
+                raise BackendError(
+                    f"{value!r} is {self.types[value]}, which no kernel reads or writes",
+                    where=self.graph.name,
+                    expected="floats of 16 to 64 bits, integers of 8 to 64 bits, or bool",
+                    remedy=_REMEDY,
+                )
+
+    def _tensor(self, value: str) -> TensorType:
+        found = self.graph.type(value)
+        if not isinstance(found, TensorType):
+            raise BackendError(
+                f"{value!r} is no tensor but {found}",
+                where=self.graph.name,
+                expected="tensors alone",
+                remedy=_REMEDY,
+            )
+        return found
+
+    def _node(self, node: Node) -> None:
+        if node.op == OPAQUE:
+            raise BackendError(
+                f"{node.describe()} is {node.attrs.get('op_type', 'opaque')}, which no kernel computes",
+                where=self.graph.name,
+                expected="operators that eqsat declares",
+                remedy=_REMEDY,
+            )
+        attrs = Attrs({k: concrete(v, self.sizes) for k, v in node.attrs.items()})
+        operands = [None if v is None else self.types[v] for v in node.inputs]
+        results = spec(node.op).result_types(operands, attrs)
+        if not all(r.is_static for r in results):
+            raise BackendError(
+                f"the shape that {node.describe()} makes depends on data",
+                where=self.graph.name,
+                expected="shapes that follow from those of the inputs",
+                remedy=_REMEDY,
+            )
+        fixed = replace(node, attrs=attrs)
+        self.types |= {v: t for v, t in zip(node.outputs, results, strict=False) if v}
+        if self._is_known(node):
+            self._compute(fixed, operands, results)
+        else:
+            self.nodes.append(fixed)
+
+    def _is_known(self, node: Node) -> bool:
+        if spec(node.op).random:
+            return False
+        return node.op in _OF_SHAPES or all(v is None or v in self.constants for v in node.inputs)
+
+    def _compute(self, node: Node, operands: list[TensorType | None], results: tuple[TensorType, ...]) -> None:
+        def array(value: str | None, type: TensorType | None) -> Any:
+            if value is None or type is None:
+                return None
+            known = self.constants.get(value)
+            return np.broadcast_to(np.zeros((), type.dtype.numpy), type.static) if known is None else known.array
+
+        arrays = [array(v, t) for v, t in zip(node.inputs, operands, strict=True)]
+        made = run_node(_FLOATS, node, arrays, operands, list(results))
+        for value, found, type in zip(node.outputs, made, results, strict=False):
+            if value:
+                self.constants[value] = Constant.of(found, type.dtype)
+
+    def _step(self, step: Step) -> Step | None:
+        """The step without nodes that are constants by now; None where nothing is left of it."""
+        made = {n.outputs[0] or next(o for o in n.outputs if o): n for n in self.nodes}
+        if isinstance(step, Conversion):
+            return None if step.value in self.constants else step
+        kept = tuple(v for v in step.nodes if v in made)
+        if not kept:
+            return None
+        if kept == step.nodes:
+            return step
+        within = {o for v in kept for o in made[v].outputs}
+        known = {held.value: held for held in step.operands}
+        state = step.results[0].state
+        read = dict.fromkeys(v for n in kept for v in made[n].inputs if v is not None and v not in within)
+        operands = tuple(known.get(v, Held(v, state)) for v in read)
+        return replace(step, nodes=kept, operands=operands)

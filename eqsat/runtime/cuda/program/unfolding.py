@@ -1,0 +1,125 @@
+"""Operators that no kernel computes as a whole, by operators that have kernels of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.declaration.spec import spec
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms.masks import lowest
+from eqsat.language.terms.types import DType, TensorType
+
+#: Operators with which a kernel begins.
+_ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
+
+
+@dataclass
+class Unfolded:
+    """Nodes in place of one, the last making what it made, with the types and constants that they bring."""
+
+    fresh: Callable[[str], str]
+    types: dict[str, TensorType]
+    nodes: list[Node] = field(default_factory=list)
+    constants: dict[str, Constant] = field(default_factory=dict)
+
+    def add(self, op: str, *inputs: str, name: str | None = None, **attrs: Any) -> str:
+        """One more node; the name of what it makes."""
+        made = self.fresh(op) if name is None else name
+        complete = spec(op).complete(attrs)
+        (self.types[made],) = spec(op).result_types([self.types[v] for v in inputs], complete)
+        self.nodes.append(Node(op, inputs, (made,), Attrs(complete)))
+        return made
+
+    def groups(self) -> list[tuple[Node, ...]]:
+        """The nodes that are run as one kernel: a product with its scale, a softmax with what is about it."""
+        found: list[list[Node]] = []
+        for node in self.nodes:
+            ends = node.op == "mul" and self.nodes[0].op != "gemm"
+            begins = node.op in _ALONE or (not ends and found[-1][0].op in _ALONE)
+            if begins:
+                found.append([])
+            found[-1].append(node)
+        return [tuple(group) for group in found]
+
+    def constant(self, array: Any, dtype: DType) -> str:
+        """One more constant; its name."""
+        name = self.fresh("constant")
+        self.constants[name] = Constant.of(np.asarray(array), dtype)
+        self.types[name] = self.constants[name].type
+        return name
+
+
+def unfolded(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded | None:
+    """The operators in place of one that no kernel computes as a whole; None for one that stays."""
+    if node.op == "attention":
+        return unfold_attention(node, types, fresh)
+    if node.op == "gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
+        return unfold_gemm(node, types, fresh)
+    return None
+
+
+def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
+    """Alpha · a' b' + beta · c as a product, and what is added to it."""
+    made = Unfolded(fresh, types)
+    a, b, c = (str(v) for v in node.inputs)
+    attrs = {name: node.attrs[name] for name in ("alpha", "trans_a", "trans_b")}
+    product = made.add("gemm", a, b, **attrs)
+    if node.attrs["beta"] != 1.0:
+        c = made.add("mul", c, made.constant(node.attrs["beta"], types[c].dtype))
+    made.add("add", product, c, name=node.outputs[0])
+    return made
+
+
+def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
+    """softmax(q kᵀ · scale + mask) v by products and a softmax; `types` are those of its operands.
+
+    Where a mask keeps no key at all, the result is what the operator says: 0 or NaN.
+    """
+    made = Unfolded(fresh, types)
+    q, k, v = (str(x) for x in node.inputs[:3])
+    mask = node.inputs[3] if len(node.inputs) > 3 else None
+    heads, width = types[q].static[1], types[q].static[3]
+    k, v = (_repeated(made, x, heads) for x in (k, v))
+    scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(max(width, 1))
+    scores = made.add("matmul", q, made.add("transpose", k, perm=(0, 1, 3, 2)))
+    if scale != 1.0:
+        scores = made.add("mul", scores, made.constant(scale, types[q].dtype))
+    kept = None
+    if node.attrs["causal"]:
+        kept = made.constant(np.tri(types[q].static[2], types[k].static[2], dtype=bool), DType.BOOL)
+    if mask is not None and types[mask].dtype is DType.BOOL:
+        kept = mask if kept is None else made.add("and_", mask, kept)
+    elif mask is not None:
+        scores = made.add("add", scores, mask)
+    if kept is not None:
+        scores = made.add("where", kept, scores, made.constant(-np.inf, types[q].dtype))
+    shares = made.add("softmax", scores, axis=3)
+    if mask is not None and node.attrs["hidden"] == "zero":
+        # Shares of a query that may look at nothing are NaN.
+        shown = kept if kept is not None and types[mask].dtype is DType.BOOL else _shown(made, mask, kept)
+        shares = made.add("where", shown, shares, made.constant(0.0, types[q].dtype))
+    made.add("matmul", shares, v, name=node.outputs[0])
+    return made
+
+
+def _shown(made: Unfolded, mask: str, kept: str | None) -> str:
+    """Where a mask of numbers hides no key, of those that are kept."""
+    dtype = made.types[mask].dtype
+    shown = made.add("not_", made.add("less", mask, made.constant(lowest(dtype), dtype)))
+    return shown if kept is None else made.add("and_", shown, kept)
+
+
+def _repeated(made: Unfolded, value: str, heads: int) -> str:
+    """Keys or values with each head as often as queries share it."""
+    batch, own, length, width = made.types[value].static
+    if own == heads or not own:
+        return value
+    apart = made.add("reshape", value, shape=(batch, own, 1, length, width))
+    shared = made.add("expand", apart, shape=(batch, own, heads // own, length, width))
+    return made.add("reshape", shared, shape=(batch, heads, length, width))

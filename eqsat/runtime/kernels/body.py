@@ -1,0 +1,354 @@
+"""The statements of a generated kernel: any value of a group at any coordinates, pulled from what it is made of.
+
+A template says which element is wanted, and asks for it::
+
+    body = Body(group)
+    i = Index.variable("i", count)
+    body.writer.line("const int i = blockIdx.x * 256 + threadIdx.x;")
+    coords = unflattened(i, shape)
+    body.store("y", coords, body.value("y", coords))
+    return body.source("relu_f16", grid=(blocks, 1, 1), threads=(256, 1, 1))
+
+Where a template makes some value itself (a sum, a tile of a product), it says so before it asks for what comes after::
+
+    body.give("sum", coords, Expr(DType.FLOAT32, "total"))
+    for name in group.results:
+        at = body.onward("sum", name, coords)
+        body.store(name, at, body.value(name, at))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.types import DType, TensorType
+from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
+from eqsat.runtime.kernels.expressions.elements import PARAMETERS, is_pointwise
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
+from eqsat.runtime.kernels.expressions.scalar import expression
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.movement import MOVES
+from eqsat.runtime.kernels.source import Extent, Source
+from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
+from eqsat.runtime.kernels.writer import Writer, bare
+
+#: Makes an element of a value whose operator a template computes itself.
+Producer = Callable[[Coords], Expr]
+#: The most threads a block has, unless a template says otherwise.
+THREADS = 256
+
+
+@dataclass(frozen=True)
+class Access:
+    """An element that is read from memory: of which value, where, and how far from the first one it lies.
+
+    `conditional` where it is read in a block of its own, since at some coordinates there is no such element; `packed`
+    where it is one of several read in one access.
+    """
+
+    value: str
+    coords: Coords
+    offset: Index
+    conditional: bool
+    packed: bool
+
+
+class Body:
+    """A kernel of a group under construction. Every method that needs what has no C raises UnsupportedError."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.writer = Writer()
+        self.accesses: list[Access] = []
+        self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
+        self.producers: dict[str, Producer] = {}
+        self._pointers: dict[str, str] = {}
+        self._lanes: tuple[int, int] | None = None
+        self._conditions: list[str] = []
+
+    # ---- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, name: str, coords: Sequence[Index]) -> Expr:
+        """The element of a value at coordinates, in the type it is computed in: a name of C, or a number."""
+        coords = tuple(coords)
+        known: Expr | None = self.writer.recall((name, coords))
+        if known is None:
+            stem = self.makers[name][0].op if name in self.makers else "value"
+            known = self.named(self._made(name, coords), stem)
+            self.writer.remember((name, coords), known)
+        return known
+
+    def _made(self, name: str, coords: Coords) -> Expr:
+        constant = self.group.constants.get(name)
+        if constant is not None and constant.type.size == 1:
+            return number(constant.array.reshape(())[()], computed(constant.type.dtype))
+        if name in self.producers:
+            return self.producers[name](coords)
+        if name not in self.makers:
+            return self.load(name, coords)
+        node, place = self.makers[name]
+        if is_pointwise(node):
+            return self._pointwise(node, name, coords)
+        move = MOVES.get(node.op)
+        if move is None:
+            raise UnsupportedError(f"{node.op} within a kernel")
+        return move(self, node, place, coords)
+
+    def _pointwise(self, node: Node, name: str, coords: Coords) -> Expr:
+        values = [None if v is None else self.value(v, self._read_at(node, i, v, coords)) for i, v in _inputs(node)]
+        types = [None if v is None else self._type_at(node, i, v) for i, v in _inputs(node)]
+        made = expression(node, values, types, self.group.types[name])
+        if made is None:
+            raise UnsupportedError(f"no C expression for {node.op}")
+        return self.named(made, node.op, told(node) if node.op != "cast" else "")
+
+    def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
+        """Where an operator element by element reads an operand."""
+        shape = self.group.types[value].static
+        return PARAMETERS[node.op](node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
+
+    def _type_at(self, node: Node, place: int, value: str) -> TensorType:
+        """The type of an operand as a reference sees it that computes one element: a parameter is a number."""
+        type = self.group.types[value]
+        return type.with_shape(()) if _is_parameter(node, place) and node.op != "batch_norm" else type
+
+    def named(self, expr: Expr, stem: str, comment: str = "") -> Expr:
+        """The value under a name of C that begins with the stem; numbers and names stay."""
+        if not expr.operands and expr.template.replace("_", "a").isalnum():
+            return expr
+        if expr.value is not None:
+            return expr
+        if comment:
+            self.writer.comment(comment)
+        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_") or "value"
+        text = bare(self.writer.render(expr, stem))
+        return Expr(expr.dtype, self.writer.define(expr.c_type, stem, text))
+
+    def give(self, name: str, coords: Sequence[Index], value: Expr) -> None:
+        """Says what the element of a value at coordinates is, until the block ends."""
+        self.writer.remember((name, tuple(coords)), value)
+
+    def produce(self, name: str, producer: Producer) -> None:
+        """Says how elements of a value are made; the producer writes what it takes and returns the element."""
+        self.producers[name] = producer
+
+    def choose(self, dtype: DType, stem: str, cases: Sequence[tuple[str, Callable[[], Expr]]]) -> Expr:
+        """One of several values, by the first condition that holds; the last one has none."""
+        if len(cases) == 1:
+            return cases[0][1]()
+        found = Expr(dtype, self.writer.name(stem))
+        self.writer.line(f"{found.c_type} {found.template};")
+        for place, (condition, make) in enumerate(cases):
+            head = "else" if not condition else f"{'else ' if place else ''}if ({condition})"
+            others = [f"!({other})" for other, _ in cases[:place]]
+            self._conditions.append(" && ".join([*others, *([condition] if condition else [])]))
+            with self.writer.case(head):
+                value = bare(self.writer.render(convert(make(), dtype), stem))
+                self.writer.line(f"{found.template} = {value};")
+            self._conditions.pop()
+        return found
+
+    def below(self, index: Index, bound: int) -> str:
+        """The condition that a coordinate is less than a bound."""
+        index, bound = index.compared(bound)
+        return f"{self.writer.index(index)} < {bound}"
+
+    def least(self, index: Index, bound: int = 0) -> str:
+        """The condition that a coordinate is no less than a bound."""
+        index, bound = index.compared(bound)
+        return f"{self.writer.index(index)} >= {bound}"
+
+    def within(self, places: Sequence[Index], sizes: Sequence[int]) -> str:
+        """The condition that coordinates lie within axes of these sizes; nothing where they always do."""
+        conditions = [self.least(p) for p in places if p.low < 0]
+        conditions += [self.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
+        return " && ".join(conditions)
+
+    # ---- memory ---------------------------------------------------------------------------------------------------
+
+    def load(self, name: str, coords: Sequence[Index]) -> Expr:
+        """The element of an operand at coordinates, read from memory."""
+        view = self.group.operands.get(name)
+        if view is None:
+            raise UnsupportedError(f"{name} is not in memory")
+        coords = tuple(coords)
+        place = offset(coords, view.strides)
+        text: str | None = self.writer.recall(("held", name, coords))
+        pack = None if text is not None else self._pack(name, place)
+        self.accesses.append(Access(name, coords, place, self.writer.depth > self._depth, pack is not None))
+        text = text or pack or f"{self.pointer(name)}[{self.writer.index(place)}]"
+        return self.named(self.read(name, text), f"{self.pointer(name)}_at")
+
+    @property
+    def _depth(self) -> int:
+        return self._lanes[0] if self._lanes is not None else 0
+
+    @contextmanager
+    def lanes(self, width: int) -> Iterator[None]:
+        """A loop over k, for that many elements: operands in which they follow each other are read in one access."""
+        with self.writer.loop(f"for (int k = 0; k < {width}; ++k)", "k", unroll=True):
+            self._lanes = self.writer.depth, width
+            yield
+            self._lanes = None
+
+    def _pack(self, name: str, place: Index) -> str | None:
+        """The element of the lane that is written, of several elements read at once; None where they lie apart.
+
+        Where conditions hold for all lanes or for none, the access is made where they hold.
+        """
+        if self._lanes is None or self._lanes[0] + len(self._conditions) != self.writer.depth:
+            return None
+        width, view = self._lanes[1], self.group.operands[name]
+        if width == 1 or not fits(view, place, width):
+            return None
+        first, condition = self.writer.index(place.without("k")), " && ".join(self._conditions)
+        if not self.writer.is_constant(f"{first} {condition}"):
+            return None
+        pointer, type = self.pointer(name), f"Pack<{STORED[view.dtype]}, {width}>"
+        text = f"load<{width}>({pointer} + {first})"
+        if condition:
+            text = f"{condition} ? {text} : {type}{{}}"
+        return self.writer.define(type, f"{pointer}_pack", text, safe=True) + ".at[k]"
+
+    def hold(self, access: Access, text: str) -> None:
+        """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""
+        self.writer.remember(("held", access.value, access.coords), text)
+
+    def read(self, name: str, text: str) -> Expr:
+        """What C reads of an operand as a text, in the type that its value is computed in."""
+        view = self.group.operands[name]
+        held = computed(view.dtype)
+        text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
+        return convert(Expr(held, text), computed(self.group.types[name].dtype))
+
+    def stored(self, name: str, value: Expr) -> str:
+        """The text of a value as an element of a result in memory."""
+        view = self.group.results[name]
+        text = self.writer.render(convert(value, computed(view.dtype)), "stored")
+        return f"narrow<{STORED[view.dtype]}>({bare(text)})" if STORED[view.dtype] in ("f16", "bf16") else bare(text)
+
+    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
+        """Writes an element of a result."""
+        place = offset(tuple(coords), self.group.results[name].strides)
+        text = self.stored(name, value)
+        self.writer.line(f"{self.pointer(name)}[{self.writer.index(place)}] = {text};")
+
+    def pointer(self, name: str) -> str:
+        """The parameter that points to an operand or a result."""
+        stem = "out" if name in self.group.results else "in"
+        count = sum(p.startswith(stem) for p in self._pointers.values())
+        return self._pointers.setdefault(name, f"{stem}{count}")
+
+    # ---- coordinates ----------------------------------------------------------------------------------------------
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
+        return self.group.types[name].static
+
+    def onward(self, source: str, target: str, coords: Sequence[Index]) -> Coords:
+        """Where an element of `source` lies in `target`, which operators that keep every element make of it."""
+        if source == target:
+            return tuple(coords)
+        node, _ = self.makers.get(target, (None, 0))
+        if node is None:
+            raise UnsupportedError(f"{target} is not made of {source}")
+        for operand in node.inputs:
+            if operand is not None and self.depends(operand, source):
+                at = self.onward(source, operand, coords)
+                return self._forward(node, operand, target, at)
+        raise UnsupportedError(f"{target} is not made of {source}")
+
+    def depends(self, value: str, source: str) -> bool:
+        """Whether a value is made of another, or is it itself."""
+        seen, waiting = set[str](), [value]
+        while waiting:
+            current = waiting.pop()
+            if current == source:
+                return True
+            if current not in seen and current in self.makers:
+                seen.add(current)
+                waiting += [v for v in self.makers[current][0].inputs if v is not None]
+        return False
+
+    def _forward(self, node: Node, operand: str, target: str, coords: Coords) -> Coords:
+        before, after = self.shape(operand), self.shape(target)
+        if node.op == "transpose":
+            return tuple(coords[p] for p in node.attrs["perm"])
+        if node.op == "reshape":
+            return unflattened(flattened(coords, before), after)
+        if (is_pointwise(node) or node.op == "identity") and before == after:
+            return coords
+        raise UnsupportedError(f"{node.op} after what is computed")
+
+    # ---- the whole ------------------------------------------------------------------------------------------------
+
+    def store_results(self, coords: Sequence[Index]) -> None:
+        """Writes the elements of all results at the same coordinates."""
+        for name in self.group.results:
+            self.store(name, coords, self.value(name, coords))
+
+    def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> Source:
+        """The kernel, once all is written."""
+        read = {n: p for n, p in self._pointers.items() if n not in self.group.results}
+        written = {n: p for n, p in self._pointers.items() if n in self.group.results}
+        parameters = [f"const {STORED[self.group.operands[n].dtype]}* __restrict__ {p}" for n, p in read.items()]
+        parameters += [f"{STORED[self.group.results[n].dtype]}* __restrict__ {p}" for n, p in written.items()]
+        count = threads[0] * threads[1] * threads[2]
+        head = f'extern "C" __global__ void __launch_bounds__({count}) {entry}('
+        body = "\n".join("  " + line for line in self.writer.text().splitlines())
+        code = f"{head}{_wrapped(parameters)}) {{\n{body}\n}}\n"
+        return Source(entry, code, (*read, *written), grid, threads, shared, comment(self.group))
+
+
+def _wrapped(parameters: list[str]) -> str:
+    joined = ", ".join(parameters)
+    return joined if len(joined) < 60 else "\n    " + ",\n    ".join(parameters)
+
+
+def _inputs(node: Node) -> list[tuple[int, str | None]]:
+    return list(enumerate(node.inputs))
+
+
+def entry_name(group: Group) -> str:
+    """A name for the kernel of a group: its operators, and the element type of the first result."""
+    operators = [n.op.strip("_") for n in group.nodes]
+    shown = operators if len(operators) <= 4 else [*operators[:3], f"{len(operators) - 3}_more"]
+    held = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
+    name = "_".join([*shown, _SHORT.get(held, held)])
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+
+
+_SHORT = {"float": "f32", "double": "f64"}
+
+
+def fits(view: View, place: Index, width: int) -> bool:
+    """Whether `width` elements, numbered by k, follow each other from an address that is a multiple of their bytes."""
+    size, rest = width * view.dtype.itemsize, place.without("k")
+    if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
+        return False
+    return math.gcd(rest.constant, *(c for _, c in rest.terms)) % width == 0
+
+
+def _is_parameter(node: Node, place: int) -> bool:
+    return place > 0 and node.op in PARAMETERS
+
+
+def told(node: Node) -> str:
+    """An operator and its attributes, for a comment; nothing where it has none."""
+    attrs = ", ".join(f"{k}={v}" for k, v in node.attrs.items())
+    # A backslash or the end of a line would make something else of the lines that follow.
+    return ascii(f"{node.op}: {attrs}")[1:-1].replace("\\", "/") if attrs else ""
+
+
+def comment(group: Group) -> str:
+    """What a kernel computes, in the graph's names."""
+    lines = []
+    for node in group.nodes:
+        operands = ", ".join(v or "" for v in node.inputs)
+        made = ", ".join(v or "_" for v in node.outputs)
+        lines.append(f"{made} = {node.op}({operands})" + (f"  [{node.name}]" if node.name else ""))
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""C expressions: coordinates, and the arithmetic of single elements."""

@@ -1,0 +1,35 @@
+"""Operators an element of whose result is worked out from one element of each operand, and which that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from eqsat.language.declaration.spec import spec
+from eqsat.language.terms.graph import Node
+from eqsat.runtime.kernels.expressions.coordinates import Coords, Index
+
+#: The coordinates in a parameter of a shape for an element of the result at coordinates.
+Place = Callable[[Node, Sequence[int], Coords], Coords]
+
+
+def _channel(node: Node, shape: Sequence[int], coords: Coords) -> Coords:
+    return coords[1:2]
+
+
+def _scale(node: Node, shape: Sequence[int], coords: Coords) -> Coords:
+    """One number for all elements, one for each place along an axis, or one for each block of places."""
+    block = node.attrs["block"]
+    if not block and tuple(shape) in ((), (1,)):
+        return (Index.number(0),) * len(shape)
+    axis = node.attrs["axis"] % len(coords)
+    return (*coords[:axis], coords[axis] // block, *coords[axis + 1 :]) if block else (coords[axis],)
+
+
+#: By operator, where the parameters are read that come after its first operand; those of all others broadcast.
+PARAMETERS: Mapping[str, Place] = {"batch_norm": _channel, "quantize_linear": _scale, "dequantize_linear": _scale}
+
+
+def is_pointwise(node: Node) -> bool:
+    """Whether an element of the result is worked out from one element of each operand."""
+    declared = spec(node.op)
+    return (declared.pointwise and not declared.view) or node.op in PARAMETERS

@@ -1,0 +1,150 @@
+"""Elements that lie side by side, read and stored several at once: those of one thread, numbered by `k`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from eqsat.language.terms.graph import Node
+from eqsat.runtime.kernels.body import Access, Body, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, Variable, offset
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
+
+#: What a statement of generated code defines.
+_DEFINED = re.compile(r"^\s*const [\w ]+ (\w+) = ", re.MULTILINE)
+
+
+class PackedBody(Body):
+    """A body that notes what is stored, and puts into packs what is stored several elements at once."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.stores: list[tuple[str, Index]] = []
+        self._packs: dict[str, str] = {}
+
+    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
+        """Writes an element of a result, to memory or to the pack that goes there."""
+        self.stores.append((name, offset(tuple(coords), self.group.results[name].strides)))
+        pack = self._packs.get(name)
+        if pack is None:
+            super().store(name, coords, value)
+        else:
+            self.writer.line(f"{pack} = {self.stored(name, value)};")
+
+    def store_made(self, made: str, names: Sequence[str], coords: Coords, value: Expr) -> None:
+        """Stores the results of those names, given the element of the value that they are made of."""
+        self.give(made, coords, value)
+        for name in names:
+            at = self.onward(made, name, coords)
+            self.store(name, at, self.value(name, at))
+
+    def settled(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
+        """The coordinates, or plain ones where what is made of the element there cannot be led back to it otherwise."""
+        probe = PackedBody(self.group)
+        try:
+            probe.store_made(made, names, coords, Expr(computed(self.group.types[made].dtype), "made"))
+        except UnsupportedError:
+            return self.plain(coords)
+        return coords
+
+    def plain(self, coords: Coords) -> Coords:
+        """The coordinates with a name of C for each quotient in them, so that they can be put together anew."""
+        return tuple(Index(tuple((self._plain(v), c) for v, c in at.terms), at.constant) for at in coords)
+
+    def _plain(self, variable: Variable) -> Variable:
+        if variable.of is None or variable.of.reads("k"):
+            return variable
+        return Variable(self.writer.index(Index(((variable, 1),))), variable.size)
+
+    def load_packs(self, probe: Body, width: int) -> None:
+        """Reads what `width` elements need and lies side by side, before the loop over k.
+
+        `probe` is a body in which one of them was made; a place that is worked out from other elements is known only
+        within the loop.
+        """
+        within = set(_DEFINED.findall(probe.writer.text()))
+        for access in varying(probe.accesses) if width > 1 else []:
+            if any(access.offset.reads(name) for name in within):
+                continue
+            view = self.group.operands[access.value]
+            chunk = chunk_of(view, access.offset, width)
+            if chunk:
+                self._load_pack(access, STORED[view.dtype], chunk, width)
+
+    def _load_pack(self, access: Access, c_type: str, chunk: int, width: int) -> None:
+        pointer, place = self.pointer(access.value), first_of(access.offset)
+        name = self.writer.name(f"{pointer}_pack")
+        places = [self.writer.index(place + part) for part in range(0, width, chunk)]
+        loads = ", ".join(f"load<{chunk}>({pointer} + {at})" for at in places)
+        self.writer.line(f"const Pack<{c_type}, {chunk}> {name}[] = {{{loads}}};")
+        self.hold(access, _element(name, chunk, width))
+
+    @contextmanager
+    def stored_packs(self, stores: Sequence[tuple[str, Index]], width: int) -> Iterator[None]:
+        """Gathers the elements that the loop over k stores side by side, and stores them after it."""
+        stored = []
+        for name, place in dict(stores).items() if width > 1 else []:
+            view = self.group.results[name]
+            chunk = chunk_of(view, place, width)
+            if chunk:
+                pack = self.writer.name(f"{self.pointer(name)}_pack")
+                self.writer.line(f"Pack<{STORED[view.dtype]}, {chunk}> {pack}[{width // chunk}];")
+                self._packs[name] = _element(pack, chunk, width)
+                stored.append((name, pack, first_of(place), chunk))
+        yield
+        for name, pack, place, chunk in stored:
+            for part in range(width // chunk):
+                at = self.writer.index(place + part * chunk)
+                self.writer.line(f"store<{chunk}>({self.pointer(name)} + {at}, {pack}[{part}]);")
+        self._packs.clear()
+
+    @contextmanager
+    def each(self, width: int) -> Iterator[None]:
+        """The loop over k; none where there is one element."""
+        if width == 1:
+            yield
+            return
+        self.writer.line("#pragma unroll")
+        with self.writer.block(f"for (int k = 0; k < {width}; ++k)"):
+            yield
+
+
+def _element(pack: str, chunk: int, width: int) -> str:
+    return f"{pack}[0].at[k]" if chunk == width else f"{pack}[k / {chunk}].at[k % {chunk}]"
+
+
+def varying(accesses: Sequence[Access]) -> list[Access]:
+    """Those, each once, that every thread makes for each k another."""
+    return list({(a.value, a.coords): a for a in accesses if not a.conditional and a.offset.reads("k")}.values())
+
+
+def chunk_of(view: View, place: Index, width: int) -> int:
+    """How many of `width` elements, numbered by k, one access reads; 0 where they do not follow each other."""
+    chunk = min(width, WIDEST_ACCESS // view.dtype.itemsize)
+    rest = first_of(place)
+    if place.coefficient("k") != 1 or rest.reads("k") or view.alignment % (chunk * view.dtype.itemsize):
+        return 0
+    return 0 if math.gcd(rest.constant, *(c for _, c in rest.terms)) % chunk else chunk
+
+
+def first_of(place: Index) -> Index:
+    """The place of the first of several elements numbered by k."""
+    return Index(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
+
+
+def generated(group: Group, node: Node, template: Callable[[Group, Node], Source]) -> Source | None:
+    """What a template makes of a group around one of its nodes; None where it refuses."""
+    if any(view.count for view in group.results.values()):
+        try:
+            return template(group, node)
+        except UnsupportedError:
+            return None
+    body = Body(group)  # there is nothing to make, and nothing to launch
+    for name in group.results:
+        body.pointer(name)
+    return body.source(entry_name(group), (0, 1, 1), (1, 1, 1))

@@ -1,0 +1,37 @@
+"""Kernels from groups of operators, by the template of the operator that the others go before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from eqsat.runtime.kernels.expressions.expression import UnsupportedError
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.templates import contraction, pointwise, reduction, rows, selection, window
+from eqsat.runtime.kernels.templates.contraction import SUMS
+from eqsat.runtime.kernels.templates.reduction import REDUCTIONS
+from eqsat.runtime.kernels.templates.rows import ROW_OPERATORS
+from eqsat.runtime.kernels.templates.selection import SELECTIONS
+from eqsat.runtime.kernels.templates.window import WINDOWS
+
+Template = Callable[[Group], "Source | None"]
+
+#: By operator, the template that knows it. Operators element by element and those that copy elements need none of
+#: these: any template computes them where their elements are read or made, and `pointwise` where there is no other.
+TEMPLATES: Mapping[str, Template] = {
+    **dict.fromkeys(SUMS, contraction.generate),
+    **dict.fromkeys(REDUCTIONS, reduction.generate),
+    **dict.fromkeys(ROW_OPERATORS, rows.generate),
+    **dict.fromkeys(SELECTIONS, selection.generate),
+    **dict.fromkeys(WINDOWS, window.generate),
+}
+
+
+def generate(group: Group) -> Source | None:
+    """The kernel of a group; None where there is none for all of its operators together."""
+    cores = [node.op for node in group.nodes if node.op in TEMPLATES]
+    template = TEMPLATES[cores[0]] if cores else pointwise.generate
+    try:
+        return template(group)
+    except UnsupportedError:
+        return None

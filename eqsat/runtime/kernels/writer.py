@@ -1,0 +1,212 @@
+"""Text of a kernel under construction: one statement a line, nothing computed twice within a block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.runtime.kernels.expressions.coordinates import Index, Variable
+from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError
+
+#: Longer expressions are cut where they are read, and the parts get names.
+LONGEST = 80
+#: More statements than these are no kernel; a value that is reached in many ways makes them.
+MOST_LINES = 3000
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass
+class _Scope:
+    """A block: its lines, what is known in it, and for a loop the names that may differ from one round to the next."""
+
+    lines: list[str] = field(default_factory=list)
+    known: dict[Hashable, Any] = field(default_factory=dict)
+    varying: set[str] | None = None
+    is_case: bool = False
+
+
+class Writer:
+    """Statements, and the names of what they define. What a loop defines the same in every round stands before it.
+
+    >>> w = Writer()
+    >>> with w.loop("for (int k = 0; k < 4; ++k)", "k"):
+    ...     row = w.define("int", "row", "t * 8")
+    ...     name = w.define("int", "place", f"{row} + k")
+    >>> print(w.text())
+    const int row_0 = t * 8;
+    for (int k = 0; k < 4; ++k) {
+      const int place_0 = row_0 + k;
+    }
+    """
+
+    def __init__(self) -> None:
+        self._scopes = [_Scope()]
+        self._taken: dict[str, int] = {}
+        self._written = 0
+
+    def line(self, text: str) -> None:
+        """Writes a line as it is."""
+        self._add(self._scopes[-1], text)
+
+    def _add(self, scope: _Scope, text: str) -> None:
+        self._written += 1
+        if self._written > MOST_LINES:
+            raise UnsupportedError("too many statements")
+        scope.lines.append(text)
+
+    def comment(self, text: str) -> None:
+        """Writes a comment."""
+        self.line(f"// {text}")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Lines in braces after `head`; what they define is gone after them."""
+        with self._scope(head, _Scope()):
+            yield
+
+    @contextmanager
+    def case(self, head: str) -> Iterator[None]:
+        """A block that is run under a condition: coordinates that it defines may be worked out without it as well."""
+        with self._scope(head, _Scope(is_case=True)):
+            yield
+
+    @contextmanager
+    def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
+        """A block that is run many times: what it defines without reading what varies is put before it.
+
+        What varies is the variables named, those that the block assigns to among them, and what it defines by them.
+        """
+        with self._scope(head, _Scope(varying=set(variables)), "#pragma unroll" if unroll else ""):
+            yield
+
+    @contextmanager
+    def _scope(self, head: str, scope: _Scope, before: str = "") -> Iterator[None]:
+        self._scopes.append(scope)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+        lines = self._scopes[-1].lines
+        lines += [before] * bool(before)
+        lines += [f"{head} {{".lstrip(), *(f"  {line}" for line in scope.lines), "}"]
+
+    @property
+    def depth(self) -> int:
+        """In how many blocks the next line stands."""
+        return len(self._scopes) - 1
+
+    def name(self, stem: str) -> str:
+        """A name that nothing else has, for what is assigned to: the stem with a number."""
+        name = self._fresh(stem)
+        for scope in self._scopes:
+            if scope.varying is not None:
+                scope.varying.add(name)
+        return name
+
+    def _fresh(self, stem: str) -> str:
+        count = self._taken.get(stem, 0)
+        self._taken[stem] = count + 1
+        return f"{stem}_{count}"
+
+    def define(self, type: str, stem: str, text: str, *, safe: bool = False) -> str:
+        """The name of a constant of C that holds the value of a text, defined here unless one is known.
+
+        A `safe` text can be worked out whatever the conditions around it, and is so before a loop that leaves it alone.
+        """
+        key = (type, text)
+        found: str | None = self.recall(key)
+        if found is None:
+            found = self._fresh(stem)
+            place = len(self._scopes) - 1
+            while (loop := self._loop_of(place, safe)) and self._is_constant(text, self._scopes[loop]):
+                place = loop - 1
+            scope = self._scopes[place]
+            self._add(scope, f"const {type} {found} = {text};")
+            scope.known[key] = found
+            loops = [s.varying for s in self._scopes[: place + 1] if s.varying is not None]
+            if loops:  # no name of a block within a loop is known before it
+                loops[-1].add(found)
+        return found
+
+    def _loop_of(self, place: int, safe: bool) -> int:
+        """The scope of the loop whose rounds a scope is part of, conditions in between passed over; 0 for none."""
+        while safe and self._scopes[place].is_case:
+            place -= 1
+        return place if self._scopes[place].varying is not None else 0
+
+    def _is_constant(self, text: str, scope: _Scope) -> bool:
+        """Whether a scope is a loop, and a text has the same value in all its rounds."""
+        return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
+
+    def is_constant(self, text: str) -> bool:
+        """Whether a text has the same value in all rounds of the loop around the next line, and is known before it."""
+        loop = self._loop_of(len(self._scopes) - 1, True)
+        return bool(loop) and self._is_constant(text, self._scopes[loop])
+
+    def remember(self, key: Hashable, value: Any) -> None:
+        """Keeps what holds until the block ends."""
+        self._scopes[-1].known[key] = value
+
+    def recall(self, key: Hashable) -> Any:
+        """What was kept under a key in this block or one around it; None where nothing was."""
+        return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
+
+    def index(self, index: Index) -> str:
+        """A coordinate as an operand of C: quotients and remainders are defined on the way."""
+        return index.text(self._variable)
+
+    def _variable(self, variable: Variable) -> str:
+        if variable.of is None:
+            return variable.name
+        of = self.index(variable.of)
+        if not of.isidentifier():
+            of = f"({of})"
+        type = "long long" if variable.size > 2**31 else "int"
+        text = f"{of} {variable.kind} {variable.by}"
+        if variable.of.is_wide and type == "int":
+            text = f"(int)({text})"
+        return self.define(type, "quotient" if variable.kind == "/" else "rest", text, safe=True)
+
+    def render(self, expr: Expr, stem: str) -> str:
+        """A value as an operand of C; what is read twice, or is long, gets a name that begins with the stem."""
+        uses: dict[int, int] = {}
+        _count(expr, uses)
+        return self._rendered(expr, stem, uses, {})
+
+    def _rendered(self, expr: Expr, stem: str, uses: dict[int, int], done: dict[int, str]) -> str:
+        if id(expr) not in done:
+            parts = [self._rendered(o, stem, uses, done) for o in expr.operands]
+            text = expr.template.format(*parts) if expr.operands else expr.template
+            if expr.operands and (uses.get(id(expr), 1) > 1 or len(text) > LONGEST):
+                text = self.define(expr.c_type, f"{stem}_part", bare(text))
+            done[id(expr)] = text
+        return done[id(expr)]
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._scopes[0].lines)
+
+
+def _count(expr: Expr, uses: dict[int, int]) -> None:
+    """How often each part of an expression is read."""
+    for place, operand in enumerate(expr.operands):
+        seen = id(operand) in uses
+        uses[id(operand)] = uses.get(id(operand), 0) + expr.template.count(f"{{{place}}}")
+        if not seen:
+            _count(operand, uses)
+
+
+def bare(text: str) -> str:
+    """An expression without brackets around all of it."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            return text[1:-1] if place == len(text) - 1 else text
+    return text

@@ -1,0 +1,1 @@
+"""Graphs on the references of their operators, in NumPy."""

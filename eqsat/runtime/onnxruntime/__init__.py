@@ -1,0 +1,1 @@
+"""Graphs on ONNX Runtime's CPU provider."""

@@ -1,0 +1,1 @@
+"""Checks of rules: the search for an instance that refutes one, and its shrinking."""

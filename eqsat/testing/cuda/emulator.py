@@ -1,0 +1,220 @@
+"""Kernels on the processor: compiled by a C++ compiler behind a shim, run block after block on host memory.
+
+It shows what a kernel computes, not how fast, and not every race: threads take turns in one order or its reverse, so a
+missing barrier is seen where one of the two orders breaks the kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from eqsat.errors import BackendError
+from eqsat.runtime.cuda.compiler.store import Store, key_of
+from eqsat.runtime.kernels.prelude import prelude
+from eqsat.runtime.kernels.source import Source
+
+MOST_THREADS = 1024
+MOST_SHARED_BYTES = 227 * 1024
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+COMPILERS = ("c++", "g++", "clang++")
+#: -O1 compiles fastest per kernel run; arithmetic is not contracted, so that every processor gives the same numbers.
+FLAGS = (
+    "-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off",
+    "-fno-exceptions", "-fno-rtti", "-U_FORTIFY_SOURCE",
+)  # fmt: skip
+
+_DYNAMIC_SHARED = re.compile(
+    r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*|alignas\(\w+\)\s*)?([\w:]+(?:\s+\w+)*?)\s+(\w+)\s*\[\s*\]\s*;"
+)
+
+
+@cache
+def shim() -> str:
+    """The text that makes a kernel and the prelude C++ for a processor."""
+    return "".join(
+        files("eqsat.testing.cuda").joinpath(n).read_text(encoding="utf-8") for n in ("shim.h", "intrinsics.h")
+    )
+
+
+def emulate(source: Source, addresses: Sequence[int], *, descending: bool = False) -> None:
+    """Runs a kernel on host memory, given the address of each argument's first element.
+
+    Threads take turns in the order of their numbers, or `descending`. BackendError where the kernel does not compile,
+    where its threads do not meet at a barrier or shuffle, or where it asks for more than a GPU has.
+    """
+    _check(source, addresses)
+    if 0 in source.grid:
+        return
+    _emulator().kernel(source).run(source, addresses, descending)
+
+
+def build(sources: Sequence[Source]) -> None:
+    """Compiles many kernels at once, which takes far less time than one after the other."""
+    _emulator().build(sources)
+
+
+@dataclass
+class _Kernel:
+    """A compiled kernel; `turn` because shared memory and the threads' state are the library's own."""
+
+    function: Callable[..., bytes | None]
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, source: Source, addresses: Sequence[int], descending: bool) -> None:
+        pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        launch = (ctypes.c_uint * 8)(*source.grid, *source.block, source.shared, descending)
+        with self.turn:
+            fault = self.function(pointers, launch)
+        if fault is not None:
+            raise BackendError(
+                fault.decode(),
+                where=source.comment.partition("\n")[0],
+                expected="threads that meet at the same barriers and shuffles, within their memory",
+                remedy=f"its source is in {_kept(source)}",
+            )
+
+
+class _Emulator:
+    """Kernels by what they were compiled from, in this process and in the store."""
+
+    def __init__(self) -> None:
+        self._compiler = _compiler()
+        self._store = Store()
+        self._kernels: dict[str, _Kernel] = {}
+        self._lock = threading.Lock()
+
+    def kernel(self, source: Source) -> _Kernel:
+        key = self._key(source)
+        if key not in self._kernels:
+            self.build([source])
+        return self._kernels[key]
+
+    def build(self, sources: Sequence[Source]) -> None:
+        with self._lock:
+            wanted = {self._key(s): s for s in sources}
+            missing = {k: s for k, s in wanted.items() if k not in self._kernels}
+            if not missing:
+                return
+            name = key_of(*sorted(missing))
+            library = self._store.get(name)
+            if library is None:
+                library = _compiled(missing, self._compiler[0])
+                self._store.put(name, library)
+            self._load(library, list(missing))
+
+    def _load(self, library: bytes, keys: Sequence[str]) -> None:
+        handle, name = tempfile.mkstemp(suffix=".so")
+        with os.fdopen(handle, "wb") as file:
+            file.write(library)
+        try:
+            loaded = ctypes.CDLL(name)
+        finally:
+            Path(name).unlink()  # what is mapped stays until the process ends
+        lock = threading.Lock()
+        for key in keys:
+            function = getattr(loaded, f"run_{key}")
+            function.restype = ctypes.c_char_p
+            self._kernels[key] = _Kernel(function, lock)
+
+    def _key(self, source: Source) -> str:
+        return key_of(prelude(), shim(), *self._compiler, *FLAGS, source.entry, source.code, str(len(source.arguments)))
+
+
+@cache
+def _emulator() -> _Emulator:
+    return _Emulator()
+
+
+def _compiler() -> tuple[str, str]:
+    """The C++ compiler, and what it says it is."""
+    for name in filter(None, (os.environ.get("CXX"), *COMPILERS)):
+        found = shutil.which(name)
+        if found:
+            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+            return found, said.stdout
+    raise BackendError(
+        "no C++ compiler is found, which kernels take to run on the processor",
+        expected="CXX, or one of: " + ", ".join(COMPILERS),
+        remedy="install g++ or clang",
+    )
+
+
+def _check(source: Source, addresses: Sequence[int]) -> None:
+    where = source.comment.partition("\n")[0] or source.entry
+    if len(addresses) != len(source.arguments):
+        raise BackendError(
+            f"{len(addresses)} addresses", where=where, expected=f"{len(source.arguments)}: one for each argument"
+        )
+    threads = math.prod(source.block)
+    if not 1 <= threads <= MOST_THREADS:
+        raise BackendError(f"a block of {threads} threads", where=where, expected=f"1 to {MOST_THREADS}")
+    if not 0 <= source.shared <= MOST_SHARED_BYTES:
+        raise BackendError(f"{source.shared} bytes of shared memory", where=where, expected=f"0 to {MOST_SHARED_BYTES}")
+    if any(not 0 <= have <= most for have, most in zip(source.grid, MOST_BLOCKS, strict=True)):
+        raise BackendError(f"a grid of {source.grid} blocks", where=where, expected=f"at most {MOST_BLOCKS}")
+
+
+def _compiled(sources: dict[str, Source], compiler: str) -> bytes:
+    """One library of several kernels; where that fails, the error of the first that does not compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        written, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        written.write_text(_translation_unit(sources), encoding="utf-8")
+        done = subprocess.run(
+            [compiler, *FLAGS, "-o", str(library), str(written), "-lm"], capture_output=True, text=True, check=False
+        )
+        if not done.returncode:
+            return library.read_bytes()
+    if len(sources) > 1:
+        for key, source in sources.items():
+            _compiled({key: source}, compiler)
+    (source,) = list(sources.values())[:1]
+    path = _kept(source)
+    log = path.with_suffix(".log")
+    log.write_text(done.stderr, encoding="utf-8")
+    said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:200])
+    raise BackendError(
+        f"a kernel does not compile: {said}",
+        where=source.comment.partition("\n")[0] or source.entry,
+        expected=f"CUDA C++ that {compiler} takes behind the shim",
+        remedy=f"its source is in {path}, the compiler's log in {log}",
+    )
+
+
+def _kept(source: Source) -> Path:
+    """The kernel's text in a file of its own, for a person to read."""
+    path = Path(tempfile.mkdtemp(prefix="eqsat-kernel-")) / f"{source.entry}.cu"
+    path.write_text(source.text, encoding="utf-8")
+    return path
+
+
+def _translation_unit(sources: dict[str, Source]) -> str:
+    """Each kernel in a namespace of its own and, since C linkage knows none, under a name of its own."""
+    parts = ['#line 1 "shim.h"', shim(), '#line 1 "prelude.cuh"', prelude()]
+    for key, source in sources.items():
+        entry = f"in_{key}::kernel_{key}"
+        code = _DYNAMIC_SHARED.sub(r"\1* const \2 = (\1*)emulator::dynamic_shared();", source.code)
+        parts += [
+            f"#define {source.entry} kernel_{key}",
+            f"namespace in_{key} {{",
+            f'#line 1 "{source.entry}.cu"',
+            code,
+            "}",
+            f"#undef {source.entry}",
+            f'extern "C" const char* run_{key}(void** addresses, const unsigned* launch) {{',
+            f"  auto body = [](void* p) {{ emulator::call<{len(source.arguments)}>({entry}, (void**)p); }};",
+            f'  return emulator::run("{source.entry}", body, addresses, launch);',
+            "}",
+        ]
+    return "\n".join(parts) + "\n"

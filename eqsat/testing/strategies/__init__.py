@@ -1,0 +1,1 @@
+"""Hypothesis strategies: types, elements, graphs, rules and their instances."""
