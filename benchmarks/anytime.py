@@ -30,7 +30,7 @@ from eqsat.extract import Problem, solve
 from eqsat.extract.gym import read_gym
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.onnx.read.importer import load as read
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 RESULTS = Path(__file__).parent / "results"
 #: How far each model is grown: merges of what was merged before are what makes the graphs large and cyclic.

@@ -154,7 +154,7 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     from eqsat.extract.tensors import tensor_problem
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.language.onnx.write.availability import opset_of
-    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.rules.loader import load_rules
     from eqsat.runtime.onnxruntime.support import available_on
 
     graph = read(load(name))

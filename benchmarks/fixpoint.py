@@ -32,7 +32,7 @@ from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 RESULT = Path(__file__).parent / "results" / "fixpoint.json"
 #: Passes after which a model is given up, and the e-nodes that an e-graph may have.

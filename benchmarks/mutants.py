@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from eqsat.rewrites.check import THOROUGH, Effort, check
 from eqsat.rewrites.falsity import falsity
-from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.mutate import Mutant, mutants, sample
+from eqsat.rewrites.proof.check import THOROUGH, Effort, check
+from eqsat.rewrites.rules.loader import shipped_rules
 
 RESULT = Path(__file__).parent / "results" / "mutants.json"
 #: What the verifier does first, and for mutants that nobody found false; most are refuted on their first instances.

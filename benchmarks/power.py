@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.power import false_table, lacking_table
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 FOLDER = Path(__file__).parents[1] / "docs" / "power"
 _GENERATED = "Written by `python -m benchmarks.power`.\n\n"

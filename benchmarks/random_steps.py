@@ -10,10 +10,10 @@ import numpy as np
 
 import eqsat
 from eqsat.language.graphs.builder import Tensor
-from eqsat.rewrites.instance import Sampler
-from eqsat.rewrites.loader import load_rules
-from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import Term, left_terms
+from eqsat.rewrites.instances.instance import Sampler
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import Term, left_terms
 
 if TYPE_CHECKING:
     from benchmarks.random_graphs import RandomGraph

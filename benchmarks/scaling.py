@@ -22,7 +22,7 @@ from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms.graph import Graph
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS = {12: "bert_base", 48: "bert_48_layers"}

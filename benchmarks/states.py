@@ -25,7 +25,7 @@ from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.onnx.read.importer import load as read
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 RESULTS = Path(__file__).parent / "results"
 MODELS = ("bert_base", "taso_bert", "vit_base", "llama")

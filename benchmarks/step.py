@@ -97,7 +97,7 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.egraph.saturate import Saturator
     from eqsat.given import read
     from eqsat.optimize import limits_for
-    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.rules.loader import load_rules
 
     chosen = eqsat.optimize(folder / "model.onnx", measure=False).explain()
     kept = eqsat.optimize(folder / "model.onnx")

@@ -10,7 +10,7 @@ from rich.progress import track
 
 from benchmarks.models import MODELS
 from benchmarks.rows import DEFAULT, row
-from eqsat.rewrites.factory.library import LIBRARY, USAGE, Use, read_usage, write_usage
+from eqsat.rewrites.discovery.library import LIBRARY, USAGE, Use, read_usage, write_usage
 
 
 @click.command()

@@ -13,9 +13,9 @@ import click
 import eqsat
 from eqsat import cli
 from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
-from eqsat.rewrites.evidence import Evidence
-from eqsat.rewrites.loader import laws, shipped_evidence, shipped_rules
-from eqsat.rewrites.rule import PHASES, Rule
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.loader import laws, shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.rule import PHASES, Rule
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 #: Columns of the help of a command.

@@ -26,8 +26,8 @@ from eqsat.language.terms.graph import Graph
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result
-from eqsat.rewrites.definitions import expanded
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.definitions import expanded
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.sizes import points_for
 
 #: The share of the limit that all bodies together may take, and the share of what is left of that that one may.

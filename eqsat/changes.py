@@ -15,9 +15,9 @@ from eqsat.egraph.notation import Notation
 from eqsat.explanation import SHARED, STATES, Change, Explanation, Grounds, Step, counted, together
 from eqsat.finalists import Candidate
 from eqsat.language.terms.graph import Graph, Node, operator_name
-from eqsat.rewrites.evidence import Evidence
-from eqsat.rewrites.loader import evidence_of
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.loader import evidence_of
+from eqsat.rewrites.rules.rule import Rule
 
 #: What tells e-nodes apart: operator, attributes, classes of operands.
 _Key: TypeAlias = tuple[Any, ...]

@@ -20,7 +20,7 @@ from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.plan import Plan
-from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved

@@ -41,8 +41,8 @@ from eqsat.language.terms.state import State
 from eqsat.pipeline import Pipeline
 from eqsat.report import Progress
 from eqsat.result import Result
-from eqsat.rewrites.loader import load_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.runtime.examples import OverSizes
 from eqsat.settings import Settings
 from eqsat.sizes import SizesArgument, check_over_sizes, sizes_of

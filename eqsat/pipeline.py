@@ -34,7 +34,7 @@ from eqsat.language.onnx.write.availability import opset_of
 from eqsat.language.terms.graph import Graph
 from eqsat.report import Phase, Progress, Report
 from eqsat.result import Result
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.runtime.examples import SizePoint
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.savings import measured_changes

@@ -16,7 +16,7 @@ from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.report import Report
-from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@
 import numpy as np
 
 import eqsat
-from eqsat.rewrites.loader import laws
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.prove import prove
+from eqsat.rewrites.rules.loader import laws
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.proof.prove import prove
 from eqsat.testing import CounterexampleError, check_rewrite
 
 # %% [markdown]

@@ -22,7 +22,7 @@
 import numpy as np
 
 import eqsat
-from eqsat.rewrites.derive import derived_laws
+from eqsat.rewrites.rules.derive import derived_laws
 from eqsat.testing import CounterexampleError, check_rewrite
 
 # %% [markdown]

@@ -8,7 +8,7 @@ from typing import Any
 from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.onnxruntime.session import SessionBackend
 
 

@@ -19,7 +19,7 @@ from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
 from eqsat.optimize import optimize
 from eqsat.result import Result
-from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 
 #: What is optimised, by the name it is shown under.

@@ -16,7 +16,7 @@ from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
 from eqsat.result import Result
-from eqsat.rewrites.definitions import expanded
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from eqsat.given import Given
 from eqsat.language.terms.graph import Graph
 from eqsat.pipeline import Pipeline
 from eqsat.result import Result
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.rule import Rule
 
 
 def choose_each(

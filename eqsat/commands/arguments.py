@@ -38,7 +38,7 @@ def debug_option(command: Command) -> Command:
 
 def _import(_context: click.Context, _parameter: click.Parameter, sources: tuple[str, ...]) -> None:
     if sources:
-        from eqsat.rewrites.factory.forms import load_operators
+        from eqsat.rewrites.discovery.enumerate.forms import load_operators
 
         load_operators(sources)
 

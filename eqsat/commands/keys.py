@@ -25,7 +25,7 @@ def keys_of_model(
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.candidates import candidates
-    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.rules.loader import load_rules
 
     graph = read_as(model, dtype)
     sizes = graph.sizing.near(sizes) or graph.sizing.completed(sizes)

@@ -26,7 +26,7 @@ from eqsat.report import count
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.evidence import Evidence
+    from eqsat.rewrites.rules.evidence import Evidence
 
 
 @click.group()
@@ -76,18 +76,18 @@ def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything
 
 
 def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
-    from eqsat.rewrites.parser import parse_file
-    from eqsat.rewrites.verify import verify as check_all
+    from eqsat.rewrites.proof.verify import verify as check_all
+    from eqsat.rewrites.rules.parser import parse_file
 
     given = [rule for path in files for rule in parse_file(path)]
     return list(_followed(check_all(given), len(given)))
 
 
 def _verify_shipped(again: bool, jobs: int) -> list[Evidence]:
-    from eqsat.rewrites.evidence import SHIPPED
-    from eqsat.rewrites.loader import shipped_evidence, shipped_rules
-    from eqsat.rewrites.verify import verify as check_all
-    from eqsat.rewrites.verify import write_shipped
+    from eqsat.rewrites.proof.verify import verify as check_all
+    from eqsat.rewrites.proof.verify import write_shipped
+    from eqsat.rewrites.rules.evidence import SHIPPED
+    from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
 
     check_target(SHIPPED, ())
     shipped, known = shipped_rules(), shipped_evidence()

@@ -37,10 +37,10 @@ def build(
     Writes the rules, their evidence, what was left out and why, and the counts of every stage; the same options give
     the same files. Interrupted, the same command goes on where it stood.
     """
-    from eqsat.rewrites.factory.domain import DOMAINS
-    from eqsat.rewrites.factory.generate import Settings
-    from eqsat.rewrites.factory.library import read_usage
-    from eqsat.rewrites.factory.pipeline import build as build_library
+    from eqsat.rewrites.discovery.enumerate.domain import DOMAINS
+    from eqsat.rewrites.discovery.enumerate.generate import Settings
+    from eqsat.rewrites.discovery.library import read_usage
+    from eqsat.rewrites.discovery.pipeline import build as build_library
 
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(

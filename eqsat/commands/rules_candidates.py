@@ -15,11 +15,11 @@ from eqsat.report import count
 
 def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
     """Verifies the candidates of files and writes what became of each; UsageError without a target."""
-    from eqsat.rewrites.factory.candidate import read_candidates
-    from eqsat.rewrites.factory.journal import Journal, subject_of
-    from eqsat.rewrites.factory.outcome import verified_rules, written_outcomes
-    from eqsat.rewrites.factory.verification import verify_candidates as verify_all
-    from eqsat.rewrites.loader import laws
+    from eqsat.rewrites.discovery.equations.candidate import read_candidates
+    from eqsat.rewrites.discovery.equations.outcome import verified_rules, written_outcomes
+    from eqsat.rewrites.discovery.verification import verify_candidates as verify_all
+    from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+    from eqsat.rewrites.rules.loader import laws
 
     if target is None:
         raise UsageError(

@@ -40,9 +40,9 @@ def generate(
     The same options give the same file, whatever the number of jobs. Interrupted, the same command goes on where it
     stood.
     """
-    from eqsat.rewrites.factory.candidate import write_candidates
-    from eqsat.rewrites.factory.domain import DOMAINS
-    from eqsat.rewrites.factory.generate import Settings, generate
+    from eqsat.rewrites.discovery.enumerate.domain import DOMAINS
+    from eqsat.rewrites.discovery.enumerate.generate import Settings, generate
+    from eqsat.rewrites.discovery.equations.candidate import write_candidates
 
     for path in (target, counts):
         if path is not None:

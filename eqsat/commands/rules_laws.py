@@ -21,7 +21,7 @@ from eqsat.report import count
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.consistency import LawCheck
+    from eqsat.rewrites.proof.consistency import LawCheck
 
 
 @click.command()
@@ -37,8 +37,8 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     e-graphs and Z3 look for two variables that the laws make equal; laws that the others entail are listed. Fails where
     a law is false or makes variables equal.
     """
-    from eqsat.rewrites.consistency import check_laws as check_all
-    from eqsat.rewrites.loader import laws
+    from eqsat.rewrites.proof.consistency import check_laws as check_all
+    from eqsat.rewrites.rules.loader import laws
 
     given = [law for path in files for law in read(path, origin="candidate")] if files else list(laws())
     if target is not None:

@@ -19,8 +19,8 @@ from eqsat.report import count
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.prove import Proof
-    from eqsat.rewrites.rule import Origin, Rule
+    from eqsat.rewrites.proof.prove import Proof
+    from eqsat.rewrites.rules.rule import Origin, Rule
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -38,9 +38,9 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
     Says of each: proved, with the chain of rules; refuted, with a counterexample; or undecided, with the limit that was
     met. Fails unless every equation is proved.
     """
-    from eqsat.rewrites.loader import load_rules
-    from eqsat.rewrites.prove import LIMITS
-    from eqsat.rewrites.prove import prove as prove_one
+    from eqsat.rewrites.proof.prove import LIMITS
+    from eqsat.rewrites.proof.prove import prove as prove_one
+    from eqsat.rewrites.rules.loader import load_rules
 
     equations = read(file, origin="candidate")
     rules = [r for path in given for r in read(path)] if given else list(load_rules())
@@ -79,6 +79,6 @@ def describe(proof: Proof) -> list[str]:
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:
     """The rules of a file; RuleError where it is no text."""
-    from eqsat.rewrites.parser import parse_file
+    from eqsat.rewrites.rules.parser import parse_file
 
     return parse_file(path, origin=origin)

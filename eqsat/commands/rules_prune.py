@@ -26,12 +26,12 @@ def prune(verified: Path, target: Path, alone: bool) -> None:
     The rules that stay are written in the order in which they pay on the benchmark models; beside them, in a file that
     ends in .dropped.jsonl, what went, why, and by which rules. Interrupted, the same command goes on where it stood.
     """
-    from eqsat.rewrites.factory.journal import Journal, subject_of
-    from eqsat.rewrites.factory.library import dropped_text, ordered, read_usage, rules_text
-    from eqsat.rewrites.factory.outcome import read_outcomes, verified_rules
-    from eqsat.rewrites.factory.prune import entailed
-    from eqsat.rewrites.factory.prune import prune as prune_rules
-    from eqsat.rewrites.loader import laws
+    from eqsat.rewrites.discovery.equations.outcome import read_outcomes, verified_rules
+    from eqsat.rewrites.discovery.library import dropped_text, ordered, read_usage, rules_text
+    from eqsat.rewrites.discovery.select.prune import entailed
+    from eqsat.rewrites.discovery.select.prune import prune as prune_rules
+    from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+    from eqsat.rewrites.rules.loader import laws
 
     check_target(target, [verified])
     dropped = target.with_name(f"{target.name.removesuffix('.rules')}.dropped.jsonl")

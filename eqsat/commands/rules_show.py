@@ -13,8 +13,8 @@ from eqsat.errors import RuleError
 from eqsat.report import count
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.evidence import Evidence
-    from eqsat.rewrites.rule import Rule
+    from eqsat.rewrites.rules.evidence import Evidence
+    from eqsat.rewrites.rules.rule import Rule
 
 
 @click.command()
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @debug_option
 def show(name: str) -> None:
     """Print a rule with its conditions, origin, evidence, the laws that entail it, and where it fired."""
-    from eqsat.rewrites.factory.library import read_usage
-    from eqsat.rewrites.loader import shipped_evidence, shipped_rules
+    from eqsat.rewrites.discovery.library import read_usage
+    from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
 
     rules = {r.name: r for r in shipped_rules()}
     if name not in rules:
@@ -44,7 +44,7 @@ def show(name: str) -> None:
 
 def described(rule: Rule, evidence: Evidence | None) -> list[str]:
     """A rule and its evidence in lines of text."""
-    from eqsat.rewrites.evidence import is_current
+    from eqsat.rewrites.rules.evidence import is_current
 
     sides, _, _ = rule.text.partition(" if ")
     lines = [f"{rule.name}: {sides}", f"phase:      {rule.phase}"]

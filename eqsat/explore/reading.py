@@ -22,7 +22,7 @@ from eqsat.explore.pricing import Price
 from eqsat.explore.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
 from eqsat.finalists import Candidate
 from eqsat.given import Given
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.rule import Rule
 
 #: E-nodes that run nothing, and so have no cost of their own.
 _FREE = (INPUT, CONST, PROJECTION, ABSENT)

@@ -26,7 +26,7 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.definitions import definition
+from eqsat.rewrites.rules.definitions import definition
 
 #: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
 Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]

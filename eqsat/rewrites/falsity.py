@@ -17,11 +17,11 @@ import numpy as np
 from eqsat.errors import EqsatError, GraphError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.expression import Undefined
-from eqsat.rewrites.extremes import integer_instance, nonfinite_instances
-from eqsat.rewrites.instance import Sampler, operands
-from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import left_terms, output_types, right_terms
+from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.instances.extremes import integer_instance, nonfinite_instances
+from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import left_terms, output_types, right_terms
 
 #: What the evaluator of onnx 1.23 computes wrongly: lrn normalises as many channels as there are batches, and
 #: global_max_pool takes the maximum over other axes than the spatial ones unless there are two of these.

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from eqsat.errors import EqsatError
 from eqsat.language.declaration.spec import OPS
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
 
 #: Operators that people and generators take for one another.
 _NEAR = {

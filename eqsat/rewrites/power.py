@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.proof.turned import both_ways
-from eqsat.rewrites.prove import LIMITS, prove
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.prove import LIMITS, prove
+from eqsat.rewrites.rules.rule import Rule
 
 #: How far the search goes for one rule.
 _LIMITS = replace(LIMITS, nodes=4000, seconds=10.0, radius=6)

@@ -12,10 +12,10 @@ from types import CodeType
 from typing import Any
 
 from eqsat.language.declaration.spec import OPS, OpSpec
-from eqsat.rewrites.derive import derived_laws
-from eqsat.rewrites.loader import AXIOMS, is_shipped
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.rules.derive import derived_laws
+from eqsat.rewrites.rules.loader import AXIOMS, is_shipped
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
 
 #: Lines of the published specification of operators and laws for a generator of the same kind, TASO's, in all.
 PUBLISHED_LINES = 1400

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from eqsat import cli
-from eqsat.rewrites.factory.candidate import Candidate, write_candidates
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.equations.candidate import Candidate, write_candidates
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 
 @pytest.fixture

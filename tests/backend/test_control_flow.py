@@ -16,7 +16,7 @@ from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 

@@ -27,7 +27,7 @@ from eqsat.given import read
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 from eqsat.runtime.onnxruntime.session import SessionBackend
 
 

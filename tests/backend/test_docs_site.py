@@ -24,7 +24,7 @@ from eqsat.errors import UsageError
 from eqsat.language.declaration.documentation import SHAPES
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder
-from eqsat.rewrites.loader import shipped_rules
+from eqsat.rewrites.rules.loader import shipped_rules
 
 ROOT = Path(__file__).parents[2]
 #: Elements that load something, and the attribute that says what.

@@ -19,7 +19,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.pipeline import Pipeline
 from eqsat.result import Result
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.examples import example_inputs
 from eqsat.savings import part
 

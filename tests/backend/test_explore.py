@@ -18,7 +18,7 @@ from eqsat.explore.explorer import Explorer
 from eqsat.explore.tables import COSTS, ENODES, FIRINGS
 from eqsat.explore.views import GraphView
 from eqsat.given import read
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import distributed
 
-from eqsat.rewrites.factory import generate
-from eqsat.rewrites.factory.generate import Settings
+from eqsat.rewrites.discovery.enumerate import generate
+from eqsat.rewrites.discovery.enumerate.generate import Settings
 
 
 def test_a_cluster_finds_what_one_process_finds(tmp_path, monkeypatch):

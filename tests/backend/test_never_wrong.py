@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import eqsat
 from eqsat import pipeline
 from eqsat.errors import CertificateError, GraphError
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 SHUFFLE = (
     "shuffle: reshape(transpose(reshape(x, shape=(2, dim(x, 0) // 2)), perm=(1, 0)), shape=(dim(x, 0),)) => x "

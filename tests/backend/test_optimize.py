@@ -15,7 +15,7 @@ from benchmarks.models import load
 from benchmarks.models.sru import sru_text_classifier
 from eqsat.costs.model import Application
 from eqsat.errors import CertificateError, GraphError, UnsoundRuleError, UsageError
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.backend import execute
 
 FAST = {"measure": False}

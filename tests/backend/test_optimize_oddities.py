@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 import eqsat
 import eqsat.finalists
 from eqsat.errors import BackendError, CostError, EqsatError, GraphError, UsageError
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 FAST = {"measure": False}
 X = np.array([[-1.5, 0.5], [2.0, -0.25]], np.float32)

@@ -11,7 +11,7 @@ from onnx import ModelProto, numpy_helper, parser
 
 import eqsat
 from eqsat.errors import ExportModelError
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 FAST = {"measure": False, "rules": []}
 

@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 FOUND = """
 import json, sys
 import my_ops
-from eqsat.rewrites.factory.generate import Settings, generate
-from eqsat.rewrites.factory.prune import prune
-from eqsat.rewrites.factory.outcome import verified_rules
-from eqsat.rewrites.factory.verification import verify_candidates
-from eqsat.rewrites.loader import laws
+from eqsat.rewrites.discovery.enumerate.generate import Settings, generate
+from eqsat.rewrites.discovery.select.prune import prune
+from eqsat.rewrites.discovery.equations.outcome import verified_rules
+from eqsat.rewrites.discovery.verification import verify_candidates
+from eqsat.rewrites.rules.loader import laws
 
 generated = generate(Settings(ops=("swish_gate", "mul"), max_ops=2))
 names = {"swish_gate", "mul", "sigmoid"}

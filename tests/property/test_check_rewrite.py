@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 from eqsat.errors import RuleError, UnsoundRuleError, UsageError
-from eqsat.rewrites.instance import operands
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.testing import Counterexample, CounterexampleError, check_rewrite
 
 SUM_OF_CONVS = (

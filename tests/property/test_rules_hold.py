@@ -2,7 +2,7 @@
 
 import pytest
 
-from eqsat.rewrites.loader import shipped_rules
+from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.testing import check_rewrite
 
 RULES = shipped_rules()

@@ -30,7 +30,7 @@ from eqsat.language.graphs.lower import lower
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 from eqsat.testing import graphs
 
 OPERATORS = ["add", "mul", "relu", "exp", "matmul", "gemm", "transpose", "conv", "max_pool", "softmax", "concat", "neg"]

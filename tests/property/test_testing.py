@@ -14,7 +14,7 @@ from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.loader import shipped_rules
+from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
 from eqsat.testing.strategies.choices import Choices
 

@@ -4,11 +4,11 @@ import itertools
 import math
 from dataclasses import replace
 
-from eqsat.rewrites.bounded import LEVELS, run_bounded
-from eqsat.rewrites.check import EXHAUSTIVE, Effort, check
-from eqsat.rewrites.fitting import Bounds
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.typings import Typings
+from eqsat.rewrites.instances.fitting import Bounds
+from eqsat.rewrites.instances.typings import Typings
+from eqsat.rewrites.proof.bounded import LEVELS, run_bounded
+from eqsat.rewrites.proof.check import EXHAUSTIVE, Effort, check
+from eqsat.rewrites.rules.parser import parse_rules
 
 SMALL = Bounds(side=2, deep=1, length=2, pad=1)
 

@@ -14,9 +14,9 @@ from eqsat.language.declaration.spec import OPS, op
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.definitions import expanded
-from eqsat.rewrites.derive import derived_laws
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.definitions import expanded
+from eqsat.rewrites.rules.derive import derived_laws
 from eqsat.testing import check_rewrite
 
 #: What the laws that a user's declaration implies are put to when rules are loaded.
@@ -173,7 +173,7 @@ def test_an_operator_without_a_sample_rule_says_so():
 
 
 def test_false_laws_and_claims_are_refuted():
-    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.rules.loader import load_rules
 
     op("f", pointwise=True, laws=["f(x) => x * x"])(lambda xp, x: xp.add(x, x))
     with pytest.raises(UnsoundRuleError, match=r"operator 'f' states a false law, .*\n.*\n  correct laws= of its decl"):
@@ -297,8 +297,8 @@ UNTRIED = {
 
 @pytest.mark.parametrize("more, reference, message", UNTRIED.values(), ids=UNTRIED.keys())
 def test_a_wrong_declaration_is_found_before_rules_are_generated_with_it(more, reference, message):
-    from eqsat.rewrites.factory.generate import Settings
-    from eqsat.rewrites.loader import load_rules
+    from eqsat.rewrites.discovery.enumerate.generate import Settings
+    from eqsat.rewrites.rules.loader import load_rules
 
     op("f", **more)(reference)
     for use in (Settings(ops=("f", "add"), max_ops=1).operators, load_rules):

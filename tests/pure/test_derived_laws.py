@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from eqsat.language.declaration.spec import OPS, spec
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.derive import derived_laws, stated_laws
-from eqsat.rewrites.factory.derivable import ON_REQUEST, claims, derivations
-from eqsat.rewrites.loader import AXIOMS, laws, shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.equations.derivable import ON_REQUEST, claims, derivations
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.derive import derived_laws, stated_laws
+from eqsat.rewrites.rules.loader import AXIOMS, laws, shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.specification import specification
 
 ROOT = Path(__file__).parents[2]
@@ -241,7 +241,7 @@ from eqsat.errors import UnsoundRuleError
 from eqsat.language.ops import sampling
 from eqsat.language.declaration.spec import op, same_as
 from eqsat.rewrites import check as checks
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 calls = []
 real = checks.check
@@ -284,8 +284,8 @@ def test_laws_of_a_users_operator_join_are_checked_once_and_refused_where_false(
 
 SMALL = """
 from eqsat.language.declaration.spec import OPS, op
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.derive import derived_laws
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.derive import derived_laws
 
 @op("matvec", index="m k, k -> m", multilinear=(0, 1))
 def matvec(xp, x, w):

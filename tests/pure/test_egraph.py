@@ -20,7 +20,7 @@ from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import tensor_problem
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.graph import Graph
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 OPS = eqsat.language.ops
 

@@ -22,8 +22,8 @@ from eqsat.language.graphs.interpret import run_node
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.graph import Node as GraphNode
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.loader import load_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 EXACT = Floats(wide=True)
 

@@ -22,8 +22,8 @@ from eqsat.explore.explorer import Explorer
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.terms.graph import Node
-from eqsat.rewrites.loader import load_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.parser import parse_rules
 from tests.property.choices import enumerate_choices
 
 ASSOCIATIVE = "assoc: (x @ y) @ z <=> x @ (y @ z) if rank(y) == 2, rank(z) == 2"

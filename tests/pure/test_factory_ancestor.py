@@ -2,8 +2,8 @@
 
 import pytest
 
-from eqsat.rewrites.factory.ancestor import ancestor
-from eqsat.rewrites.factory.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.generalise.ancestor import ancestor
 
 SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from eqsat.rewrites.check import check
-from eqsat.rewrites.factory.canonical import canonical, distinct, generalises
-from eqsat.rewrites.factory.sides import Statement, written
-from eqsat.rewrites.factory.subgraph import common_inputs, common_outputs, lifted
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, generalises
+from eqsat.rewrites.discovery.equations.sides import Statement, written
+from eqsat.rewrites.discovery.equations.subgraph import common_inputs, common_outputs, lifted
+from eqsat.rewrites.proof.check import check
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 
 def statement(text):

@@ -3,18 +3,18 @@
 import pytest
 
 from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
-from eqsat.rewrites.check import THOROUGH, check
-from eqsat.rewrites.check import Effort as Check
-from eqsat.rewrites.elements import Drawn
-from eqsat.rewrites.expression import bound_name, evaluate
-from eqsat.rewrites.factory.candidate import Candidate
-from eqsat.rewrites.factory.generalise import generalise
-from eqsat.rewrites.factory.search import Effort
-from eqsat.rewrites.instance import Sampler, operands
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import pattern_fields
-from eqsat.rewrites.term import Term, left_terms, output_types, right_terms
+from eqsat.rewrites.conditions.expression import bound_name, evaluate
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.generalise.generalise import generalise
+from eqsat.rewrites.discovery.generalise.search import Effort
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.proof.check import THOROUGH, check
+from eqsat.rewrites.proof.check import Effort as Check
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import pattern_fields
+from eqsat.rewrites.rules.term import Term, left_terms, output_types, right_terms
 
 IMAGE, FILTER = (2, 2, 3, 3), (2, 2, 2, 2)
 #: With the ways round that repeat work.

@@ -17,14 +17,14 @@ from eqsat import cli
 from eqsat.errors import ShapeError, UsageError
 from eqsat.language.declaration.spec import _SPECS, spec
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.factory import build, generate, space
-from eqsat.rewrites.factory.candidate import read_candidates
-from eqsat.rewrites.factory.count import Counting
-from eqsat.rewrites.factory.domain import DOMAINS, domain
-from eqsat.rewrites.factory.fingerprint import combined, fingerprints
-from eqsat.rewrites.factory.forms import forms, taking_part
-from eqsat.rewrites.factory.generate import Settings
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.enumerate import build, generate, space
+from eqsat.rewrites.discovery.enumerate.count import Counting
+from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, domain
+from eqsat.rewrites.discovery.enumerate.fingerprint import combined, fingerprints
+from eqsat.rewrites.discovery.enumerate.forms import forms, taking_part
+from eqsat.rewrites.discovery.enumerate.generate import Settings
+from eqsat.rewrites.discovery.equations.candidate import read_candidates
+from eqsat.rewrites.rules.parser import parse_rules
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,11 +8,21 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.rewrites.evidence import is_current, read_evidence
-from eqsat.rewrites.factory.candidate import Candidate
-from eqsat.rewrites.factory.generate import Settings
-from eqsat.rewrites.factory.journal import Journal
-from eqsat.rewrites.factory.library import (
+from eqsat.rewrites.discovery.enumerate.generate import Settings
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.outcome import (
+    CONSTANT,
+    DERIVED,
+    FAILED,
+    NEUTRAL,
+    PLAUSIBLE,
+    PROVED,
+    REPEATED,
+    read_outcomes,
+    verified_rules,
+    written_outcomes,
+)
+from eqsat.rewrites.discovery.library import (
     COUNTS,
     DROPPED,
     EVIDENCE,
@@ -28,22 +38,12 @@ from eqsat.rewrites.factory.library import (
     rules_text,
     write_usage,
 )
-from eqsat.rewrites.factory.outcome import (
-    CONSTANT,
-    DERIVED,
-    FAILED,
-    NEUTRAL,
-    PLAUSIBLE,
-    PROVED,
-    REPEATED,
-    read_outcomes,
-    verified_rules,
-    written_outcomes,
-)
-from eqsat.rewrites.factory.pipeline import assemble, build
-from eqsat.rewrites.factory.verification import verify_candidates
-from eqsat.rewrites.loader import laws, shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.pipeline import assemble, build
+from eqsat.rewrites.discovery.verification import verify_candidates
+from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.rules.evidence import is_current, read_evidence
+from eqsat.rewrites.rules.loader import laws, shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "library"
 SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}

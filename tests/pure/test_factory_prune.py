@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from eqsat.rewrites.factory.derivable import claims, derivable, derivations
-from eqsat.rewrites.factory.journal import Journal, subject_of
-from eqsat.rewrites.factory.library import read_dropped
-from eqsat.rewrites.factory.prune import DERIVABLE, RENAMING, SPECIAL, SUBGRAPH, prune
-from eqsat.rewrites.loader import laws, shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.discovery.equations.derivable import claims, derivable, derivations
+from eqsat.rewrites.discovery.library import read_dropped
+from eqsat.rewrites.discovery.select.prune import DERIVABLE, RENAMING, SPECIAL, SUBGRAPH, prune
+from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+from eqsat.rewrites.rules.loader import laws, shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 FACTOR = "factor: x * z + y * z => (x + y) * z if wide(x), finite(x, y, z), same_shape(x, y)"
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from eqsat.rewrites.check import Effort, check
 from eqsat.rewrites.falsity import falsity
-from eqsat.rewrites.loader import shipped_rules
 from eqsat.rewrites.mutate import Mutant, mutants, sample
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
 
 EFFORT = Effort(numeric=24, extremes=9, symbolic=2)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.parser import parse_rules
 
 EFFORT = Effort(numeric=40, symbolic=6)
 

@@ -7,13 +7,13 @@ import pytest
 
 from eqsat.errors import RuleError
 from eqsat.language.declaration.spec import spec
-from eqsat.rewrites import loader
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.derive import stated_laws
-from eqsat.rewrites.evidence import Evidence, basis_hash, is_current, read_evidence, rule_hash, write_evidence
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.verify import verify
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.proof.verify import verify
+from eqsat.rewrites.rules import loader
+from eqsat.rewrites.rules.derive import stated_laws
+from eqsat.rewrites.rules.evidence import Evidence, basis_hash, is_current, read_evidence, rule_hash, write_evidence
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
 
 REFUSED = {
     "r: relu(x) => y": "f.rules:1:15: right side uses unbound variable 'y'\n  expected one of 'x'",

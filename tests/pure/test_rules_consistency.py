@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eqsat import cli
-from eqsat.rewrites.consistency import check_laws, collapse
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.proof.cases import draw
+from eqsat.rewrites.proof.chains.cases import draw
+from eqsat.rewrites.proof.consistency import check_laws, collapse
+from eqsat.rewrites.rules.parser import parse_rules
 
 LAWS = """
 commutes: x + y => y + x

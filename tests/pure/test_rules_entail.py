@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.rewrites.entail import entail
-from eqsat.rewrites.loader import laws
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.premises import with_premises
-from eqsat.rewrites.proof.canonical import states
+from eqsat.rewrites.proof.chains.canonical import states
+from eqsat.rewrites.proof.entail import entail
+from eqsat.rewrites.proof.premises import with_premises
+from eqsat.rewrites.rules.loader import laws
+from eqsat.rewrites.rules.parser import parse_rules
 
 POWER = Path(__file__).parents[2] / "docs" / "power"
 

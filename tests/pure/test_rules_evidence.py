@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError, UnsoundRuleError
-from eqsat.rewrites import evidence as records
-from eqsat.rewrites.check import Effort, check
-from eqsat.rewrites.evidence import Evidence, is_current, read_evidence, rule_hash, write_evidence
-from eqsat.rewrites.loader import check_rules, load_rules, shipped_evidence, shipped_rules
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules import evidence as records
+from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, rule_hash, write_evidence
+from eqsat.rewrites.rules.loader import check_rules, load_rules, shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 SHIPPED = shipped_rules()
 EVIDENCE = shipped_evidence()
@@ -122,7 +122,7 @@ def test_a_users_rule_is_checked_before_it_loads(tmp_path: Path) -> None:
 
 
 def test_stale_evidence_is_ignored_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eqsat.rewrites import loader
+    from eqsat.rewrites.rules import loader
 
     kept = [e for e in EVIDENCE.values() if e.name != SHIPPED[0].name]
     changed = Evidence(SHIPPED[0].name, "0" * 24, "proved", 24, 80)

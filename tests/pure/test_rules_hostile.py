@@ -10,14 +10,14 @@ from eqsat.errors import RuleError
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.rewrites.arithmetic import LONGEST
-from eqsat.rewrites.evidence import rule_hash
-from eqsat.rewrites.expression import Typed, Undefined, compiled, evaluate
-from eqsat.rewrites.functions import FUNCTIONS
-from eqsat.rewrites.interpreter import MOST_STEPS
-from eqsat.rewrites.loader import check_rules
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.syntax import DEEPEST
+from eqsat.rewrites.conditions.arithmetic import LONGEST
+from eqsat.rewrites.conditions.expression import Typed, Undefined, compiled, evaluate
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.conditions.interpreter import MOST_STEPS
+from eqsat.rewrites.conditions.syntax import DEEPEST
+from eqsat.rewrites.rules.evidence import rule_hash
+from eqsat.rewrites.rules.loader import check_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 #: Runs `echo` in a shell where fields are Python's attributes and a loop may put a value in a function's place.
 COMMAND = (

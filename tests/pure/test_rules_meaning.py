@@ -8,11 +8,11 @@ from types import FunctionType
 
 import pytest
 
-from eqsat.rewrites.evidence import is_current, rule_hash
-from eqsat.rewrites.functions import FUNCTIONS
-from eqsat.rewrites.loader import shipped_evidence, shipped_rules
-from eqsat.rewrites.meaning import fingerprint
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.rules.evidence import is_current, rule_hash
+from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.meaning import fingerprint
+from eqsat.rewrites.rules.parser import parse_rules
 
 AS_IT_WAS = '''
 def helper(x):

@@ -3,7 +3,7 @@
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.rewrites.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules
 
 #: Names that stand for twice what the one before stands for.
 DOUBLED = ", ".join(f"z{n} := z{n - 1} + z{n - 1}" for n in range(1, 26))

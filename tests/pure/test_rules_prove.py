@@ -8,11 +8,11 @@ import pytest
 from eqsat import cli
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.loader import laws
-from eqsat.rewrites.parser import parse_rules
 from eqsat.rewrites.power import lacking, lacking_table
-from eqsat.rewrites.proof.turned import both_ways
-from eqsat.rewrites.prove import LIMITS, prove
+from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.prove import LIMITS, prove
+from eqsat.rewrites.rules.loader import laws
+from eqsat.rewrites.rules.parser import parse_rules
 
 POWER = Path(__file__).parents[2] / "docs" / "power"
 PUBLISHED = parse_rules((POWER / "published.rules").read_text(), "published.rules", origin="axiom")

@@ -29,7 +29,7 @@ from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Implementation, Kernel
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.loader import load_rules
+from eqsat.rewrites.rules.loader import load_rules
 
 
 def toy(*, fuses: bool = False, layouts: tuple[str, ...] = ("row", "column")) -> Device:

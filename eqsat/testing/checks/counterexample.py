@@ -15,9 +15,9 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.instance import operands
-from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import left_terms, output_types, right_terms, values
+from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import left_terms, output_types, right_terms, values
 
 #: Calls longer than this get a name of their own in a program.
 _LINE = 90

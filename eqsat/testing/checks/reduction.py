@@ -15,11 +15,11 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.elements import Drawn
-from eqsat.rewrites.extremes import replaced
-from eqsat.rewrites.instance import operands
-from eqsat.rewrites.rule import Rule
-from eqsat.rewrites.term import left_terms
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.extremes import replaced
+from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import left_terms
 
 #: The part of an operand to keep, as an index.
 Index: TypeAlias = "tuple[slice | int, ...]"

@@ -14,12 +14,12 @@ from hypothesis.errors import NoSuchExample, Unsatisfiable
 
 from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.check import Effort, Mismatch, build, check, numeric_mismatch
-from eqsat.rewrites.evidence import Evidence
-from eqsat.rewrites.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instance import Sampler, operands
-from eqsat.rewrites.parser import parse_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
+from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.proof.check import Effort, Mismatch, build, check, numeric_mismatch
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.testing.checks.counterexample import Counterexample, counterexample, refuted
 from eqsat.testing.checks.reduction import reduced
 from eqsat.testing.strategies.instances import instances, size

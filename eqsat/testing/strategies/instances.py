@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from eqsat.errors import RuleError, UsageError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.instance import Sampler, operands
-from eqsat.rewrites.loader import shipped_rules
-from eqsat.rewrites.rule import Rule
+from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.testing.strategies.choices import Choices, Draw, drawn, recorded
 from eqsat.testing.strategies.tensors import tensors
 

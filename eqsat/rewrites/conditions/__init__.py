@@ -1,0 +1,1 @@
+"""Conditions and attributes of rules: expressions, and the functions that they call."""

@@ -1,0 +1,116 @@
+"""Functions of rules about reductions, normalisations and attention: sets of axes and what they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eqsat.errors import ShapeError
+from eqsat.language.terms.dims import product
+from eqsat.language.terms.pattern import Operand
+from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.rewrites.conditions.functions import Fail, function
+
+
+@function
+def union(first: Iterable[int], second: Iterable[int]) -> tuple[int, ...]:
+    """The axes of two sets, ascending."""
+    return tuple(sorted({*first, *second}))
+
+
+@function
+def mapped(axes: Iterable[int], places: Sequence[int]) -> tuple[int, ...]:
+    """The axes at the places that a permutation gives them, ascending."""
+    return tuple(sorted(places[axis] for axis in axes))
+
+
+@function
+def without_all(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
+    """The sequence without the elements at a set of axes."""
+    gone = set(axes)
+    return tuple(d for i, d in enumerate(dims) if i not in gone)
+
+
+@function
+def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
+    """What is left of a transpose when the axes of its result are dropped."""
+    kept = without_all(perm, axes)
+    return tuple(sorted(kept).index(p) for p in kept)
+
+
+@function
+def ones_at(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
+    """The shape with one element along each of these axes."""
+    reduced = set(axes)
+    return tuple(1 if i in reduced else d for i, d in enumerate(dims))
+
+
+@function
+def lowered(axes: Iterable[int], count: int) -> tuple[int, ...]:
+    """The axes of a tensor of so many axes fewer, counted from the left; refuses where it lacks one."""
+    found = tuple(axis - count for axis in axes)
+    if min(found, default=0) < 0:
+        raise ShapeError("an axis is one that the operand lacks")
+    return found
+
+
+@function
+def kept_axes(dims: Shape, shape: Shape, axes: Iterable[int]) -> tuple[int, ...]:
+    """The axes of a tensor that a reshape to `shape` leaves whole at these axes; refuses where there is none such."""
+    found = tuple(_kept_axis(dims, shape, axis) for axis in axes)
+    if 0 in dims or len(set(found)) < len(found):
+        raise ShapeError("the reshape may not keep the axes", expected="an axis of its own for each")
+    return found
+
+
+def _kept_axis(dims: Shape, shape: Shape, axis: int) -> int:
+    """The first axis of equal size with as many elements before it and behind it."""
+    wanted = (product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))
+    for place, size in enumerate(dims):
+        if (product(dims[:place]), size, product(dims[place + 1 :])) == wanted:
+            return place
+    raise ShapeError(f"the reshape does not keep axis {axis}", expected="an axis of this size at its place")
+
+
+@function
+def positive_dims(x: Operand, axes: Iterable[int]) -> bool | Fail:
+    """True where the dims at the axes are integers above zero, so that a reduction over them is one of something."""
+    dims = [x.type.dims[axis] for axis in axes]
+    return all(isinstance(d, int) and d > 0 for d in dims) or Fail("an axis may be empty")
+
+
+@function
+def tail_axes(count: int, rank: int) -> tuple[int, ...]:
+    """The last axes, so many."""
+    return tuple(range(rank - count, rank))
+
+
+@function
+def is_power_of_two(count: int) -> bool | Fail:
+    """True for 1, 2, 4, …, whose inverses are exact in any float."""
+    return (count > 0 and count & (count - 1) == 0) or Fail("the inverse is not exact")
+
+
+@function
+def heads_agree(q: Operand, k: Operand, v: Operand) -> bool | Fail:
+    """True for batch, heads, length, width each, with equal batches and heads, and lengths and widths that fit."""
+    shapes = [t.type.dims for t in (q, k, v)]
+    if any(len(s) != 4 for s in shapes):
+        return Fail("not batch, heads, length, width")
+    first, second, third = shapes
+    fits = first[:2] == second[:2] == third[:2] and first[3] == second[3] and second[2] == third[2]
+    return fits or Fail("the operands differ in batch, heads, length or width")
+
+
+@function
+def hidden(q: Operand, k: Operand, *masks: Operand) -> str:
+    """The attribute `hidden` of attention: "none" where no query has scores of minus infinity alone, else "nan"."""
+    return "none" if q.finite and k.finite and all(mask.attends for mask in masks) else "nan"
+
+
+@function
+def mask_spans(q: Operand, k: Operand, mask: Operand) -> bool | Fail:
+    """True where a mask of numbers broadcasts to the scores without changing their shape."""
+    scores = (*q.type.dims[:3], k.type.dims[2])
+    fits = mask.type.dtype == q.type.dtype and broadcast_shapes(scores, mask.type.dims) == scores
+    return fits or Fail("the mask changes the shape of the scores")

@@ -1,0 +1,167 @@
+"""Functions of rules about slices, concatenations and windows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eqsat.errors import ShapeError
+from eqsat.language.declaration.spec import spec
+from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Operand
+from eqsat.rewrites.conditions.functions import Fail, function, value
+
+Cut = tuple[Any, Any, int]
+
+
+def _cuts(record: Mapping[str, Any]) -> dict[int, Cut]:
+    """Start, end and step of a slice by axis."""
+    steps = record["steps"] or (1,) * len(record["axes"])
+    return dict(zip(record["axes"], zip(record["starts"], record["ends"], steps, strict=True), strict=True))
+
+
+def _record(cuts: Mapping[int, Cut]) -> Attrs:
+    ordered = sorted(cuts.items())
+    return Attrs(
+        axes=tuple(axis for axis, _ in ordered),
+        starts=tuple(cut[0] for _, cut in ordered),
+        ends=tuple(cut[1] for _, cut in ordered),
+        steps=tuple(cut[2] for _, cut in ordered),
+    )
+
+
+@function
+def cut(axis: int, start: Dim, end: Dim) -> Attrs:
+    """The attributes of a slice of consecutive elements along one axis."""
+    return _record({axis: (start, end, 1)})
+
+
+@function
+def only_cuts(record: Mapping[str, Any], axis: int) -> bool | Fail:
+    """True for a slice of consecutive elements along this axis and no other."""
+    fits = record["axes"] == (axis,) and _cuts(record)[axis][2] == 1
+    return fits or Fail(f"not a slice of consecutive elements along axis {axis} alone")
+
+
+@function
+def forward(*records: Mapping[str, Any]) -> bool | Fail:
+    """True for slices whose steps are all positive."""
+    return all(step > 0 for r in records for _, _, step in _cuts(r).values()) or Fail("a step is negative")
+
+
+@function
+def after(x: Operand, first: Mapping[str, Any], second: Mapping[str, Any]) -> Attrs:
+    """The slice that does what two slices with positive steps do one after the other."""
+    slicing = spec("slice")
+    (middle,) = slicing.result_types([x.type], slicing.complete(first))
+    (last,) = slicing.result_types([middle], slicing.complete(second))
+    inner, outer, joined = _cuts(first), _cuts(second), {}
+    for axis in {*inner, *outer}:
+        start, _, step = inner.get(axis, (0, 0, 1))
+        begin, _, stride = outer.get(axis, (0, 0, 1))
+        start, step = start + begin * step, step * stride
+        joined[axis] = (start, start + (last.dims[axis] - 1) * step + 1, step)
+        if joined[axis] == (0, x.type.dims[axis], 1):
+            del joined[axis]
+    return _record(joined)
+
+
+@function
+def axes_to(record: Mapping[str, Any], axes: Sequence[int]) -> Attrs:
+    """The slice with each axis replaced by the one at its place in `axes`."""
+    return _record({axes[axis]: one for axis, one in _cuts(record).items()})
+
+
+@function
+def adjacent(records: Sequence[Mapping[str, Any]], axis: int) -> bool | Fail:
+    """True for slices that differ along one axis only, where each begins as the one before ends."""
+    cuts = [_cuts(r) for r in records]
+    if any(axis not in c or c[axis][2] != 1 for c in cuts):
+        return Fail(f"a slice does not take consecutive elements along axis {axis}")
+    rest = [{a: one for a, one in c.items() if a != axis} for c in cuts]
+    chained = all(a[axis][1] == b[axis][0] for a, b in itertools.pairwise(cuts))
+    return (chained and all(r == rest[0] for r in rest)) or Fail("the slices are not adjacent")
+
+
+@function
+def joined(records: Sequence[Mapping[str, Any]], axis: int) -> Attrs:
+    """The one slice that adjacent slices make together."""
+    first, last = _cuts(records[0]), _cuts(records[-1])
+    return _record({**first, axis: (first[axis][0], last[axis][1], 1)})
+
+
+@function
+def position(xs: Sequence[Operand], axis: int, at: Dim) -> int:
+    """How many operands of a concatenation lie before a place that must be a boundary between two."""
+    offset: Dim = 0
+    for index, x in enumerate(xs):
+        if offset == at:
+            return index
+        offset = offset + x.type.dims[axis]
+    if offset != at:
+        raise ShapeError(f"{at} is no boundary of the operands")
+    return len(xs)
+
+
+@function
+def holder(xs: Sequence[Operand], axis: int, start: int, end: int) -> int:
+    """Which operand of a concatenation holds all of a range."""
+    offset = 0
+    for index, size in enumerate(x.type.static[axis] for x in xs):
+        if offset <= start and end <= offset + size:
+            return index
+        offset += size
+    raise ShapeError("the range spans several operands")
+
+
+@function
+def offset(xs: Sequence[Operand], axis: int, index: int) -> Dim:
+    """Where an operand begins in a concatenation."""
+    total: Dim = 0
+    for x in xs[:index]:
+        total = total + x.type.dims[axis]
+    return total
+
+
+@function
+def index(x: Operand, size: Dim) -> int:
+    """The one index a constant holds, counted from the left; refused out of range."""
+    found = value(x)
+    if found.size != 1 or not isinstance(size, int):
+        raise ShapeError("not one index into an axis of known size")
+    at = int(found.ravel()[0])
+    if not -size <= at < size:
+        raise ShapeError(f"index {at} of {size}")
+    return at % size
+
+
+@function
+def gathered_perm(perm: Sequence[int], axis: int, rank: int) -> tuple[int, ...]:
+    """The transpose after a gather by indices of a rank, in place of one before it."""
+    taken = perm[axis]
+    moved: list[tuple[int, ...]] = [(p if p < taken else p + rank - 1,) for p in perm]
+    moved[axis] = tuple(range(taken, taken + rank))
+    return tuple(place for places in moved for place in places)
+
+
+@function
+def stacked_axis(xs: Sequence[Operand], shapes: Sequence[Sequence[Dim]], axis: int) -> int:
+    """The axis along which to join tensors so that their reshaped forms are joined along `axis`."""
+    leads = {_product(s[:axis]) for s in shapes}
+    tails = {tuple(s[axis + 1 :]) for s in shapes}
+    if len(leads) == len(tails) == 1 and len({x.type.rank for x in xs}) == 1:
+        for place in range(xs[0].type.rank):
+            before = {tuple(x.type.dims[:place]) for x in xs}
+            behind = {tuple(x.type.dims[place + 1 :]) for x in xs}
+            if len(before) == len(behind) == 1 and _product(next(iter(before))) in leads:
+                return place
+    raise ShapeError("no axis joins the tensors in this order")
+
+
+def _product(dims: Sequence[Dim]) -> Dim:
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return total

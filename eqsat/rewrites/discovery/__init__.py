@@ -1,0 +1,1 @@
+"""Discovery of rules: enumeration, generalisation, verification and selection."""

@@ -1,0 +1,137 @@
+"""How many graphs and terms there are, counted by the types of what is applied to what, without listing them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations, product
+from typing import TypeAlias
+
+from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.discovery.enumerate.forms import Form
+
+#: A type, and whether it is that of a constant.
+Kind: TypeAlias = tuple[TensorType, bool]
+#: What an application's outputs are.
+Outputs: TypeAlias = tuple[Kind, ...]
+#: For each node of a graph, in topological order, the nodes whose outputs it reads.
+Reads: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many graphs have so many operators, and how many terms: outputs of graphs all of which they need."""
+
+    graphs: int
+    terms: int
+
+
+class Counting:
+    """Counts sets of applications that are closed, every operand being an input or the output of another of the set.
+
+    No application stands twice in a set; each is applied to inputs and outputs of the set, and what no other reads is
+    an output of the graph. The first inputs are `variables` many, the others constants; what is computed from constants
+    alone is read by no other.
+    """
+
+    def __init__(self, forms: Sequence[Form], inputs: Sequence[TensorType], variables: int) -> None:
+        self.forms, self.inputs, self.variables = forms, inputs, variables
+        self._leaves = Counter((t, i >= variables) for i, t in enumerate(inputs))
+        self._choices = lru_cache(maxsize=None)(self._count_choices)
+        self._typed = lru_cache(maxsize=None)(self._type)
+
+    def counted(self, size: int) -> Counted:
+        """Graphs and terms of exactly so many applications."""
+        graphs = terms = Fraction(0)
+        for reads in _structures(size):
+            orders = _linear_orders(reads)
+            sinks = set(range(size)) - {i for r in reads for i in r}
+            order = [i for i in range(size) if i not in sinks] + sorted(sinks)
+            for number, outputs in self._ways(reads, order, {}):
+                graphs += Fraction(number, orders)
+                terms += Fraction(outputs, orders) if len(sinks) == 1 else 0
+        return Counted(int(graphs), int(terms))
+
+    def _ways(self, reads: Reads, order: list[int], made: dict[int, Outputs]) -> Iterator[tuple[int, int]]:
+        """How many sequences of distinct applications read each other so, and how many outputs their last ones have.
+
+        Nodes come in `order`, those that nothing reads last, since their types matter to no other.
+        """
+        at = order[len(made)]
+        choices = self._choices(tuple(made[i] for i in reads[at]))
+        twins = [i for i in made if reads[i] == reads[at]]
+        if not any(at in r for r in reads):
+            total = sum(choices.values()) - len(twins)
+            if total > 0 and len(made) + 1 < len(order):
+                ways = self._ways(reads, order, {**made, at: ()})
+                yield from ((total * n, total * m) for n, m in ways)
+            elif total > 0:
+                yield total, sum(n * len(outputs) for outputs, n in choices.items())
+            return
+        for outputs, count in choices.items():
+            rest = count - sum(made[i] == outputs for i in twins)
+            if rest > 0:
+                yield from ((rest * n, rest * m) for n, m in self._ways(reads, order, {**made, at: outputs}))
+
+    def _count_choices(self, used: tuple[Outputs, ...]) -> Counter[Outputs]:
+        """Applications that read each of these, and inputs besides, by their outputs."""
+        found: Counter[Outputs] = Counter()
+        if any(constant for u in used for _, constant in u):
+            return found
+        counts = [Counter(u) for u in used]
+        for index, form in enumerate(self.forms):
+            if form.inputs_only and used:
+                continue
+            if form.arity == 1:
+                sources: Counter[tuple[Kind, ...]] = Counter()
+                if len(used) < 2:
+                    sources = Counter({(t,): n for t, n in (counts[0] if used else self._leaves).items()})
+            else:
+                sources = self._pairs(counts)
+            for types, number in sources.items():
+                outputs = self._typed(index, types)
+                if outputs is not None:
+                    found[outputs] += number
+        return found
+
+    def _pairs(self, counts: list[Counter[Kind]]) -> Counter[tuple[Kind, ...]]:
+        """Pairs of operands that read each source: by types, how many there are."""
+        leaves = self._leaves
+        if not counts:
+            ways = [(leaves, leaves)]
+        elif len(counts) == 1:
+            ways = [(counts[0], leaves), (leaves, counts[0]), (counts[0], counts[0])]
+        else:
+            ways = [(counts[0], counts[1]), (counts[1], counts[0])]
+        found: Counter[tuple[Kind, ...]] = Counter()
+        for first, second in ways:
+            for (a, n), (b, m) in product(first.items(), second.items()):
+                found[a, b] += n * m
+        return found
+
+    def _type(self, index: int, kinds: tuple[Kind, ...]) -> Outputs | None:
+        form = self.forms[index]
+        typed = form.typed([*(t for t, _ in kinds), *(self.inputs[i] for i in form.tail)])
+        constant = all(c for _, c in kinds) and all(i >= self.variables for i in form.tail)
+        return None if typed is None else tuple((t, constant) for t in typed[1])
+
+
+def _structures(size: int) -> Iterator[Reads]:
+    """Every way in which applications in topological order can read one or two earlier ones, or none."""
+    choices = [[c for n in range(3) for c in combinations(range(at), n)] for at in range(size)]
+    yield from product(*choices)
+
+
+def _linear_orders(reads: Reads) -> int:
+    """In how many topological orders the nodes can stand."""
+
+    def count(placed: frozenset[int]) -> int:
+        if len(placed) == len(reads):
+            return 1
+        ready = (i for i in range(len(reads)) if i not in placed and placed.issuperset(reads[i]))
+        return sum(count(placed | {i}) for i in ready)
+
+    return count(frozenset())

@@ -1,0 +1,247 @@
+"""Equations: terms of equal fingerprints, up to renaming and without instances of what was found before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eqsat.rewrites.discovery.enumerate.build import Builder
+from eqsat.rewrites.discovery.enumerate.instances import Instances, Key, unordered
+from eqsat.rewrites.discovery.enumerate.normal import Simplifier
+from eqsat.rewrites.discovery.enumerate.retest import Retest
+from eqsat.rewrites.discovery.enumerate.several import Joint, covers, joints
+from eqsat.rewrites.discovery.enumerate.space import PARTS, Level
+from eqsat.rewrites.discovery.enumerate.term import Apply, Term, size, variables
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Terms equal to others, output by output; `lossy` as in a candidate. The left side binds every variable."""
+
+    left: tuple[Term, ...]
+    right: tuple[Term, ...]
+    lossy: float = 0.0
+    fingerprint: int = 0
+
+
+#: What is counted of a domain: distinct values; equal pairs before any is left out; those left out because neither side
+#: binds all variables, or as renamings, as instances or as derived; those that fresh data rejects, and the lossy ones.
+TALLIES = ("values", "pairs", "unbound", "renamed", "instances", "derived", "rejected", "lossy")
+#: Two equal terms, their fingerprint, and the code of the first.
+Pair: TypeAlias = "tuple[Term, Term, int, int]"
+
+
+class Finder:
+    """Finds the equations of a space's levels, lowest first."""
+
+    def __init__(self, builder: Builder, retest: Retest, instances: Instances) -> None:
+        self.builder, self.space, self.retest, self.instances = builder, builder.space, retest, instances
+        self.simplifier = Simplifier(builder, instances)
+        self.tally: Counter[str] = Counter()
+        self._seen: set[Key] = set()
+        self._ranks: list[tuple[Any, int]] = []
+        counts: Counter[Any] = Counter()
+        for type in self.space.domain.variables():
+            self._ranks.append((type, counts[type]))
+            counts[type] += 1
+
+    def leaves(self) -> list[Equation]:
+        """Constants that are equal."""
+        return self._kept([(a, b, 0, 0) for a, b in self.space.equal_leaves])
+
+    def level(self, number: int, made: Level) -> list[Equation]:
+        """The equations between a level's terms and terms of as many operators or fewer."""
+        self.instances.commuting.update(self.space.forms[f].op for f in self.space.commuting)
+        return self._kept(self._pairs(number, made), number, made)
+
+    def _pairs(self, number: int, made: Level) -> Iterator[Pair]:
+        for hashed, codes, low in self._classes(number, made):
+            pairs = self._to_known(made, codes, low) if low is not None else self._among(made, codes)
+            yield from ((a, b, hashed, code) for a, b, code in pairs)
+
+    def _classes(self, number: int, made: Level) -> Iterator[tuple[int, list[int], int | None]]:
+        """Fingerprint, codes and the value of fewer operators, for each class of terms that says something."""
+        order = np.argsort(made.hashes, kind="stable")
+        hashes, codes = made.hashes[order], made.codes[order]
+        firsts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]]) if len(hashes) else np.empty(0, np.int64)
+        ends = np.r_[firsts[1:], len(hashes)]
+        place = np.searchsorted(self.space.known_hashes, hashes[firsts])
+        place = np.minimum(place, len(self.space.known_hashes) - 1)
+        known = self.space.known_hashes[place] == hashes[firsts]
+        values = np.where(known, self.space.known_values[place], -1)
+        lower = known & (self.space.level_of[values] < number)
+        self.tally["values"] += int((~lower).sum())
+        self.tally["pairs"] += int((ends - firsts - ~lower).sum())
+        telling = np.flatnonzero(lower | (ends - firsts > 1))
+        named = self._canonical(made, codes)
+        sums = np.r_[0, np.cumsum(named)]
+        for i in telling[sums[ends[telling]] > sums[firsts[telling]]].tolist():
+            low, high = int(firsts[i]), int(ends[i])
+            if lower[i]:
+                yield int(hashes[low]), codes[low:high][named[low:high]].tolist(), int(values[i])
+            else:
+                flags = named[low:high]
+                # Those with their variables in order come first, with their sign turned.
+                members = codes[low:high]
+                yield int(hashes[low]), [*(-1 - members[flags]).tolist(), *members[~flags].tolist()], None
+
+    def _canonical(self, made: Level, codes: Any) -> Any:
+        """Whether the terms of codes meet the variables of each type in order, one way round if they commute."""
+        numbers = codes // PARTS
+        blocks = np.searchsorted(made.starts, numbers, side="right") - 1
+        result = np.zeros(len(codes), bool)
+        order = np.argsort(blocks, kind="stable")
+        cuts = np.flatnonzero(np.r_[True, blocks[order][1:] != blocks[order][:-1], True]) if len(codes) else [0]
+        for low, high in pairwise(cuts):
+            chosen = order[low:high]
+            block = made.blocks[int(blocks[chosen[0]])]
+            a, b = block.operands(numbers[chosen] - block.start)
+            count = len(self.space.orders)
+            first = self.space.order_of[a]
+            second = np.full(len(a), -1) if block.second is None else self.space.order_of[b]
+            unique, inverse = np.unique(first * (count + 1) + second + 1, return_inverse=True)
+            tail = [v for t in self.space.tail(block.form) for v in self.space.values[t].leaves]
+            flags = [
+                self._ordered(int(u) // (count + 1), int(u) % (count + 1) - 1, tail, block.commutes) for u in unique
+            ]
+            result[chosen] = np.array(flags, bool)[inverse]
+        return result
+
+    def _ordered(self, first: int, second: int, tail: list[int], commutes: bool) -> bool:
+        orders = self.space.orders
+        one, other = orders[first], orders[second] if second >= 0 else ()
+        return self._in_order([*one, *other, *tail]) or (commutes and self._in_order([*other, *one, *tail]))
+
+    def _in_order(self, leaves: Sequence[int]) -> bool:
+        counts: dict[Any, int] = {}
+        for leaf in dict.fromkeys(leaves):
+            type, rank = self._ranks[leaf]
+            if counts.setdefault(type, 0) != rank:
+                return False
+            counts[type] += 1
+        return True
+
+    def _to_known(self, made: Level, codes: list[int], value: int) -> Iterator[tuple[Term, Term, int]]:
+        low = self.space.values[value].term
+        for code in codes:
+            yield self.builder.tree(made, code)[0], low, code
+
+    def _among(self, made: Level, codes: list[int]) -> Iterator[tuple[Term, Term, int]]:
+        """Each term with the simplest form of all, and those of the simplest form with each other."""
+        members = []
+        for code in codes:
+            plain = -1 - code if code < 0 else code
+            shape, leaves = self.builder.key(made, plain)
+            members.append((shape, leaves, plain, code < 0))
+        members.sort()
+        simplest = [m for m in members if m[0] == members[0][0]]
+        terms: dict[int, Apply] = {}
+
+        def term(member: tuple[Any, tuple[int, ...], int, bool]) -> Apply:
+            if member[2] not in terms:
+                terms[member[2]] = self.builder.tree(made, member[2])[0]
+            return terms[member[2]]
+
+        for member in members:
+            if not member[3]:
+                continue
+            if member[0] == members[0][0]:
+                yield from ((term(member), term(other), member[2]) for other in simplest if other[2] != member[2])
+                continue
+            held = set(member[1])
+            fit = next((s for s in simplest if set(s[1]) <= held), None)
+            fit = fit or next((s for s in simplest if set(s[1]) >= held), None)
+            fit = fit or next((m for m in members if set(m[1]) <= held and m[2] != member[2]), simplest[0])
+            yield term(member), term(fit), member[2]
+
+    def joints(self, made: Level, most: int) -> list[Equation]:
+        """The equations of several outputs whose right side is a split of a level."""
+        found = sorted(joints(self.builder, made, most), key=lambda j: generality(j[1], j[0][0]))
+        kept: dict[Joint, Equation] = {}
+        seen: set[Any] = set()
+        for joint in found:
+            left, whole, hashed = joint
+            self.tally["pairs"] += 1
+            names = {v: i for i, v in enumerate(variables(*left))}
+            shape = (whole.skeleton, *(t.skeleton for t in left if isinstance(t, Apply)))
+            key = (shape, tuple(names[v] for t in (*left, whole) if isinstance(t, Apply) for v in t.leaves))
+            if key in seen or any(covers(k, joint) for k in kept):
+                self.tally["renamed" if key in seen else "instances"] += 1
+                continue
+            seen.add(key)
+            parts = [Apply(whole.label, whole.operands, t.type, i, whole.parts) for i, t in enumerate(left)]
+            if any(self.retest.differs(a, b) for a, b in zip(left, parts, strict=True)):
+                self.tally["rejected"] += 1
+                continue
+            loss = max(self.retest.loss(a, b) for a, b in zip(left, parts, strict=True))
+            kept[joint] = Equation(left, (whole,), loss, hashed)
+        return list(kept.values())
+
+    def _kept(self, pairs: Iterable[Pair], number: int = 0, made: Level | None = None) -> list[Equation]:
+        """Equations that are new, general ones before special ones, retested."""
+        fresh: list[tuple[Any, Apply, Term, int, int]] = []
+        for one, other, hashed, code in pairs:
+            oriented = _oriented(one, other)
+            if oriented is None:
+                self.tally["unbound"] += 1
+                continue
+            name = unordered(one, other)
+            if name in self._seen:
+                self.tally["renamed"] += 1
+                continue
+            self._seen.add(name)
+            sign = code if one is oriented[0] else -1 - code
+            if not self._follows(*oriented, sign, number, made):
+                fresh.append((generality(*oriented), *oriented, hashed, sign))
+        # Those that are left come in again, general ones first, since each may say that others follow.
+        kept = []
+        for _, left, right, hashed, sign in sorted(fresh, key=lambda f: f[0]):
+            if self._follows(left, right, sign, number, made):
+                continue
+            if self.retest.differs(left, right):
+                self.tally["rejected"] += 1
+                continue
+            loss = self.retest.loss(left, right)
+            self.tally["lossy"] += loss > 0
+            self.instances.add(left, right)
+            kept.append(Equation((left,), (right,), loss, hashed))
+        return kept
+
+    def _follows(self, left: Apply, right: Term, sign: int, number: int, made: Level | None) -> bool:
+        """Whether an equation follows from those kept so far; `sign` is the code of its newer side."""
+        if self.instances.cover(left, right):
+            self.tally["instances"] += 1
+            return True
+        own, code = (left, sign) if sign >= 0 else (right, -1 - sign)
+        if made is None or not isinstance(own, Apply) or not self.simplifier.simplifies(number, made, code, own):
+            return False
+        self.tally["derived"] += 1
+        return True
+
+
+def generality(left: Term, right: Term) -> tuple[Any, ...]:
+    """An order in which no equation comes after its instances: by length, then by variables, most first."""
+    length = sum(t.length if isinstance(t, Apply) else 1 for t in (left, right))
+    bound = variables(left, right)
+    names = {v: i for i, v in enumerate(bound)}
+    places = tuple(names[v] for t in (left, right) for v in (t.leaves if isinstance(t, Apply) else (t,)))
+    shapes = tuple(t.skeleton if isinstance(t, Apply) else "" for t in (left, right))
+    return length, -len(bound), *shapes, places
+
+
+def _oriented(one: Term, other: Term) -> tuple[Apply, Term] | None:
+    """The sides so that the left one is larger and binds all variables; None where neither does."""
+    ways = []
+    for left, right in ((one, other), (other, one)):
+        if isinstance(left, Apply) and (
+            right.variables <= left.variables if isinstance(right, Apply) else right in left.variables
+        ):
+            ways.append((left, right))
+    if len(ways) < 2:
+        return ways[0] if ways else None
+    return min(ways, key=lambda w: (-size(w[0]), w[0].skeleton))

@@ -1,0 +1,1 @@
+"""Equations that were found: their forms, names, directions and files."""

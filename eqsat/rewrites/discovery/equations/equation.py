@@ -1,0 +1,125 @@
+"""Equations of the generator as patterns, both ways round, with the operands of the instance it found them at."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.expression import compiled, evaluate
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.sides import expression, left_written, written
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import applications
+
+_NOTHING = Bindings()
+#: Names of tensors in the order in which a left side reads them.
+_NAMES = "xyzwvutsrqponml"
+Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
+
+
+@dataclass(frozen=True)
+class Equation:
+    """Two sides with literal attributes, and the operands of the instance at which they were found equal.
+
+    A sequence of operands that a spread or a group runs over is a tuple.
+    """
+
+    left: Left
+    right: tuple[Pattern, ...]
+    operands: Mapping[str, Operands]
+
+    @property
+    def roots(self) -> tuple[App, ...]:
+        """The left side's patterns, the one form of all siblings for a group."""
+        return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+
+    @property
+    def text(self) -> str:
+        """Both sides in the syntax of rules."""
+        return f"{left_written(self.left)} => {', '.join(map(written, self.right))}"
+
+
+def equations(candidate: Candidate) -> Iterator[Equation]:
+    """The candidate from left to right and from right to left, where that way round it can be a rule."""
+    operands = {
+        name: _operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
+        for name, shape in candidate.shapes.items()
+    }
+    for left, right in ((candidate.left, candidate.right), (candidate.right, candidate.left)):
+        begun = [ast.parse(side, mode="eval").body for side in left]
+        if any(isinstance(t, ast.Name) for t in begun) or _reads(right) - _reads(left):
+            continue
+        if any(isinstance(t, ast.Call) and isinstance(t.func, ast.Name) and t.func.id == "split" for t in begun):
+            continue
+        (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name, origin="candidate")
+        read = dict.fromkeys(name for root in rule.roots for name in variables(root))
+        names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
+        roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))
+        yield Equation(
+            roots,
+            tuple(_renamed(pattern, names) for pattern in rule.right),
+            {names[name]: replace(operands[name], name=names[name]) for name in read},
+        )
+
+
+def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
+    """A pattern without spreads with its variables renamed."""
+    if isinstance(pattern, Var):
+        return Var(names[pattern.name])
+    operands = tuple(_renamed(o, names) for o in pattern.operands if not isinstance(o, Spread))
+    return App(pattern.op, operands, pattern.fields, pattern.record)
+
+
+def _operand(name: str, type: TensorType) -> Drawn:
+    """An operand; the elements of integers and booleans are valid indices into any axis of two."""
+    made = Drawn(name, type)
+    if not type.dtype.is_float:
+        made.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
+    return made
+
+
+def _reads(side: tuple[str, ...]) -> set[str]:
+    """The tensors that terms read."""
+    trees = [ast.parse(text, mode="eval") for text in side]
+    called = {id(n.func) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+
+
+def literal(value: Any) -> Expression:
+    """The expression whose value is a literal."""
+    return expression(repr(value))
+
+
+def constant_fields(app: App) -> dict[str, Any]:
+    """The values of fields that are literals."""
+    return {name: evaluate(e, _NOTHING) for name, e in app.fields.items()}
+
+
+def variables(pattern: Pattern | Spread) -> Iterator[str]:
+    """The tensors that a pattern reads, each as often as it does; sequences by their own name."""
+    if isinstance(pattern, Var):
+        yield pattern.name
+    elif isinstance(pattern, Spread):
+        loop = dict(pattern.over)
+        yield from (loop.get(name, name) for name in variables(pattern.item))
+    else:
+        for operand in pattern.operands:
+            yield from variables(operand)
+
+
+def names_read(patterns: Iterable[Pattern | Spread]) -> set[str]:
+    """The attributes and tensors that the attributes of patterns are computed from."""
+    found: set[str] = set()
+    for pattern in patterns:
+        for app in applications(pattern):
+            found |= {app.record} if app.record is not None else set()
+            found |= {name for e in app.fields.values() for name in compiled(e).names}
+    return found

@@ -1,0 +1,1 @@
+"""General rules from equations at one choice of shapes."""

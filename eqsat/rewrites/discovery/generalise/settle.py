@@ -1,0 +1,112 @@
+"""What candidates say in general: the rules that generalise them, each with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eqsat.errors import GraphError
+from eqsat.language.terms.pattern import Bindings
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.canonical import canonical
+from eqsat.rewrites.discovery.equations.derivable import SAVING, Claim
+from eqsat.rewrites.discovery.equations.direction import phase_of
+from eqsat.rewrites.discovery.equations.equation import equations
+from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.generalise.generalise import USUAL, generalise
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import left_terms, right_terms
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.proof.entail import Entailment
+
+#: The rules that generalise a candidate, each with its evidence.
+Settle = Callable[[Candidate], "list[tuple[Rule, Evidence]]"]
+#: How often a candidate is generalised anew where its rules are refuted, each time on more instances.
+_AGAIN = 2
+
+
+def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
+    """The general rules of a candidate, each checked on instances and against the laws.
+
+    Where the check refutes one, which looks farther than learning does, conditions are learned from more instances.
+    """
+    found: dict[str, tuple[Rule, Evidence]] = {}
+    for again in range(_AGAIN):
+        effort = replace(
+            USUAL,
+            first=USUAL.first << 2 * again,
+            most=USUAL.most << 2 * again,
+            confirm=USUAL.confirm << 2 * again,
+            check=USUAL.check << 2 * again,
+            grid=USUAL.grid << 2 * again,
+        )
+        made = [_stated(rule, laws) for rule in generalise(candidate, effort, seed=again)]
+        fresh = {
+            rule.text: (rule, proof) for rule, proof in made if rule.text not in {r.text for r, _ in found.values()}
+        }
+        found |= {rule.name: (rule, _evidence(rule, laws, proof)) for rule, proof in fresh.values()}
+        if any(e.verdict == "proved" for _, e in found.values()) or not fresh:
+            break
+    return list(found.values())
+
+
+def of_law(law: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Evidence]:
+    """A law as a rule of its own, with its evidence."""
+    rule = replace(law, origin="candidate")
+    return rule, _evidence(rule, laws)
+
+
+def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None]:
+    """The rule, and how laws entail it where they do; that law where it says what a law says, whose name and phase its
+    declaration chose.
+    """
+    from eqsat.rewrites.proof.premises import with_premises
+
+    said = _by_form(laws)
+    law = said.get(canonical(Statement.of(rule)))
+    proof: Entailment | None = None
+    if law is None:
+        rule, proof = with_premises(rule, laws)
+        law = said.get(canonical(Statement.of(rule)))
+    if law is not None:
+        return replace(law, origin="candidate"), None
+    # What was sought without its explanation is sought again with it where it was not found.
+    return rule, proof if proof is not None and proof.verdict == "proved" else None
+
+
+def _evidence(rule: Rule, laws: tuple[Rule, ...], proof: Entailment | None = None) -> Evidence:
+    from eqsat.rewrites.proof.verify import verify_rule
+    from eqsat.rewrites.rules.loader import shipped_evidence
+
+    return verify_rule(rule, laws, known=shipped_evidence().get(rule.name), proof=proof)
+
+
+@lru_cache(maxsize=2)
+def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
+    """Laws by their canonical texts."""
+    return {canonical(Statement.of(law)): law for law in reversed(laws)}
+
+
+def claim(candidate: Candidate) -> Claim | None:
+    """The candidate at its own shapes, from more work to less; None where the rules' syntax has no place for it."""
+    found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
+    phases = {phase for _, phase in found}
+    for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
+        rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
+        bindings = Bindings(dict(equation.operands))
+        try:
+            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
+        except GraphError:
+            continue
+        merges, associates = len(candidate.left) > 1, phases <= {"associate", None}
+        return Claim(candidate.name, tuple(left), tuple(right), merges, associates, phase in SAVING)
+    return None
+
+
+def phases(candidate: Candidate) -> set[str | None]:
+    """The phases of the rules that a candidate makes, this way round and the other."""
+    return {phase_of(e.left, e.right) for e in equations(candidate)}

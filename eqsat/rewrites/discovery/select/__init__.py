@@ -1,0 +1,1 @@
+"""Selection of the rules that derive the others."""

@@ -1,0 +1,269 @@
+"""Pruning: the few rules of many that derive the rest, and why each of the others went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+
+from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, generalises
+from eqsat.rewrites.discovery.equations.derivable import Claim, Derivation, claims, derivations
+from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.subgraph import lifted
+from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.proof.check import check
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.rule import Rule
+
+#: Why a rule went: it is another but for names and order; a case of another; a common subgraph makes it a case of one
+#: that was proved instead; the others derive it.
+RENAMING, SPECIAL, SUBGRAPH, DERIVABLE = "renaming", "special case", "common subgraph", "derivable"
+#: How many rules are looked at between two reports of progress and two entries of the journal.
+_AT_ONCE = 48
+
+#: Called with the stage, how many of its rules are done, and how many there are.
+Follow = Callable[[str, int, int], None]
+Verify = Callable[[Rule], Evidence]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Why a rule went, and by which rules that stay, or that are laws."""
+
+    name: str
+    text: str
+    why: str
+    by: tuple[str, ...]
+    phase: str
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What stays, in the order in which it was chosen, and what went. `lifted` are rules made on the way."""
+
+    kept: tuple[Rule, ...]
+    dropped: Mapping[str, Drop]
+    lifted: Mapping[str, Rule] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """How many rules went for each reason, and how many stay."""
+        found = {why: sum(d.why == why for d in self.dropped.values()) for why in (RENAMING, SPECIAL, SUBGRAPH)}
+        return {**found, DERIVABLE: sum(d.why == DERIVABLE for d in self.dropped.values()), "kept": len(self.kept)}
+
+
+def prune(
+    verified: Sequence[Rule],
+    laws: Sequence[Rule],
+    *,
+    verify: Verify = check,
+    journal: Journal | None = None,
+    progress: Follow | None = None,
+) -> Pruned:
+    """The rules that laws and one another do not derive, each other one with the reason it went.
+
+    Names must differ among rules and laws together. A rule with a common subgraph goes only if the rule without it is
+    verified; the latter takes its place under the former's name with "-lifted" after it.
+    """
+    return _Pruner(list(laws), verify, journal or Journal(), progress or _silent).run(verified)
+
+
+def entailed(laws: Sequence[Rule]) -> Verify:
+    """A check for what ships: a rule that holds but that the laws do not entail is undecided."""
+
+    def verify(rule: Rule) -> Evidence:
+        from eqsat.rewrites.proof.verify import verify_rule
+
+        evidence = verify_rule(rule, laws)
+        if evidence.verdict != "proved" or evidence.entailed:
+            return evidence
+        return replace(evidence, verdict="undecided", detail="no law entails it")
+
+    return verify
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """No one watches."""
+
+
+class _Pruner:
+    def __init__(self, laws: list[Rule], verify: Verify, journal: Journal, progress: Follow) -> None:
+        self.laws, self.verify, self.journal, self.progress = laws, verify, journal, progress
+        self.dropped: dict[str, Drop] = {}
+        self.rules: dict[str, Rule] = {}
+        self.lifted: dict[str, Rule] = {}
+        self._claims: dict[str, list[Claim]] = {}
+        self._on_request: set[str] = set()
+
+    def run(self, verified: Sequence[Rule]) -> Pruned:
+        self.rules = {r.name: r for r in sorted(verified, key=lambda r: Statement.of(r).effort)}
+        pending = self._general(self._renamed(list(self.rules)))
+        pending = self._underived("by laws", pending, self.laws)
+        pending = self._lift(pending)
+        kept = self._greedy(pending)
+        kept = self._thinned(kept)
+        kept = self._audited(kept)
+        chosen = [self.rules[n] for n in kept]
+        return Pruned(tuple(chosen), self.dropped, {n: r for n, r in self.lifted.items() if n in self.rules})
+
+    # -- form ---------------------------------------------------------------------------------------------------------
+
+    def _renamed(self, names: Sequence[str]) -> list[str]:
+        """Without what is a law or an earlier rule but for names and order."""
+        known = [(r.name, Statement.of(r)) for r in self.laws]
+        first, repeated = distinct([*known, *((n, Statement.of(self.rules[n])) for n in names)])
+        for name in names:
+            if name in repeated:
+                self._drop(name, RENAMING, [repeated[name]])
+        kept = set(first)
+        return [n for n in names if n in kept]
+
+    def _general(self, names: Sequence[str]) -> list[str]:
+        """Without what is a case of another."""
+        equations = {n: Statement.of(self.rules[n]) for n in names}
+        operators = {n: self.rules[n].operators() for n in names}
+        kept = dict.fromkeys(names)
+        for special in names:
+            for general in names:
+                if (
+                    general != special
+                    and general in kept
+                    and operators[general] <= operators[special]
+                    and generalises(equations[general], equations[special])
+                ):
+                    self._drop(special, SPECIAL, [general])
+                    del kept[special]
+                    break
+        return list(kept)
+
+    def _lift(self, names: Sequence[str]) -> list[str]:
+        """With rules without a common subgraph in place of those that have one, where they are true."""
+        known = {canonical(Statement.of(r)): r.name for r in self.laws}
+        # What a law says that only runs on request is no reason to leave out a case of it that runs by default.
+        self._on_request = {canonical(Statement.of(r)) for r in self.laws if r.phase == "associate"}
+        known |= {canonical(Statement.of(self.rules[n])): n for n in names}
+        kept: dict[str, None] = {}
+        pending, done = list(reversed(names)), 0
+        while pending:
+            name = pending.pop()
+            made = self._lifted(self.rules[name], known)
+            if made is None:
+                kept[name] = None
+            else:
+                self._drop(name, SUBGRAPH, [made])
+                if made in self.rules and made not in kept and made not in pending:
+                    pending.append(made)
+            done += 1
+            self.progress("common subgraphs", done, done + len(pending))
+        return list(kept)
+
+    def _lifted(self, rule: Rule, known: dict[str, str]) -> str | None:
+        """The name of a true rule that is this one without a common subgraph, None where there is none."""
+        for equation in lifted(Statement.of(rule)):
+            key = canonical(equation)
+            if key in self._on_request and rule.phase != "associate":
+                continue
+            if key in known and known[key] != rule.name and not self._rests_on(known[key], rule.name):
+                return known[key]
+            entry = f"verify:{equation.text}"
+            made = equation.rule(self._free_name(rule.name), rule.phase)
+            if entry not in self.journal:
+                self.journal[entry] = self.verify(made).verdict
+            if self.journal[entry] == "proved":
+                known[key] = made.name
+                self.rules[made.name] = self.lifted[made.name] = made
+                return made.name
+        return None
+
+    def _free_name(self, name: str) -> str:
+        stem = name.split("-lifted")[0] + "-lifted"
+        return next(n for n in chain([stem], (f"{stem}-{i}" for i in count(2))) if n not in self.rules)
+
+    def _rests_on(self, name: str, other: str) -> bool:
+        """Whether the drops so far lead from one rule to another."""
+        pending, seen = [name], set()
+        while pending:
+            one = pending.pop()
+            if one == other:
+                return True
+            if one in self.dropped and one not in seen:
+                seen.add(one)
+                pending += self.dropped[one].by
+        return False
+
+    # -- derivation ---------------------------------------------------------------------------------------------------
+
+    def _underived(self, stage: str, names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
+        """Without what these rules derive, many at a time."""
+        kept: list[str] = []
+        for start in range(0, len(names), _AT_ONCE):
+            batch = names[start : start + _AT_ONCE]
+            entry = f"{stage}:{batch[0]}:{len(batch)}"
+            if entry not in self.journal:
+                found = derivations([c for n in batch for c in self._claims_of(n)], rules)
+                self.journal[entry] = {n: list(d.rules) for n, d in found.items() if d}
+            by = self.journal[entry]
+            for name in batch:
+                if name in by:
+                    self._drop(name, DERIVABLE, by[name])
+                else:
+                    kept.append(name)
+            self.progress(stage, start + len(batch), len(names))
+        return kept
+
+    def _greedy(self, names: Sequence[str]) -> list[str]:
+        """Small and general ones first, each only if those chosen so far do not derive it."""
+        kept: list[str] = []
+        order = sorted(names, key=lambda n: Statement.of(self.rules[n]).effort)
+        for done, name in enumerate(order, start=1):
+            if kept and (by := self._derived(name, kept, "chosen")) is not None:
+                self._drop(name, DERIVABLE, by)
+            else:
+                kept.append(name)
+            self.progress("by one another", done, len(order))
+        return kept
+
+    def _thinned(self, names: Sequence[str]) -> list[str]:
+        """Without what those that were chosen later derive, large ones first."""
+        kept = list(names)
+        for done, name in enumerate(reversed(names), start=1):
+            others = [n for n in kept if n != name]
+            if others != names[: len(others)] and (by := self._derived(name, others, "thinned")) is not None:
+                self._drop(name, DERIVABLE, by)
+                kept = others
+            self.progress("by later ones", done, len(names))
+        return kept
+
+    def _audited(self, names: Sequence[str]) -> list[str]:
+        """With every dropped rule back that what stays does not derive."""
+        kept = list(names)
+        lost = [n for n, d in self.dropped.items() if not self._stands(d, set(kept))]
+        for done, name in enumerate(sorted(lost, key=lambda n: Statement.of(self.rules[n]).effort), start=1):
+            by = self._derived(name, kept, "audited")
+            if by is None:
+                kept.append(name)
+                del self.dropped[name]
+            else:
+                self._drop(name, self.dropped[name].why, by)
+            self.progress("what was dropped", done, len(lost))
+        return kept
+
+    def _stands(self, drop: Drop, kept: set[str]) -> bool:
+        """Whether a rule went by laws and rules that stay alone."""
+        return drop.why != SUBGRAPH and all(n in kept or n not in self.rules for n in drop.by)
+
+    def _derived(self, name: str, kept: Sequence[str], stage: str) -> list[str] | None:
+        entry = f"{stage}:{name}:{len(kept)}"
+        if entry not in self.journal:
+            rules = [*self.laws, *(self.rules[n] for n in kept)]
+            found = derivations(self._claims_of(name), rules).get(name, Derivation(False))
+            self.journal[entry] = list(found.rules) if found else None
+        result: list[str] | None = self.journal[entry]
+        return result
+
+    def _claims_of(self, name: str) -> list[Claim]:
+        if name not in self._claims:
+            self._claims[name] = claims(self.rules[name])
+        return self._claims[name]
+
+    def _drop(self, name: str, why: str, by: Iterable[str]) -> None:
+        self.dropped[name] = Drop(name, self.rules[name].text, why, tuple(by), self.rules[name].phase)

@@ -1,0 +1,285 @@
+"""From candidates to verified rules: what known rules derive is set aside, the rest is generalised and verified."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from eqsat.egraph.saturate import Limits
+from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.derivable import (
+    BY_LAWS,
+    CHEAP,
+    ON_REQUEST,
+    THOROUGH,
+    derivations,
+)
+from eqsat.rewrites.discovery.equations.outcome import (
+    DERIVED,
+    FAILED,
+    NEUTRAL,
+    OPEN,
+    PLAUSIBLE,
+    PROVED,
+    Outcome,
+    as_record,
+    from_record,
+    is_proved,
+)
+from eqsat.rewrites.discovery.generalise.ancestor import ancestor
+from eqsat.rewrites.discovery.generalise.settle import Settle, claim, of_law, phases, settled
+from eqsat.rewrites.discovery.select.repeated import Repeated
+from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.rule import Rule
+
+#: Operators in a candidate that is verified though laws do not derive it.
+_SMALL = 2
+#: The phases of rules that save work.
+_SAVES = frozenset({"simplify", "fuse", "merge"})
+#: Candidates whose ancestors are looked for together, that are derived together, and that are verified before the rest
+#: is derived again.
+_TRACED, _DERIVE, _VERIFY = 256, 512, 24
+#: The limits under which both sides of a candidate are put into the e-graph and any rule may run.
+_ANY = (BY_LAWS, ON_REQUEST)
+
+Follow = Callable[[str, int, int], None]
+#: What became of some candidates, and then those that are to be verified and those that are large.
+Parted: TypeAlias = "Generator[Outcome, None, tuple[list[Candidate], list[Candidate]]]"
+
+
+def verify_candidates(
+    candidates: Iterable[Candidate],
+    laws: Sequence[Rule],
+    *,
+    known: Sequence[Rule] | None = None,
+    everything: bool = False,
+    settle: Settle | None = None,
+    executor: Executor | None = None,
+    journal: Journal | None = None,
+    progress: Follow | None = None,
+) -> Iterator[Outcome]:
+    """What becomes of each candidate, small ones first; the same for every executor.
+
+    Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
+    all that is set aside follows from rules that the candidates themselves led to: a candidate that laws prove leads to
+    the laws of its proof. `everything` verifies those too that save no work either way round, and large ones that
+    neither laws nor known rules derive.
+
+    `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
+    later candidates that they derive, so that what lacks a law is listed once.
+    """
+    settle = settle or partial(settled, laws=tuple(laws))
+    base = tuple(laws if known is None else known)
+    yield from _Verification(base, tuple(laws), everything, settle, executor, journal, progress).run(list(candidates))
+
+
+def _effort(candidate: Candidate) -> tuple[int, int, int, int, str]:
+    """Few operators first; of as many, more variables first: equations of fewer are mostly cases of theirs."""
+    most, least = max(candidate.left_ops, candidate.right_ops), min(candidate.left_ops, candidate.right_ops)
+    return most, len(candidate.left), least, -len(candidate.shapes), candidate.text
+
+
+@dataclass
+class _Verification:
+    base: tuple[Rule, ...]
+    laws: tuple[Rule, ...]
+    everything: bool
+    settle: Settle
+    executor: Executor | None
+    journal: Journal | None
+    progress: Follow | None
+    taken: dict[str, str] = field(default_factory=dict)
+    accepted: dict[str, Rule] = field(default_factory=dict)
+
+    def run(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+        known = self.journal if self.journal is not None else Journal()
+        general = sorted(self._ancestors(candidates, known), key=_effort)
+        yield from (pending := Repeated(general)).outcomes()
+        self.taken = {r.name: r.text for r in self.base}
+        if self.base:
+            rest, large = yield from self._beyond(pending.kept, known)
+        else:
+            rest, large = yield from self._by_laws(pending.kept, known)
+        yield from self._generalised(rest, pending.forms, known)
+        if large and self.accepted:
+            large = yield from self._without(large, self.accepted.values(), "of the large ones", known, _ANY)
+        yield from (Outcome(c.name, c.text, OPEN) for c in large)
+
+    def _ancestors(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Candidate]:
+        """The most general candidates of which these are cases, under the names of these."""
+        batches = [candidates[i : i + _TRACED] for i in range(0, len(candidates), _TRACED)]
+        keys = [f"ancestors:{batch[0].name}:{len(batch)}" for batch in batches]
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
+        for done, ((key, _), made) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
+            known[key] = made
+            self._follow("looked for what they are cases of", done * _TRACED, len(todo) * _TRACED)
+        for key in keys:
+            yield from map(_candidate, known[key])
+
+    def _beyond(self, rest: list[Candidate], known: Journal) -> Parted:
+        """What known rules derive, or what makes no rule worth having, goes; the rest, and what is too large."""
+        rest = yield from self._without(rest, self.base, "by known rules", known, (CHEAP,), strict=True)
+        if self.everything:
+            return rest, []
+        saving = {c.name for c in rest if phases(c) & _SAVES}
+        yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
+        rest = [c for c in rest if c.name in saving]
+        by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
+        large = [c for c in rest if c.name not in by and _effort(c)[0] > _SMALL]
+        return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
+
+    def _by_laws(self, rest: list[Candidate], known: Journal) -> Parted:
+        """What laws prove leads to the laws of its proof; the rest, of which no more than is small is verified."""
+        proofs = self._derived(rest, self.laws, "by laws", known, _ANY)
+        laws = {law.name: law for law in self.laws}
+        for candidate in rest:
+            used = proofs.get(candidate.name)
+            if used is None:
+                continue
+            new = [name for name in used if name not in self.accepted]
+            if not new:
+                yield _derived_outcome(candidate, used)
+                continue
+            if f"settled:{candidate.name}" not in known:
+                found = [of_law(laws[name], self.laws) for name in new]
+                known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, found))
+            yield self._accepted(candidate, known)
+        rest = [c for c in rest if c.name not in proofs]
+        large = [] if self.everything else [c for c in rest if _effort(c)[0] > _SMALL]
+        held = {c.name for c in large}
+        return [c for c in rest if c.name not in held], large
+
+    def _generalised(self, rest: list[Candidate], forms: dict[str, str], known: Journal) -> Iterator[Outcome]:
+        """Candidates a few at a time, each only if the rules so far do not derive it.
+
+        Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one axis
+        or perm often holds for all, once it is generalised.
+        """
+        names = {c.name: c for c in rest}
+        limits, strict = ((CHEAP, THOROUGH), True) if self.base else (_ANY, False)
+        total, swept = len(rest), len(self.accepted)
+        while rest:
+            first: dict[str, Candidate] = {}
+            for candidate in rest:
+                if _effort(candidate)[0] == _effort(rest[0])[0]:
+                    first.setdefault(forms[candidate.name], candidate)
+            chosen = list(first.values())[:_VERIFY]
+            taken = {c.name for c in chosen}
+            rest = [c for c in rest if c.name not in taken]
+            rules = (*self.base, *self.accepted.values())
+            stage = f"by {len(self.accepted)} rules, {len(rest)} open"
+            by = self._derived(chosen, rules, stage, known, limits, strict=strict)
+            yield from (_derived_outcome(names[n], used) for n, used in by.items())
+            yield from self._settled([c for c in chosen if c.name not in by], known)
+            if len(rest) > _DERIVE and len(self.accepted) - swept >= max(_VERIFY, swept // 4):
+                # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
+                swept = len(self.accepted)
+                rules = (*self.base, *self.accepted.values())
+                rest = yield from self._without(rest, rules, f"of the rest by {swept} rules", known, limits[:1], strict)
+            self._follow("verified", total - len(rest), total)
+
+    def _without(
+        self,
+        rest: Sequence[Candidate],
+        rules: Iterable[Rule],
+        stage: str,
+        known: Journal,
+        limits: Sequence[Limits],
+        strict: bool = False,
+    ) -> Generator[Outcome, None, list[Candidate]]:
+        """The candidates that rules do not derive."""
+        by = self._derived(rest, tuple(rules), stage, known, limits, strict=strict)
+        yield from (_derived_outcome(c, by[c.name]) for c in rest if c.name in by)
+        return [c for c in rest if c.name not in by]
+
+    def _derived(
+        self,
+        candidates: Sequence[Candidate],
+        rules: Sequence[Rule],
+        stage: str,
+        known: Journal,
+        limits: Sequence[Limits],
+        strict: bool = False,
+    ) -> dict[str, list[str]]:
+        """For each candidate that rules derive, those that do.
+
+        What is derived in the `strict` sense, an optimisation would find from its left side alone.
+        """
+        batches = [candidates[i : i + _DERIVE] for i in range(0, len(candidates), _DERIVE)]
+        keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
+        derive = partial(_derive, rules=tuple(rules), limits=tuple(limits), strict=strict)
+        made = self._map(derive, [b for _, b in todo])
+        done = len(batches) - len(todo)
+        for (key, _), by in zip(todo, made, strict=True):
+            known[key] = by
+            done += 1
+            if len(batches) > 1:
+                self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
+        return {name: used for key in keys for name, used in known[key].items()}
+
+    def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
+        todo = [c for c in candidates if f"settled:{c.name}" not in known]
+        for candidate, found in zip(todo, self._map(self.settle, todo), strict=True):
+            named = [self._named(rule, evidence) for rule, evidence in found]
+            known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
+        yield from (self._accepted(candidate, known) for candidate in candidates)
+
+    def _accepted(self, candidate: Candidate, known: Journal) -> Outcome:
+        """What became of a settled candidate, whose rules count from now on."""
+        outcome = from_record(known[f"settled:{candidate.name}"])
+        self.taken |= {name: text for name, _, text in outcome.rules}
+        self.accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
+        return outcome
+
+    def _named(self, rule: Rule, evidence: Evidence) -> tuple[Rule, Evidence]:
+        """The rule under a name that no other rule has."""
+        if self.taken.setdefault(rule.name, rule.text) == rule.text:
+            return rule, evidence
+        name = f"{rule.name}-{hashlib.blake2b(rule.text.encode(), digest_size=3).hexdigest()}"
+        self.taken[name] = rule.text
+        return replace(rule, name=name), replace(evidence, name=name)
+
+    def _map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        return map(function, items) if self.executor is None else self.executor.map(function, items)
+
+    def _follow(self, stage: str, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(stage, min(done, total), total)
+
+
+def _traced(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    return [asdict(ancestor(c)) for c in candidates]
+
+
+def _candidate(record: dict[str, Any]) -> Candidate:
+    shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
+    return Candidate(**record | {"left": tuple(record["left"]), "right": tuple(record["right"]), "shapes": shapes})
+
+
+def _derive(
+    candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
+) -> dict[str, list[str]]:
+    made = [c for c in map(claim, candidates) if c is not None]
+    if not strict:
+        made = [replace(c, associates=True, saves=False) for c in made]
+    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
+
+
+def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
+    return Outcome(candidate.name, candidate.text, DERIVED, tuple(by))
+
+
+def _outcome(candidate: Candidate, found: Sequence[tuple[Rule, Evidence]]) -> Outcome:
+    status = FAILED
+    if any(is_proved(e) for _, e in found):
+        status = PROVED
+    elif any(e.verdict == "proved" for _, e in found):
+        status = PLAUSIBLE
+    rules = tuple((r.name, r.phase, r.text) for r, _ in found)
+    return Outcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))

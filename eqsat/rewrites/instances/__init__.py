@@ -1,0 +1,1 @@
+"""Instances of rules: operands and attributes, drawn or listed in order."""

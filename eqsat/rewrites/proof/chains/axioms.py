@@ -1,0 +1,281 @@
+"""Rules as first-order axioms, and instances of them as ground formulas."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from eqsat.language.declaration.spec import REQUIRED, spec
+from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
+from eqsat.rewrites.conditions.expression import bound_name
+from eqsat.rewrites.proof.chains.closure import Closure
+from eqsat.rewrites.proof.chains.logic import Logic, Translator, facts_of
+from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
+from eqsat.rewrites.proof.chains.terms import AXES, ENDS, STARTS, Equation
+from eqsat.rewrites.rules.rule import SPLICE, Rule, pattern_fields
+
+
+class Ground:
+    """The terms of a closure, and symbols over them, in logic."""
+
+    def __init__(self, logic: Logic, closure: Closure, fields: dict[str, tuple[str, ...]]) -> None:
+        """`fields` gives the fields of the records that the rule binds."""
+        self.logic, self.closure, self.fields = logic, closure, fields
+        self._made: dict[int, Any] = {}
+        self._values: dict[int, tuple[Symbol, Any]] = {}  # by identity: symbols are deep, and shared as objects
+
+    def term(self, number: int) -> Any:
+        """A term."""
+        if number not in self._made:
+            term, logic = self.closure.terms[number], self.logic
+            if term.leaf is not None:
+                name, index = term.leaf
+                label = name if index is None else f"{name}[{index}]"
+                self._made[number] = logic.constant(f"tensor {label}", logic.tensor)
+            else:
+                fields = {k: self.value(s) for k, s in term.symbols}
+                self._made[number] = logic.apply(term.op, fields, [self.term(c) for c in term.children])
+        return self._made[number]
+
+    def thing(self, thing: Thing) -> Any:
+        """What a name stands for: a term, a value, a record or a list of these."""
+        if isinstance(thing, Ref):
+            return self.term(thing.term)
+        if isinstance(thing, tuple):
+            return [self.thing(t) for t in thing]
+        if isinstance(thing, Record):
+            return {k: self.value(s) for k, s in thing.items}
+        if isinstance(thing, Bound) and thing.name in self.fields:
+            return {k: self.value(Member(thing, k)) for k in self.fields[thing.name]}
+        return self.value(thing)
+
+    def value(self, symbol: Symbol) -> Any:
+        """A value."""
+        known = self._values.get(id(symbol))
+        if known is None:
+            known = self._values[id(symbol)] = symbol, self._value(symbol)
+        return known[1]
+
+    def _value(self, symbol: Symbol) -> Any:
+        logic = self.logic
+        if isinstance(symbol, Literal):
+            return logic.literal(symbol.value)
+        if isinstance(symbol, Bound):
+            return logic.constant(_label(symbol), logic.values)
+        if isinstance(symbol, Member):
+            if isinstance(symbol.record, Bound):
+                return logic.constant(f"{_label(symbol.record)}.{symbol.key}", logic.values)
+            return logic.call(f"field {symbol.key}", [self.thing(symbol.record)], logic.values)
+        if isinstance(symbol, Computed):
+            found = Translator(logic, {n: self.thing(t) for n, t in symbol.env}).value(symbol.expression.tree)
+            if isinstance(found, list | dict):
+                return logic.call("all of", [found], logic.values)
+            return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
+        return logic.call("record", [self.thing(symbol)], logic.values)
+
+    def conditions(self, rule: Rule, env: Iterable[tuple[str, Thing]]) -> list[Any]:
+        """The conditions of a rule under what its names stand for."""
+        translator = Translator(self.logic, {n: self.thing(t) for n, t in env})
+        return [translator.condition(c.tree) for c in rule.conditions]
+
+    def facts(self, numbers: Iterable[int]) -> list[Any]:
+        """What is known of the types of these terms and of those in them."""
+        seen: set[int] = set()
+        found: list[Any] = []
+        pending = list(numbers)
+        while pending:
+            number = pending.pop()
+            term = self.closure.terms[number]
+            if number in seen or term.leaf is not None:
+                continue
+            seen.add(number)
+            pending += term.children
+            fields = {k: self.value(s) for k, s in term.symbols}
+            found += facts_of(self.logic, term.op, fields, [self.term(c) for c in term.children])
+        return found
+
+    def equality(self, equation: Equation) -> Any:
+        """Both sides of an equation as equal."""
+        return self.term(equation.left) == self.term(equation.right)
+
+
+def _label(bound: Bound) -> str:
+    return f"attr {bound.name}" if bound.index is None else f"attr {bound.name}[{bound.index}]"
+
+
+class Axiom:
+    """A rule as a formula about all tensors and attributes, its sequences of one length."""
+
+    def __init__(self, logic: Logic, rule: Rule, arity: int) -> None:
+        self.logic, self.rule, self.arity = logic, rule, arity
+        self.env: dict[str, Any] = {}
+        self._bound: list[Any] = []
+        self._guards: list[Any] = []
+
+    def formulas(self) -> list[Any]:
+        """One for each root; each says that a well-typed left side is equal to its right side, which is well-typed."""
+        z3, rule = self.logic.z3, self.rule
+        for name in sorted(rule.tensors):
+            self.env[name] = self._fresh(name, self.logic.tensor)
+        for name in sorted(rule.tensor_groups):
+            self.env[name] = [self._fresh(f"{name}{i}", self.logic.tensor) for i in range(self.arity)]
+        left = self._left()
+        right = self._right(len(left))
+        premises = [self.logic.typed(t) for t in left]
+        translator = Translator(self.logic, self.env)
+        premises += [translator.condition(c.tree) for c in rule.conditions]
+        for known, stated, inner in self._later:
+            premises.append(known == self._value(Translator(self.logic, {**self.env, **inner}), stated))
+        premises += self._guards
+        ends = [z3.And(a == b, self.logic.typed(b)) for a, b in zip(left, right, strict=True)]
+        body = z3.Implies(z3.And(*premises), z3.And(*ends))
+        if not self._bound:
+            return [body]
+        pattern = left[0] if len(left) == 1 else z3.MultiPattern(*left)
+        return [z3.ForAll(self._bound, body, patterns=[pattern])]
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    _later: list[tuple[Any, Expression, dict[str, Any]]]
+
+    def _fresh(self, name: str, sort: Any) -> Any:
+        made = self.logic.constant(f"?{name}", sort)
+        self._bound.append(made)
+        return made
+
+    def _left(self) -> list[Any]:
+        self._later = []
+        left = self.rule.left
+        if isinstance(left, Siblings):
+            return list(self._looped(left.item, left.over, self.env))
+        return [t for app in left for t in self._matched(app, self.env, "")]
+
+    def _matched(self, pattern: Pattern | Spread, env: dict[str, Any], suffix: str) -> Iterator[Any]:
+        """The terms of a left-side pattern, variables for its attributes made as they come."""
+        if isinstance(pattern, Var):
+            yield env[pattern.name]
+        elif isinstance(pattern, Spread):
+            if pattern.over:
+                yield from self._looped(pattern.item, pattern.over, env)
+            elif isinstance(pattern.item, Var):
+                yield from env[pattern.item.name]
+        else:
+            operands = [t for o in pattern.operands for t in self._matched(o, env, suffix)]
+            fields = self._fields(pattern, env, suffix)
+            yield self.logic.apply(pattern.op, fields, operands)
+
+    def _fields(self, app: App, env: dict[str, Any], suffix: str) -> dict[str, Any]:
+        names = list(spec(app.op).attrs)
+        fields: dict[str, Any] = {}
+        stated = pattern_fields(app)
+        known = env.get(app.record) if app.record is not None else None
+        for name in names:
+            wanted = stated.get(name)
+            if isinstance(wanted, Expression) and bound_name(wanted) is not None:
+                if wanted.text not in env:
+                    env[wanted.text] = self._fresh(wanted.text + suffix, self.logic.values)
+                fields[name] = env[wanted.text]
+            elif isinstance(wanted, Expression):
+                fields[name] = self._stated(wanted, env, f"{app.op}.{name}{len(self._bound)}")
+            elif app.record is None:
+                fields[name] = self.logic.literal(wanted)
+            else:
+                fields[name] = known[name] if known else self._fresh(f"{app.record}{suffix}.{name}", self.logic.values)
+        if app.record is not None:
+            if known is None:
+                env[app.record] = fields
+            else:  # a field stated beside the record that is known must be that of the record too
+                self._guards += [fields[n] == known[n] for n in names if fields[n] is not known[n]]
+        return fields
+
+    def _stated(self, wanted: Expression, env: dict[str, Any], label: str) -> Any:
+        """A field that has to equal an expression: the literal, or a variable with that condition."""
+        try:
+            return self.logic.literal(ast.literal_eval(wanted.tree))
+        except ValueError:
+            made = self._fresh(label, self.logic.values)
+            inner = {k: v for k, v in env.items() if k not in self.env or self.env is not env}
+            self._later.append((made, wanted, inner))
+            return made
+
+    def _looped(self, item: Pattern, over: tuple[tuple[str, str], ...], env: dict[str, Any]) -> Iterator[Any]:
+        gathered: dict[str, list[Any]] = {s: [] for _, s in over if s not in self.env}
+        for index in range(self.arity):
+            inner = dict(env)
+            for variable, sequence in over:
+                inner.pop(variable, None)
+                if sequence in self.env and sequence not in gathered:
+                    inner[variable] = self.env[sequence][index]
+            yield from self._matched(item, inner, f"[{index}]")
+            for variable, sequence in over:
+                if sequence in gathered:
+                    gathered[sequence].append(inner[variable])
+            elements = {v for v, _ in over}
+            env.update({k: v for k, v in inner.items() if k not in elements})
+        self.env.update(gathered)
+
+    def _right(self, count: int) -> list[Any]:
+        right = self.rule.right
+        if len(right) == 1 and isinstance(right[0], App) and right[0].op == "split":
+            return self._parts(right[0], count)
+        made = [t for p in right for t in self._written(p, self.env)]
+        return made * count if len(made) == 1 else made
+
+    def _written(self, pattern: Pattern | Spread, env: dict[str, Any]) -> Iterator[Any]:
+        if isinstance(pattern, Var):
+            yield env[pattern.name]
+        elif isinstance(pattern, Spread):
+            if pattern.window is not None:
+                raise WindowError(self.rule.name)
+            if not pattern.over and isinstance(pattern.item, Var):
+                yield from env[pattern.item.name]
+                return
+            for index in range(self.arity):
+                inner = {**env, **{v: env[s][index] for v, s in pattern.over}}
+                yield from self._written(pattern.item, inner)
+        elif pattern.op == "split":
+            yield self._parts(pattern, 1)[0]
+        else:
+            operands = [t for o in pattern.operands for t in self._written(o, env)]
+            yield self.logic.apply(pattern.op, self._made_fields(pattern, env), operands)
+
+    def _made_fields(self, app: App, env: dict[str, Any]) -> dict[str, Any]:
+        logic = self.logic
+        translator = Translator(logic, env)
+        names = list(spec(app.op).attrs)
+        fields: dict[str, Any] = dict(env[app.record]) if app.record is not None else {}
+        for name, stated in app.fields.items():
+            if name != SPLICE:
+                fields[name] = self._value(translator, stated)
+                continue
+            whole = self._value(translator, stated)
+            fields |= {k: logic.call(f"field {k}", [whole], logic.values) for k in names}
+        defaults = spec(app.op).attrs
+        return {
+            k: fields[k] if k in fields else logic.literal(defaults[k])
+            for k in names
+            if k in fields or defaults[k] is not REQUIRED
+        }
+
+    def _parts(self, app: App, count: int) -> list[Any]:
+        logic = self.logic
+        (whole,) = (t for o in app.operands for t in self._written(o, self.env))
+        given = self._made_fields(app, self.env)
+        made = []
+        for index in range(count):
+            inner = Translator(logic, {**given, "index": logic.literal(index)})
+            fields = {"starts": STARTS, "ends": ENDS, "axes": AXES}
+            attrs = {k: inner.value(e.tree) for k, e in fields.items()} | {"steps": logic.literal((1,))}
+            made.append(logic.apply("slice", attrs, [whole]))
+        return made
+
+    def _value(self, translator: Translator, stated: Expression) -> Any:
+        found, logic = translator.value(stated.tree), self.logic
+        if isinstance(found, list | dict):
+            return logic.call("all of", [found], logic.values)
+        return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
+
+
+class WindowError(Exception):
+    """A rule whose right side takes some elements of a sequence: which ones is no matter of logic alone."""

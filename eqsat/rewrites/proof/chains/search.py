@@ -1,0 +1,206 @@
+"""The search for a proof in one instance: both sides in an e-graph, saturated until they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.egraph.egraph import CONST, INPUT, EGraph, Firing
+from eqsat.egraph.matching.match import bindings_of
+from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.errors import GraphError
+from eqsat.language.terms.constant import Constant
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.proof.chains.closure import Closure, Term
+from eqsat.rewrites.proof.chains.reading import Claims
+from eqsat.rewrites.proof.chains.symbols import Bound, Env, Ref, Thing, literal
+from eqsat.rewrites.proof.chains.terms import Equation, Matcher, NoMatchError, Writer
+from eqsat.rewrites.proof.chains.turned import TURNED, turned
+from eqsat.rewrites.rules.rule import Rule
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An instance of a rule, both sides as terms: one of each an output."""
+
+    rule: Rule
+    bindings: Bindings
+    closure: Closure
+    env: Env
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+def goal(rule: Rule, bindings: Bindings) -> Goal:
+    """Both sides of a rule over leaves that are named after its variables."""
+    closure = Closure()
+    env = variables(rule, bindings, closure)
+    writer = Writer(closure, rule, bindings, env)
+    left = writer.left_roots()
+    return Goal(rule, bindings, closure, env, tuple(left), tuple(writer.roots(rule.right, len(left))))
+
+
+def variables(rule: Rule, bindings: Bindings, closure: Closure) -> Env:
+    """What the names of a rule stand for: leaves, bound attributes, and sequences of them."""
+    env: dict[str, Thing] = {}
+    for name, thing in bindings.tensors.items():
+        if name in rule.tensors or name in rule.tensor_groups:
+            if isinstance(thing, tuple):
+                env[name] = tuple(_leaf(closure, name, i) for i in range(len(thing)))
+            else:
+                env[name] = _leaf(closure, name, None)
+    for name in rule.attrs:
+        env[name] = Bound(name)
+    for name in rule.attr_groups:
+        env[name] = tuple(Bound(name, i) for i in range(len(bindings.attrs[name])))
+    return env
+
+
+def _leaf(closure: Closure, name: str, index: int | None) -> Ref:
+    return Ref(closure.add(Term("", Attrs(), (), (), (name, index))))
+
+
+class Search:
+    """An e-graph that holds both sides of a goal, and its record of firings as equations between terms."""
+
+    def __init__(self, goal: Goal, claims: Claims) -> None:
+        self.goal, self.claims = goal, claims
+        self.egraph = EGraph()
+        self.equations: list[Equation] = []
+        self.stopped_by = ""
+        self.rules: dict[str, Rule] = {}
+        self._numbers: dict[int, int] = {}
+        self._terms: dict[int, int] = {}
+        self._replayed = 0
+        self.left = [self.encode(t) for t in goal.left]
+        self.right = [self.encode(t) for t in goal.right]
+
+    def run(self, rules: Sequence[Rule], limits: Limits, *, until_settled: bool = True) -> bool:
+        """Saturates until each output's two sides are in one class, or, if asked to, on from there.
+
+        False where a limit or saturation comes before.
+        """
+        self.rules = {r.name: r for r in rules}
+        stop = self.is_settled if until_settled else None
+        saturator = Saturator(self.egraph, rules, limits, should_stop=stop)
+        try:
+            self.stopped_by = saturator.run().stopped_by
+        finally:
+            # What is recorded refers back to the e-graph, so the collector may drop it in any thread; egglog's may not.
+            self.egraph.engine.close()
+        return self.is_settled()
+
+    def is_settled(self) -> bool:
+        """Whether both sides of every output are in one class."""
+        find = self.egraph.find
+        return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
+
+    def replay(self) -> None:
+        """Brings what fired since the last time into the goal's closure, in order."""
+        applications = self.egraph.applications
+        for applied in applications[self._replayed :]:
+            made = None if applied.firing is None else self._equation(applied.firing, applied.root)
+            if made is not None:
+                self.goal.closure.equate(made.left, made.right, len(self.equations))
+                self.equations.append(made)
+        self._replayed = len(applications)
+
+    def term(self, number: int) -> int:
+        """A term of the closure that an e-node stands for."""
+        if number not in self._terms:
+            node, closure = self.egraph.nodes[number], self.goal.closure
+            children = tuple(self.term(k) for k in node.operands)
+            known = closure.lookup(node.op, node.attrs, children)
+            if known is None:
+                symbols = tuple((k, literal(v)) for k, v in node.attrs.items())
+                known = closure.add(Term(node.op, node.attrs, symbols, children))
+            self._terms[number] = known
+        return self._terms[number]
+
+    def encode(self, number: int) -> int:
+        """The e-node of a term, made if it is new."""
+        if number not in self._numbers:
+            term = self.goal.closure.terms[number]
+            made = self._leaf(number) if term.leaf is not None else self._apply(term)
+            self._numbers[number] = made
+            self._terms.setdefault(made, number)
+        return self._numbers[number]
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _apply(self, term: Term) -> int:
+        return self.egraph.add(term.op, term.attrs, [self.encode(c) for c in term.children])
+
+    def _leaf(self, number: int) -> int:
+        name, index = self.goal.closure.terms[number].leaf or ("", None)
+        thing: Any = self.goal.bindings.tensors[name]
+        drawn: Drawn = thing if index is None else thing[index]
+        egraph = self.egraph
+        if drawn.read and name in self.claims.constant:
+            # By its place, not by its elements: two variables are two tensors even where an instance has them equal.
+            egraph.constants.append(Constant.of(drawn.array))
+            made = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
+        else:
+            label = name if index is None else f"{name}[{index}]"
+            made = egraph.add(INPUT, Attrs(name=label), (), types=(drawn.type,))
+        egraph.eclass(made).finite = name in self.claims.finite
+        return made
+
+    def _equation(self, firing: Firing, root: int) -> Equation | None:
+        """What a firing states; None where it rests on a term that no firing explains."""
+        rule = self.rules[firing.rule.name]
+        bindings = bindings_of(self.egraph, firing.classes, firing.attrs)
+        try:
+            tensors = {name: self._thing(classes) for name, classes in firing.classes.items()}
+            matcher = Matcher(self.goal.closure, rule, bindings, tensors)
+            left = matcher.roots()
+            writer = Writer(self.goal.closure, rule, bindings, matcher.env)
+            right = writer.roots(rule.right, len(left))
+        except (NoMatchError, GraphError):
+            return None
+        env = tuple(sorted(matcher.env.items(), key=lambda item: item[0]))
+        whole = self.rules.get(rule.name.removesuffix(TURNED))
+        if whole is not None and whole is not rule and turned(whole) is rule:
+            return Equation(whole, right[root], left[root], env, tuple(matcher.agree), root)
+        return Equation(rule, left[root], right[root], env, tuple(matcher.agree), root)
+
+    def _thing(self, classes: Any) -> Thing:
+        if isinstance(classes, tuple):
+            return tuple(Ref(self.term(c)) for c in classes)
+        return Ref(self.term(classes))
+
+
+def minimal(goal: Goal, equations: Sequence[Equation]) -> list[Equation]:
+    """The equations that a proof of the goal needs: those its chain uses, without the ones it can do without."""
+    closure = goal.closure
+    used = sorted({e for a, b in zip(goal.left, goal.right, strict=True) for e in closure.used(a, b)})
+    kept = [equations[i] for i in used]
+    if len(kept) > _MOST_MINIMISED:
+        return kept
+    for one in reversed(list(kept)):
+        rest = [e for e in kept if e is not one]
+        if proves(goal, rest) is not None:
+            kept = rest
+    return kept
+
+
+#: Proofs of more equations are taken as they are.
+_MOST_MINIMISED = 24
+
+
+def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
+    """A closure of these equations alone, where they settle the goal; its terms have the numbers of the goal's."""
+    closure = Closure()
+    for term in goal.closure.terms:
+        closure.intern(term)
+    for number in (*goal.left, *goal.right):
+        closure.revive(number)
+    for index, equation in enumerate(equations):
+        for number in (equation.left, equation.right):
+            closure.revive(number)
+        closure.equate(equation.left, equation.right, index)
+    met = all(closure.find(a) == closure.find(b) for a, b in zip(goal.left, goal.right, strict=True))
+    return closure if met else None

@@ -1,0 +1,120 @@
+"""Terms of proofs as text, in the syntax of rules."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from eqsat.language.declaration.spec import spec
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import INFIX
+from eqsat.rewrites.proof.chains.closure import Closure, Link
+from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
+
+#: Longer attributes are written as the values they have in the instance.
+_LONGEST = 48
+
+
+class Printer:
+    """Writes terms, attributes as expressions over what the rule binds.
+
+    `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
+    attributes as the values that they have in the instance.
+    """
+
+    def __init__(
+        self,
+        closure: Closure,
+        names: Mapping[int, str] | None = None,
+        symbols: Mapping[Symbol, str] | None = None,
+        *,
+        concrete: bool = False,
+    ) -> None:
+        self.closure, self.names, self.symbols, self.concrete = closure, names or {}, symbols or {}, concrete
+
+    def term(self, number: int, *, inner: bool = False) -> str:
+        """One term; in parentheses where it is an operand written with an infix operator."""
+        if number in self.names:
+            return self.names[number]
+        term = self.closure.terms[number]
+        if term.leaf is not None:
+            name, index = term.leaf
+            return name if index is None else f"{name}[{index}]"
+        infix = INFIX.get(term.op)
+        if infix is not None and len(term.children) == 2:
+            text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
+            return f"({text})" if inner else text
+        operands = [self.term(c) for c in term.children]
+        return f"{term.op}({', '.join(operands + self._attributes(term.op, term.symbols, term.attrs))})"
+
+    def thing(self, thing: Thing) -> str:
+        """A term or a symbol."""
+        if isinstance(thing, Ref):
+            return self.term(thing.term)
+        if isinstance(thing, tuple):
+            return "[" + ", ".join(self.thing(t) for t in thing) + "]"
+        return self.symbol(thing)
+
+    def symbol(self, symbol: Symbol) -> str:
+        """An attribute as an expression over what the rule binds."""
+        if symbol in self.symbols:
+            return self.symbols[symbol]
+        if isinstance(symbol, Literal):
+            return symbol.text
+        if isinstance(symbol, Bound):
+            return symbol.name if symbol.index is None else f"{symbol.name}[{symbol.index}]"
+        if isinstance(symbol, Member):
+            return f"{self.thing(symbol.record)}.{symbol.key}"
+        if isinstance(symbol, Record):
+            return "{" + ", ".join(f"{k}={self.symbol(s)}" for k, s in symbol.items) + "}"
+        return self._computed(symbol)
+
+    def _computed(self, symbol: Computed) -> str:
+        env: dict[str, Any] = {}
+        for name, thing in symbol.env:
+            try:
+                env[name] = ast.parse(self.thing(thing), mode="eval").body
+            except SyntaxError:
+                env[name] = ast.Name(name, ast.Load())
+        return ast.unparse(_Substitute(env).visit(copy.deepcopy(symbol.expression.tree)))
+
+    def _attributes(self, op: str, symbols: tuple[tuple[str, Symbol], ...], attrs: Attrs) -> list[str]:
+        defaults = spec(op).attrs
+        if self.concrete:
+            return [f"{k}={v!r}" for k, v in attrs.items() if Attrs(v=defaults.get(k)) != Attrs(v=v)]
+        sources = [s.record for k, s in symbols if isinstance(s, Member) and s.key == k and isinstance(s.record, Bound)]
+        record = max(sources, key=sources.count, default=None)
+        shown = []
+        for key, symbol in symbols:
+            if isinstance(symbol, Member) and symbol.record == record and symbol.key == key:
+                continue
+            if record is not None or symbol != Literal(repr(defaults.get(key)), None):
+                text = self.symbol(symbol)
+                shown.append(f"{key}={text if len(text) <= _LONGEST else repr(attrs[key])}")
+        return [*shown, f"**{self.symbol(record)}"] if record is not None else shown
+
+
+class _Substitute(ast.NodeTransformer):
+    def __init__(self, env: Mapping[str, ast.expr]) -> None:
+        self.env = env
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self.env.get(node.id, node)
+
+
+def lines(printer: Printer, links: list[Link], names: Mapping[int, str]) -> tuple[str, ...]:
+    """A chain as text, a term a line with the rule that leads to it; steps that change nothing visible are left out."""
+    if not links:
+        return ()
+    found = [printer.term(links[0].before)]
+    last = found[0]
+    for link in links:
+        text = printer.term(link.after)
+        if link.equation is None and text == last:
+            continue
+        why = "attributes agree" if link.equation is None else names[link.equation]
+        found.append(f"= {text}  [{why}{', right to left' if link.backwards else ''}]")
+        last = text
+    return tuple(found)

@@ -1,0 +1,314 @@
+"""Checks of one rule: symbolically with Z3, in float64, and modulo a prime, on instances drawn for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import GraphError
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.reals import Terms
+from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.pattern import Bindings
+from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
+from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.typings import Typings
+from eqsat.rewrites.proof.bounded import levels, run_bounded
+from eqsat.rewrites.rules.evidence import Evidence, rule_hash
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import Term, difference, left_terms, output_types, right_terms, values
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is drawn and checked: numeric instances, symbolic ones, tries for each, steps of the solver.
+
+    The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `bounded` is the budget
+    of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
+    """
+
+    numeric: int = 80
+    extremes: int = 24
+    bounded: int = 0
+    symbolic: int = 24
+    tries: int = 3000
+    solver: int = 1_000_000
+    size: int = 400
+
+
+#: What evidence that is kept takes: bounded execution, and instances for Z3 that cover all pairs of features.
+THOROUGH = Effort(bounded=16_000, symbolic=32)
+#: The same with every instance up to 4 a side, which takes hours for convolutions.
+EXHAUSTIVE = Effort(bounded=10**12, symbolic=32)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance of a rule with both sides built."""
+
+    bindings: Bindings
+    left: list[Any]
+    right: list[Any]
+
+    @property
+    def size(self) -> int:
+        """The number of elements of all values of both sides, operands as often as they are read."""
+        return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
+
+    def features(self) -> set[tuple[str, Any]]:
+        """What is particular about the instance: attributes, ranks, lengths of groups, and what is on a bound.
+
+        On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
+        channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
+        """
+        found: set[tuple[str, Any]] = set()
+        for name, attr in self.bindings.attrs.items():
+            for key, one in attr.items() if isinstance(attr, Attrs) else ((name, attr),):
+                found |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, thing in self.bindings.tensors.items():
+            group = thing if isinstance(thing, tuple) else (thing,)
+            found.add((f"len {name}", len(group)))
+            shapes |= {f"{name}{i}": operand.type.static for i, operand in enumerate(group[:2])}
+        for name, dims in shapes.items():
+            found |= {
+                (f"rank {name}", len(dims)),
+                (f"one in {name}", 1 in dims),
+                (f"only ones in {name}", {*dims} <= {1}),
+            }
+            for other, more in shapes.items():
+                if name < other and len(dims) == len(more):
+                    meet = tuple(i for i, (m, n) in enumerate(zip(dims, more, strict=True)) if m == n)
+                    found |= {
+                        (f"{name} and {other} meet", len(meet)),
+                        (f"{name} and {other} last", dims[-1:] == more[-1:]),
+                    }
+        groups = [a["group"] for a in self.bindings.attrs.values() if isinstance(a, Attrs) and "group" in a]
+        found |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
+        return found
+
+
+def _kinds(attr: Any) -> Iterable[Any]:
+    """What to tell one attribute from another by."""
+    if not isinstance(attr, tuple) or not attr or not all(isinstance(a, int) for a in attr):
+        return (repr(attr),)
+    if sorted(attr) == list(range(len(attr))) and len(attr) > 1:
+        order = list(attr)
+        moved = "nothing" if order == sorted(order) else "all" if order == sorted(order)[::-1] else "some"
+        return (f"moves {moved}", f"last {'stays' if order[-1] == len(order) - 1 else 'moves'}")
+    return (f"least {min(attr)}", f"most {max(attr)}", f"{len(attr)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why an instance refutes a rule."""
+
+    reason: str
+    instance: Bindings
+
+    def __str__(self) -> str:
+        lines = [f"{o.name}: {o.type}" + (f" = {_show(o.array)}" if o.read else "") for o in operands(self.instance)]
+        attrs = [f"{k} = {v!r}" for k, v in self.instance.attrs.items()]
+        return "; ".join([self.reason, *lines, *attrs])
+
+
+def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
+    """Everything there is to check of a rule on instances, deterministically.
+
+    "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
+    """
+    made = partial(Evidence, rule.name, rule_hash(rule))
+    drawn = _drawn(rule, effort, seed)
+    if isinstance(drawn, _Refuted):
+        return made("refuted", numeric=drawn.after, detail=str(drawn.mismatch))
+    instances, exact = drawn
+    counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
+    if len(instances) < 3:
+        return made("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
+    if effort.bounded:
+        found = run_bounded(rule, effort.bounded, seed)
+        counts["numeric"] += found.floats
+        counts |= {"bounded": found.exact, "exhaustive": found.exhaustive}
+        if found.level is not None:
+            counts |= {"side": found.level.side, "deep": found.level.deep}
+        if found.bindings is not None:
+            return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
+        more = _more(rule, seed)
+        for instance in more[::2]:
+            mismatch = extreme_mismatch(rule, instance.bindings)
+            if mismatch is not None:
+                return made("refuted", **counts, detail=str(mismatch))
+        instances += more
+    chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
+    for done, instance in enumerate(chosen):
+        verdict = symbolic_verdict(instance, effort.solver)
+        if verdict != "proved":
+            detail = str(Mismatch(f"Z3 says {verdict}", instance.bindings))
+            return made("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
+    if not chosen:
+        return made("undecided", **counts, detail="every instance is too large for Z3")
+    return made("proved", symbolic=len(chosen), **counts, pairs=pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refuted:
+    """The instance that refutes a rule, and how many were looked at."""
+
+    mismatch: Mismatch
+    after: int
+
+
+def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] | _Refuted:
+    """Drawn instances that agree, those of the grid where none can be drawn, and how many agree modulo a prime too."""
+    sampler = Sampler(rule, seed)
+    instances: list[Instance] = []
+    exact = 0
+    first = iter(lambda: sampler.draw(effort.tries), None)
+    for bindings in itertools.chain(first, _few(rule, seed) if effort.bounded else ()):
+        if len(instances) >= effort.numeric:
+            break
+        made = build(rule, bindings)
+        mismatch = None if isinstance(made, Mismatch) else numeric_mismatch(made)
+        if mismatch is None and not isinstance(made, Mismatch) and len(instances) < effort.extremes:
+            mismatch = extreme_mismatch(rule, bindings)
+        if mismatch is not None:
+            return _Refuted(mismatch, len(instances) + 1)
+        if isinstance(made, Mismatch):
+            return _Refuted(made, len(instances) + 1)
+        exact += agrees_modulo_prime(made)
+        instances.append(made)
+    return instances, exact
+
+
+def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
+    """Small instances of the grid."""
+    return (bindings for bindings, _ in Typings(rule, levels(rule)[0], seed, budget=4000))
+
+
+def _more(rule: Rule, seed: int) -> list[Instance]:
+    """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
+    few = list(_few(rule, seed))
+    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if _defined(rule, b))
+    return [i for i in made if isinstance(i, Instance)]
+
+
+def _defined(rule: Rule, bindings: Bindings) -> bool:
+    try:
+        right_terms(rule, bindings)
+    except Undefined:
+        return False
+    except GraphError:
+        return True
+    return True
+
+
+def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
+    """Both sides over the bindings; a mismatch where the right side does not type, or types differ."""
+    left = left_terms(rule, bindings)
+    try:
+        right = right_terms(rule, bindings)
+    except GraphError as error:
+        return Mismatch(f"the right side does not type: {error.what}", bindings)
+    ours, theirs = output_types(left), output_types(right)
+    if ours != theirs:
+        text = f"types differ: {', '.join(map(str, ours))} and {', '.join(map(str, theirs))}"
+        return Mismatch(text, bindings)
+    return Instance(bindings, left, right)
+
+
+def numeric_mismatch(instance: Instance) -> Mismatch | None:
+    """The difference of the two sides in float64, None where there is none."""
+    interpretation = Floats(wide=True)
+    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
+    made = []
+    for name, side in (("left", instance.left), ("right", instance.right)):
+        try:
+            with np.errstate(all="ignore"):
+                made.append(values(side, interpretation, arrays))
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # a shape rule that promised too much
+            return Mismatch(f"the {name} side types but cannot be computed: {error}", instance.bindings)
+    reason = difference(*made)
+    return Mismatch(reason, instance.bindings) if reason is not None else None
+
+
+def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """The difference of the two sides with an infinity, NaN or integers in the instance, None where there is none."""
+    found = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
+    return Mismatch(*found) if found is not None else None
+
+
+def agrees_modulo_prime(instance: Instance) -> bool:
+    """Whether both sides are equal in residues, where every function of one variable is a random one."""
+    interpretation = Residues()
+    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
+    left = values(instance.left, interpretation, arrays)
+    right = values(instance.right, interpretation, arrays)
+    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def symbolic_verdict(instance: Instance, steps: int) -> str:
+    """What Z3 says of the equality of both sides for all elements: "proved", "differs" or "unknown"."""
+    interpretation = Terms()
+    arrays = {id(o): _symbols(o, interpretation) for o in operands(instance.bindings)}
+    left = values(instance.left, interpretation, arrays)
+    right = values(instance.right, interpretation, arrays)
+    for a, b in zip(left, right, strict=True):
+        for x, y in zip(a.ravel(), b.ravel(), strict=True):
+            verdict = interpretation.settle(x, y, steps)
+            if verdict != "proved":
+                return verdict
+    return "proved"
+
+
+def _symbols(operand: Drawn, interpretation: Terms) -> Any:
+    """Variables for the elements; the elements themselves where the rule has looked at them, or they are indices."""
+    if operand.read or operand.type.dtype.is_integer:
+        return interpretation.constant(operand.array, operand.type)
+    boolean = operand.type.dtype.value == "bool"
+    return interpretation.variable(operand.name, operand.type.static, boolean)
+
+
+def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], int]:
+    """Instances that together show as many pairs of features as a greedy choice of so many can, small ones first."""
+    pool = [(i, set(itertools.combinations(sorted(i.features(), key=repr), 2))) for i in instances]
+    pool.sort(key=lambda p: p[0].size)
+    covered: set[Any] = set()
+    chosen: list[Instance] = []
+    while pool and len(chosen) < most:
+        best = max(range(len(pool)), key=lambda k: len(pool[k][1] - covered))
+        if chosen and not pool[best][1] - covered:
+            break
+        instance, pairs = pool.pop(best)
+        covered |= pairs
+        chosen.append(instance)
+    return chosen, len(covered)
+
+
+def _distinct(terms: Iterable[Any]) -> Iterable[Any]:
+    """The terms of a side and in them, each once; what is bound as often as it is read."""
+    pending, seen = list(terms), set[int]()
+    while pending:
+        term = pending.pop()
+        if term is None or id(term) in seen:
+            continue
+        if isinstance(term, Term):
+            seen.add(id(term))
+            pending += term.operands
+        yield term
+
+
+def _size(term: Any) -> int:
+    return sum(t.elements({}) for t in (term.types if isinstance(term, Term) else (term.type,)))
+
+
+def _show(array: Any) -> str:
+    flat: Iterable[Any] = np.asarray(array).ravel()[:6].tolist()
+    return "[" + ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in flat) + "]"

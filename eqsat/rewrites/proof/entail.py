@@ -1,0 +1,159 @@
+"""Whether a rule follows from laws: it is one, or Z3 derives it, or a chain of laws that Z3 confirms step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.egraph.saturate import Limits
+from eqsat.rewrites.proof.chains.canonical import states
+from eqsat.rewrites.proof.chains.cases import Case, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.proof.chains.missing import missing_law
+from eqsat.rewrites.proof.chains.reading import general
+from eqsat.rewrites.proof.chains.search import goal
+from eqsat.rewrites.proof.chains.show import Printer, lines
+from eqsat.rewrites.proof.chains.solver import Court, Settled
+from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.prove import NO_EQUATION
+from eqsat.rewrites.rules.rule import Rule, applications
+
+#: What Z3 may do for one question; its own unit, which does not depend on the machine.
+STEPS = 400_000
+#: How many instances the side conditions of a chain are evaluated on.
+INSTANCES = 40
+#: How far the e-graph is grown in search of a chain.
+LIMITS = Limits(nodes=2500, rounds=8, seconds=10.0, generations=2, radius=4, matches=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Entailment:
+    """What is known of a rule's derivation from laws.
+
+    `verdict` is "proved" or "undecided", never false: laws that do not entail a rule say nothing of its truth. `method`
+    is "law" where the rule is one, "z3" where Z3 derives it from the laws and the rule's conditions alone, "chain"
+    where Z3 confirms each step of a chain whose side conditions `bounded` were checked on instances. `laws` are those
+    used, `chain` the terms from side to side with the law of each step. For an undecided rule `missing` is an equation
+    that would close the gap.
+    """
+
+    verdict: str
+    method: str = ""
+    laws: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    detail: str = ""
+    missing: str = ""
+    bounded: tuple[str, ...] = ()
+
+
+def entail(
+    rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limits = LIMITS, explain: bool = True
+) -> Entailment:
+    """Whether the laws entail the rule; deterministic, since all limits but a generous clock count steps.
+
+    Without `explain` no missing law is sought where they do not.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
+    >>> entail(rule, [law]).chain
+    ('relu(neg(neg(x)))', '= relu(x)  [law]')
+    """
+    if not rule.is_equation:
+        return Entailment("undecided", detail=NO_EQUATION)
+    others = [law for law in laws if law is not rule and law.is_equation]
+    wanted = general(rule)
+    usable = [general(law) for law in others]
+    for law in usable:
+        if states(law, wanted):
+            return Entailment("proved", "law", (law.name,), detail="it is a law")
+    instances = draw(rule, INSTANCES)
+    if not instances:
+        return Entailment("undecided", detail="no instance meets the conditions")
+    found: list[Proved] = []
+    for form in forms(rule, instances):
+        result = by_cases(rule, usable, form, limits)
+        if isinstance(result, Stuck):  # laws are equations, but few proofs need them from right to left
+            result = by_cases(rule, both_ways(usable), form, replace(limits, nodes=limits.nodes // 2, radius=2))
+        if isinstance(result, Stuck):
+            return _without_chain(rule, usable, result, steps, explain)
+        found.append(result)
+    return _judged(found, steps)
+
+
+def _judged(found: Sequence[Proved], steps: int) -> Entailment:
+    """Z3's word on the chains of every form of the rule."""
+    first = found[0].cases[0]
+    used = tuple(dict.fromkeys(e.rule.name for p in found for c in p.cases for e in c.equations))
+    chain = lines(Printer(first.closure), [k for c in first.chains for k in c], _names(first))
+    courts = [(_court(c, steps), c) for p in found for c in p.cases]
+    if all(len(p.cases) == 1 for p in found):
+        cores = [court.entailed(_laws(case)) for court, case in courts]
+        if all(core is not None for core in cores):
+            laws = tuple(dict.fromkeys(name for core in cores for name in core or ()))
+            return Entailment("proved", "z3", laws, chain, _forms_text(found))
+    settled = [court.settle(case) for court, case in courts]
+    refused = next((s for s in settled if not s.confirmed), None)
+    if refused is not None:
+        return Entailment("undecided", laws=used, chain=chain, detail=refused.why)
+    bounded = tuple(dict.fromkeys(text for s in settled for text in s.bounded))
+    return Entailment("proved", "chain", used, chain, _chain_text(found, settled, len(bounded)), bounded=bounded)
+
+
+def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int, explain: bool) -> Entailment:
+    """Z3 alone, where no chain was found."""
+    if stuck.search is None:
+        return Entailment("undecided", detail=stuck.stopped_by)
+    aim = stuck.search.goal
+    fresh = goal(rule, aim.bindings)
+    core = Court(fresh, fresh.closure, steps).entailed(relevant(rule, laws))
+    sequences = [t for t in fresh.env.values() if isinstance(t, tuple)]
+    if core is not None and not sequences:
+        return Entailment("proved", "z3", core, detail="no chain in an instance")
+    detail = f"the sides do not meet: {stuck.stopped_by}"
+    return Entailment("undecided", detail=detail, missing=missing_law(stuck.search) if explain else "")
+
+
+def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
+    """The laws whose left sides are made of operators of the rule, or of those that such laws bring in."""
+    known = set(rule.operators())
+    chosen: dict[str, Rule] = {}
+    for _ in range(2):
+        for law in laws:
+            if law.name not in chosen and _left_operators(law) <= known:
+                chosen[law.name] = law
+        known |= {o for law in chosen.values() for o in law.operators()}
+    return list(chosen.values())[:200]
+
+
+def _left_operators(law: Rule) -> set[str]:
+    return {app.op for root in law.roots for app in applications(root)}
+
+
+def _court(case: Case, steps: int) -> Court:
+    return Court(case.goal, case.closure, steps, case.equations)
+
+
+def _laws(case: Case) -> list[Rule]:
+    return list({e.rule.name: e.rule for e in case.equations}.values())
+
+
+def _names(case: Case) -> dict[int, str]:
+    return {i: e.rule.name for i, e in enumerate(case.equations)}
+
+
+def _forms_text(found: Sequence[Proved]) -> str:
+    lengths = sorted({len(t) for p in found for c in p.cases for t in c.goal.env.values() if isinstance(t, tuple)})
+    return f"sequences of {' and '.join(map(str, lengths))}" if lengths else ""
+
+
+def _chain_text(found: Sequence[Proved], settled: Sequence[Settled], bounded: int) -> str:
+    instances = sum(p.instances for p in found)
+    parts = [f"{sum(s.steps for s in settled)} steps"]
+    cases = max(len(p.cases) for p in found)
+    if cases > 1:
+        parts.append(f"by {cases} cases")
+    follow = sum(s.follow for s in settled)
+    parts.append(f"{follow} side conditions follow from the rule's own")
+    if bounded:
+        parts.append(f"{bounded} hold in all {instances} instances drawn")
+    text = _forms_text(found)
+    return "; ".join([*parts, text] if text else parts)

@@ -1,0 +1,162 @@
+"""Whether rules prove an equation: refuted on instances, or proved by saturation with a chain of rules, or neither."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eqsat.egraph.saturate import Limits
+from eqsat.language.terms.pattern import Bindings
+from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.proof.chains.cases import Case, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.proof.chains.missing import missing_law
+from eqsat.rewrites.proof.chains.reading import general
+from eqsat.rewrites.proof.chains.show import Printer, lines
+from eqsat.rewrites.proof.chains.solver import Court
+from eqsat.rewrites.proof.check import Mismatch, build, extreme_mismatch, numeric_mismatch
+from eqsat.rewrites.rules.rule import Rule
+
+#: Instances that an equation is compared on, and that a chain has to hold in.
+INSTANCES = 24
+#: What Z3 may do to derive a condition on element types.
+STEPS = 200_000
+#: The widest search; it begins with a fourth of the e-nodes and a radius of two.
+LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, matches=50_000)
+#: So many of the instances are tried with infinities, NaN and integers as well.
+_EXTREMES = 8
+#: Why neither chains nor logic prove a rule.
+NO_EQUATION = "an operand is left out, or outputs are told apart, which proofs do not read"
+#: Operands of more elements are shown by their type.
+_SHOWN_ELEMENTS = 8
+#: At most this many outputs have their chain shown.
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was found out of an equation.
+
+    `verdict` is "proved", "refuted" or "undecided". `chain` holds the terms from the left side to the right side, each
+    but the first with the rule that leads to it, in the most typical of the cases; `rules` all rules used in any.
+    `counterexample` are operands and attributes on which the sides differ. `instances` is how many instances the chain
+    holds in, or how many were compared; `detail` says what limit ended the search, and what equation would close the
+    gap.
+    """
+
+    name: str
+    verdict: str
+    chain: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    counterexample: str = ""
+    instances: int = 0
+    cases: int = 0
+    detail: str = ""
+
+
+def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
+    """Refutes an equation on drawn instances, or proves it by saturating with the rules, ever wider.
+
+    Conditions that only say when a rule is worth firing, `constant` and `static`, are left out: a rule is an equation
+    here. A proof is a chain found in one instance whose every step is an instance of its rule in all others drawn, or
+    several such chains for different cases; sequences have two and three elements. What rules ask of element types, Z3
+    has to derive from what the equation says of them, since instances are drawn in one type.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
+    >>> prove(rule, [law]).chain
+    ('relu(neg(neg(x)))', '= relu(x)  [law]')
+    >>> prove(parse_rules("wrong: -(-x) => -x")[0], [law]).verdict
+    'refuted'
+    """
+    instances = draw(rule, INSTANCES)
+    if not instances:
+        return Proof(rule.name, "undecided", detail="no instance meets the conditions")
+    mismatch = refutation(rule, instances)
+    if mismatch is not None:
+        return Proof(rule.name, "refuted", counterexample=counterexample(mismatch), instances=len(instances))
+    if not rule.is_equation:
+        return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
+    equations = [general(r) for r in rules if r.is_equation]
+    found: list[Proved] = []
+    start = time.perf_counter()
+    for form in forms(rule, instances):
+        result = _widening(rule, equations, form, limits, start)
+        if isinstance(result, Stuck):
+            gap = missing_law(result.search) if result.search is not None else ""
+            detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
+            return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
+        found.append(result)
+        for case in result.cases:
+            types, _ = Court(case.goal, case.closure, STEPS, case.equations).grant(case)
+            if not types.confirmed:
+                return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
+    return _proof(rule, found)
+
+
+def refutation(rule: Rule, instances: Sequence[Bindings]) -> Mismatch | None:
+    """The smallest of these instances in which the sides differ, in type or in an element; None where none does."""
+    found: list[Mismatch] = []
+    for bindings in instances:
+        made = build(rule, bindings)
+        mismatch = made if isinstance(made, Mismatch) else numeric_mismatch(made)
+        found += [mismatch] if mismatch is not None else []
+    for bindings in instances[:_EXTREMES] if not found else ():
+        mismatch = extreme_mismatch(rule, bindings)
+        found += [mismatch] if mismatch is not None else []
+    return min(found, key=lambda m: sum(o.array.size for o in operands(m.instance)), default=None)
+
+
+def counterexample(mismatch: Mismatch) -> str:
+    """A mismatch as text, with the operands' elements where they are few."""
+    parts = [mismatch.reason]
+    for operand in operands(mismatch.instance):
+        array = np.asarray(operand.array)
+        shown = np.array2string(array, precision=3, separator=", ", max_line_width=1000).replace("\n", "")
+        parts.append(f"{operand.name}: {operand.type}" + (f" = {shown}" if array.size <= _SHOWN_ELEMENTS else ""))
+    return "; ".join(parts + [f"{k} = {v!r}" for k, v in mismatch.instance.attrs.items()])
+
+
+def _widening(
+    rule: Rule, equations: Sequence[Rule], instances: Sequence[Bindings], limits: Limits, start: float
+) -> Proved | Stuck:
+    """Searches with limits that grow to the given ones, until the sides meet or nothing more can come."""
+    radius, nodes = min(2, limits.radius), limits.nodes
+    result: Proved | Stuck | None = None
+    for share in (16, 4, 1):
+        left = limits.seconds - (time.perf_counter() - start)
+        if result is not None and left <= 0:
+            break
+        step = replace(limits, nodes=max(nodes // share, 1), radius=radius, seconds=max(left, 0.0))
+        result = by_cases(rule, equations, instances, step)
+        if isinstance(result, Proved) or result.stopped_by == "saturated":
+            break
+        radius = min(2 * radius, limits.radius)
+    if result is None:
+        raise ValueError("no search was made")
+    return result
+
+
+def _proof(rule: Rule, found: Sequence[Proved]) -> Proof:
+    cases = [case for proved in found for case in proved.cases]
+    used = tuple(dict.fromkeys(e.rule.name for case in cases for e in case.equations))
+    return Proof(
+        rule.name,
+        "proved",
+        chain=chain_text(cases[0]),
+        rules=used,
+        instances=sum(p.instances for p in found),
+        cases=max(len(p.cases) for p in found),
+    )
+
+
+def chain_text(case: Case) -> tuple[str, ...]:
+    """The chains of a case's outputs as text."""
+    printer = Printer(case.closure)
+    names = {i: e.rule.name for i, e in enumerate(case.equations)}
+    shown: list[str] = []
+    for start, chain in list(zip(case.goal.left, case.chains, strict=True))[:_SHOWN]:
+        shown += lines(printer, list(chain), names) or (printer.term(start),)
+    return tuple(shown)

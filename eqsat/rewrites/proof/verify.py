@@ -1,0 +1,155 @@
+"""Makes the evidence of the shipped rules: ``python -m eqsat.rewrites.proof.verify``."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from eqsat.rewrites.rules.evidence import SHIPPED, Evidence, basis_hash, is_current, write_evidence
+from eqsat.rewrites.rules.loader import LIBRARY, shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.loader import laws as shipped_laws
+from eqsat.rewrites.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from eqsat.rewrites.proof.check import Effort
+    from eqsat.rewrites.proof.entail import Entailment
+
+#: After how many rules the record is written.
+FLUSH = 50
+
+
+def verify(
+    rules: Sequence[Rule],
+    known: Mapping[str, Evidence] | None = None,
+    *,
+    exhaustive: bool = False,
+    budget: int | None = None,
+    executor: Executor | None = None,
+) -> Iterator[Evidence]:
+    """Evidence for each rule, as it is found; a current record in `known` that suffices is taken over as it is.
+
+    An executor checks several rules at once, in its own order. `exhaustive` runs every instance of the bounded grid,
+    however many there are, also of rules whose record is current but not exhaustive; a `budget` is how many choices of
+    it are gone through.
+    """
+    by_name = {rule.name: rule for rule in rules}
+    pending: list[Rule] = []
+    for rule in rules:
+        record = (known or {}).get(rule.name)
+        if record is not None and is_current(rule, record, by_name) and _suffices(record, exhaustive):
+            yield record
+        else:
+            pending.append(rule)
+    if executor is None:
+        yield from (_checked(rule, exhaustive, budget) for rule in pending)
+        return
+    futures = [executor.submit(_checked, rule, exhaustive, budget) for rule in pending]
+    for future in as_completed(futures):
+        yield future.result()
+
+
+def _suffices(record: Evidence, exhaustive: bool) -> bool:
+    """Whether a record is of as thorough a check as is asked for; older ones have no bounded instances."""
+    return record.exhaustive if exhaustive else bool(record.bounded or record.side)
+
+
+def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:
+    """The checks on instances; for a rule of the library, which is no law, how laws entail it as well."""
+    from eqsat.rewrites.proof.check import EXHAUSTIVE, THOROUGH, check
+
+    effort = EXHAUSTIVE if exhaustive else THOROUGH
+    effort = effort if budget is None else replace(effort, bounded=budget)
+    return verify_rule(rule, shipped_laws(), effort) if rule.origin == "library" else check(rule, effort)
+
+
+def verify_rule(
+    rule: Rule,
+    laws: Sequence[Rule],
+    effort: Effort | None = None,
+    known: Evidence | None = None,
+    proof: Entailment | None = None,
+) -> Evidence:
+    """Both kinds of evidence: the checks on instances and, where these hold, whether laws entail the rule.
+
+    A `known` record of the checks is taken over where it is current, and so is a `proof` of this rule from these laws.
+    """
+    from eqsat.rewrites.proof.check import THOROUGH, check
+    from eqsat.rewrites.proof.entail import entail
+
+    checks = None if known is None else replace(known, entailed="", laws=(), chain=(), missing="", basis="")
+    evidence = checks if checks is not None and is_current(rule, checks) else check(rule, effort or THOROUGH)
+    if evidence.verdict != "proved":
+        return evidence
+    found = entail(rule, laws) if proof is None else proof
+    if found.verdict != "proved":
+        return replace(evidence, missing=found.missing)
+    basis = basis_hash(found.laws, {law.name: law for law in laws})
+    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain, basis=basis)
+
+
+def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:
+    """Writes what is known of the shipped rules: the library's beside it, that of all other rules beside the axioms."""
+    for path, library in ((SHIPPED, False), (LIBRARY / "evidence.jsonl", True)):
+        group = [records[r.name] for r in rules if (r.origin == "library") == library and r.name in records]
+        if group:
+            write_evidence(group, path)
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Checks the shipped rules and writes the record; with ``--stale`` only those whose record is out of date.
+
+    ``--library`` checks the library alone, ``--budget 100000`` goes through so many choices of the bounded grid and
+    ``--exhaustive`` through all, ``--jobs 2`` checks in two processes. What was found before an interruption is kept
+    for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided, after saying which and why.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from eqsat.terminal import Terminal
+
+    options = _options().parse_args(arguments)
+    console = Terminal()
+    rules, known = shipped_rules(), shipped_evidence()
+    chosen = [r for r in rules if r.origin == "library" or not options.library]
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    records: dict[str, Evidence] = {}
+    with ExitStack() as stack:
+        pool = stack.enter_context(ProcessPoolExecutor(options.jobs)) if options.jobs > 1 else None
+        stack.callback(lambda: write_shipped(rules, known | records))
+        progress = stack.enter_context(Progress(*columns, console=console))
+        task = progress.add_task("checking rules", total=len(chosen))
+        kept = known if options.stale else None
+        found = verify(chosen, kept, exhaustive=options.exhaustive, budget=options.budget, executor=pool)
+        for count, record in enumerate(found, start=1):
+            records[record.name] = record
+            progress.update(task, advance=1, description=record.name[:40])
+            if record.verdict != "proved":
+                console.print(f"{record.name}: {record.verdict}: {record.detail}")
+            if count % FLUSH == 0:
+                write_shipped(rules, known | records)
+    proved = sum(r.verdict == "proved" for r in records.values())
+    totals = {n: sum(getattr(r, n) for r in records.values()) for n in ("symbolic", "numeric", "exact", "bounded")}
+    console.print(
+        f"{proved} of {len(records)} rules proved: {totals['symbolic']} instances by Z3, {totals['numeric']} drawn and "
+        f"run in float64, {totals['exact']} of them modulo a prime as well; {totals['bounded']} more of bounded size "
+        f"modulo a prime, every one up to 4 a side for {sum(r.exhaustive for r in records.values())} rules"
+    )
+    return int(proved < len(records))
+
+
+def _options() -> ArgumentParser:
+    parser = ArgumentParser("python -m eqsat.rewrites.proof.verify", description=main.__doc__)
+    parser.add_argument("--stale", action="store_true")
+    parser.add_argument("--exhaustive", action="store_true")
+    parser.add_argument("--library", action="store_true")
+    parser.add_argument("--budget", type=int)
+    parser.add_argument("--jobs", type=int, default=1)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Rules: their parts, their text, and the evidence with which they load."""

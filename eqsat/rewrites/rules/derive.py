@@ -1,0 +1,99 @@
+"""Laws that follow from how operators are declared, and those that declarations state."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import eqsat.language.ops  # noqa: F401  (registers the operators)
+from eqsat.errors import RuleError
+from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.schemas.axes import axis_laws
+from eqsat.rewrites.schemas.broadcasting import broadcasting_laws
+from eqsat.rewrites.schemas.linear import linear_laws
+from eqsat.rewrites.schemas.operator import Operator, Statement
+from eqsat.rewrites.schemas.parallel import parallel_laws
+from eqsat.rewrites.schemas.pointwise import pointwise_laws
+from eqsat.rewrites.schemas.products import product_laws
+from eqsat.rewrites.schemas.published import PUBLISHED
+from eqsat.rewrites.schemas.rows import row_laws
+
+
+def derived_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
+    """The laws that index form, multilinear, pointwise and commutative imply, for all operators or those given.
+
+    >>> from eqsat.language.declaration.spec import spec
+    >>> [r.name for r in derived_laws([spec("sqrt")])][:2]
+    ['concat-of-sqrt', 'sqrt-over-concat']
+    """
+    return tuple(rule for spec in _chosen(specs) for rule in _derived(spec))
+
+
+def stated_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
+    """The laws that declarations state in so many words, for all operators or those given.
+
+    A law may begin with a name of its own; its reason is that the declaration states it.
+    """
+    return tuple(rule for spec in _chosen(specs) for rule in _stated(spec))
+
+
+def statements(spec: OpSpec) -> Iterator[Statement]:
+    """What one declaration implies, in the syntax of rules."""
+    if spec.random:
+        return
+    yield from pointwise_laws(spec)
+    yield from broadcasting_laws(spec)
+    yield from linear_laws(spec)
+    if spec.form is None:
+        return
+    op = Operator(spec, spec.form)
+    yield from product_laws(op)
+    if not spec.pointwise:
+        yield from row_laws(op)
+        yield from parallel_laws(op)
+        yield from axis_laws(op)
+
+
+def _chosen(specs: Iterable[OpSpec] | None) -> tuple[OpSpec, ...]:
+    return tuple(OPS.values()) if specs is None else tuple(specs)
+
+
+def _derived(spec: OpSpec) -> tuple[Rule, ...]:
+    lines: list[str] = []
+    for statement in statements(spec):
+        numbers = statement.laws or PUBLISHED.get(statement.name, ())
+        laws = f" (laws {', '.join(map(str, numbers))})" if numbers else ""
+        lines += [f"%phase {statement.phase}", f"{statement.name}{laws}: {statement.text}"]
+    return parse_rules("\n".join(lines), f"derived from {spec.name}", origin="derived")
+
+
+def _stated(spec: OpSpec) -> Iterator[Rule]:
+    """The laws of one declaration, named after the operator where they have no name; they run in "expand"."""
+    for number, text in enumerate(spec.laws, start=1):
+        source, head = f"{spec.name}, law {number}", f"{spec.name}-law-{number}: "
+        try:
+            rules = parse_rules(f"%phase expand\n{head}{text}", source, origin="axiom")
+        except RuleError as error:
+            column = int(error.where.rpartition(":")[2]) - len(head)
+            raise RuleError(
+                f"{source}: {error.what}",
+                where=_place(spec.where, text, column),
+                expected=error.expected,
+                remedy=error.remedy or f"correct laws= where {spec.name!r} is declared",
+            ) from None
+        yield from (replace(rule, reason=f"the declaration of {spec.name} states it") for rule in rules)
+
+
+def _place(where: str, text: str, column: int) -> str:
+    """File, line and column of a law's text in the declaration that states it, or in the text where it is not found."""
+    path, _, first = where.rpartition(":")
+    lines = linecache.getlines(path)
+    # A declaration is placed at its reference, which stands below the decorator that states the laws.
+    for line in sorted(range(len(lines)), key=lambda n: abs(n + 1 - int(first or 0))):
+        start = lines[line].find(text)
+        if start >= 0:
+            return f"{path}:{line + 1}:{start + max(column, 1)}"
+    return f"{where}, column {max(column, 1)} of {text!r}"

@@ -1,0 +1,117 @@
+"""Evidence: the machine-written record of what was checked of each rule, and when it still counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eqsat.errors import RuleError
+from eqsat.language.declaration.spec import spec
+from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.rules.meaning import fingerprint
+from eqsat.rewrites.rules.rule import Rule
+
+#: The record of the shipped rules.
+SHIPPED = Path(__file__).parents[1] / "axioms" / "evidence.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was checked of one rule.
+
+    `verdict` is "proved" where Z3 settled every symbolic instance and every other one agreed, "refuted" with a
+    counterexample, or "undecided" with a reason. `symbolic` and `numeric` count instances, `exact` those of the numeric
+    ones that also agree modulo a prime; `pairs` counts the pairs of attribute and shape features covered. `bounded`
+    counts instances of the bounded grid, run modulo a prime; the grid is complete for tensors up to rank 3 with dims up
+    to `side` and of rank 4 with dims up to `deep`, and `exhaustive` says that both are 4 and no attribute was left out.
+    `entailed` is how the rule follows from laws, "" where that is not known; `laws` names them, `chain` leads from one
+    side to the other, and `missing` is an equation that would close the gap. `basis` is a hash of these laws.
+    """
+
+    name: str
+    hash: str
+    verdict: str
+    symbolic: int = 0
+    numeric: int = 0
+    exact: int = 0
+    pairs: int = 0
+    detail: str = ""
+    bounded: int = 0
+    exhaustive: bool = False
+    side: int = 0
+    deep: int = 0
+    entailed: str = ""
+    laws: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    missing: str = ""
+    basis: str = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Evidence:
+        """The evidence of a record with lists for tuples; TypeError where it is of none."""
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+        return cls(**values)
+
+
+def rule_hash(rule: Rule) -> str:
+    """A hash of the rule's canonical text and of the functions that give it meaning.
+
+    These are the references and shape rules of its operators and the functions its conditions call, each by its syntax
+    tree (`eqsat.rewrites.rules.meaning`).
+    """
+    digest = hashlib.blake2b(rule.text.encode(), digest_size=12)
+    for name in sorted(rule.operators()):
+        declared = spec(name)
+        digest.update(f"{name}{sorted(declared.attrs.items(), key=str)}".encode())
+        digest.update(fingerprint(declared.reference))
+        digest.update(fingerprint(declared.infer))
+    for called in sorted({c for e in rule.expressions() for c in compiled(e).called}):
+        digest.update(fingerprint(FUNCTIONS[called]) if called in FUNCTIONS else called.encode())
+    return digest.hexdigest()
+
+
+def read_evidence(path: Path = SHIPPED) -> dict[str, Evidence]:
+    """The records of a file by rule; RuleError for a line that is none."""
+    if not path.exists():
+        return {}
+    found: dict[str, Evidence] = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            record = Evidence.of(json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise RuleError(
+                f"no record of evidence: {error}",
+                where=f"{path}:{number}",
+                expected="one JSON object a line, written by the verifier",
+                remedy="run `eqsat rules verify`",
+            ) from None
+        found[record.name] = record
+    return found
+
+
+def write_evidence(records: Iterable[Evidence], path: Path = SHIPPED) -> None:
+    """Writes the records, in order, in place of the file."""
+    text = "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in records)
+    partial = path.with_suffix(".tmp")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def is_current(rule: Rule, record: Evidence | None, known: Mapping[str, Rule] | None = None) -> bool:
+    """Whether the record proves the rule as it stands, and the laws it rests on, found in `known`, are as they were."""
+    if record is None or record.verdict != "proved" or record.hash != rule_hash(rule):
+        return False
+    return not record.basis or known is None or record.basis == basis_hash(record.laws, known)
+
+
+def basis_hash(laws: Iterable[str], known: Mapping[str, Rule]) -> str:
+    """A hash of laws by name, so that evidence that rests on them goes when one is edited or gone."""
+    digest = hashlib.blake2b(digest_size=12)
+    for name in sorted(laws):
+        digest.update(f"{name} {rule_hash(known[name]) if name in known else 'gone'};".encode())
+    return digest.hexdigest()

@@ -1,0 +1,212 @@
+"""Rules that are ready to use: the shipped ones whose evidence is current, those of operators that a user declares, and
+a user's own rules; what is not shipped is checked on the spot."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from eqsat.errors import RuleError, UnsoundRuleError
+from eqsat.language.declaration.spec import OPS, OpSpec, spec
+from eqsat.language.declaration.trial import try_out
+from eqsat.rewrites.rules.derive import derived_laws, stated_laws
+from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence
+from eqsat.rewrites.rules.memory import recalled, remember
+from eqsat.rewrites.rules.parser import parse_file, parse_rules
+from eqsat.rewrites.rules.rule import Origin, Rule
+
+#: Laws written by hand, and the rules that the generator found, each with its record of evidence.
+AXIOMS = Path(__file__).parents[1] / "axioms"
+LIBRARY = Path(__file__).parents[1] / "library"
+#: What a declaration claims and laws derive from.
+_CLAIMS = "index=, multilinear=, pointwise=, monotone= or average="
+
+
+class EvidenceWarning(UserWarning):
+    """Rules were left out because their evidence is missing or out of date."""
+
+
+def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
+    """The shipped rules, and those of more files or texts, which are checked before they count.
+
+    A shipped rule without current evidence is left out with an EvidenceWarning. The laws of operators that are declared
+    outside this package come next. A law or given rule that is refuted is an UnsoundRuleError with a counterexample, a
+    given one that cannot be settled a RuleError. A string that has an arrow in it is the text of rules, any other the
+    path of a file.
+    """
+    rules = [*_shipped(), *(rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))]
+    names = {r.name for r in rules}
+    for given in paths or ():
+        for rule in _read(given):
+            if rule.name in names:
+                raise RuleError(f"rule {rule.name!r} is already there", where=rule.where, expected="another name")
+            _demand(rule)
+            names.add(rule.name)
+            rules.append(rule)
+    return tuple(rules)
+
+
+def shipped_rules() -> tuple[Rule, ...]:
+    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library.
+
+    A rule of the library that says what a law says has its name and stands in its place.
+    """
+    generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
+    said = []
+    for law in (*_axioms(), *_implied()):
+        rule = generated.pop(law.name, None)
+        said.append(law if rule is None else replace(rule, laws=law.laws, reason=law.reason))
+    return (*said, *generated.values())
+
+
+def laws() -> tuple[Rule, ...]:
+    """What is taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
+    declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
+    return (*_axioms(), *_implied(), *declared)
+
+
+def is_shipped(one: OpSpec) -> bool:
+    """Whether an operator is declared in this package."""
+    return one.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def check_rules(text: str) -> tuple[Evidence, ...]:
+    """What checking says of each rule in a text: proved, refuted with a counterexample, or undecided.
+
+    >>> [e.verdict for e in check_rules("wrong: relu(-x) => -relu(x) if floating(x)")]
+    ['refuted']
+    """
+    from eqsat.rewrites.proof.check import check
+
+    return tuple(check(rule) for rule in parse_rules(text))
+
+
+@cache
+def _axioms() -> tuple[Rule, ...]:
+    return _files(AXIOMS, "axiom")
+
+
+@cache
+def _implied() -> tuple[Rule, ...]:
+    """What the declarations of this package state and imply."""
+    own = [one for one in OPS.values() if is_shipped(one)]
+    return (*stated_laws(own), *derived_laws(own))
+
+
+def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:
+    paths = sorted(folder.glob("*.rules"))
+    return tuple(r for path in paths for r in parse_rules(path.read_text(encoding="utf-8"), path.name, origin=origin))
+
+
+@cache
+def _shipped() -> tuple[Rule, ...]:
+    evidence = shipped_evidence()
+    rules = shipped_rules()
+    by_name = {r.name: r for r in rules}
+    current = tuple(r for r in rules if is_current(r, evidence.get(r.name), by_name))
+    if len(current) < len(rules):
+        kept = set(current)
+        _warn(
+            [r.name for r in rules if r not in kept],
+            f"of {len(rules)} rules have no current evidence and are left out",
+            "run `eqsat rules verify` to check them again",
+        )
+    return current
+
+
+def shipped_evidence() -> dict[str, Evidence]:
+    """The records of the axioms, of the derived laws, and of the library."""
+    return {**read_evidence(AXIOMS / "evidence.jsonl"), **read_evidence(LIBRARY / "evidence.jsonl")}
+
+
+@cache
+def _declared(name: str) -> tuple[Rule, ...]:
+    """The laws of an operator declared elsewhere, those that can be settled; checked once for each user."""
+    from eqsat.rewrites.proof.check import Effort, check
+
+    # What is implied has been checked for the operators that ship: here it is the declaration that may be wrong.
+    efforts = {"axiom": Effort(), "derived": Effort(numeric=24, symbolic=6)}
+    one = spec(name)
+    try_out(one)
+    found = (*stated_laws([one]), *derived_laws([one]))
+    known = recalled(found)
+    fresh = []
+    proved = []
+    for rule in found:
+        evidence = known.get(rule.name)
+        if evidence is None:
+            evidence = check(rule, efforts[rule.origin])
+            fresh.append(evidence)
+        if evidence.verdict == "refuted":
+            stated = rule.origin == "axiom"
+            raise UnsoundRuleError(
+                f"operator {name!r} {'states' if stated else 'implies'} a false law, {rule}: {evidence.detail}",
+                where=rule.where,
+                expected="laws that hold for the operator's reference",
+                remedy=f"correct {'laws=' if stated else _CLAIMS} of its declaration",
+            )
+        if evidence.verdict == "proved":
+            proved.append(rule)
+    remember(fresh)
+    if len(proved) < len(found):
+        kept = set(proved)
+        missing = [r.name for r in found if r not in kept]
+        _warn(missing, f"of {len(found)} laws of {name!r} could not be settled and are left out", "")
+    return tuple(proved)
+
+
+def _warn(names: Sequence[str], what: str, remedy: str) -> None:
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    tail = f"\n  {remedy}" if remedy else ""
+    warnings.warn(f"{len(names)} {what}: {shown}{tail}", EvidenceWarning, stacklevel=4)
+
+
+def _read(given: str | Path) -> Sequence[Rule]:
+    if isinstance(given, str) and "=>" in given:
+        return parse_rules(given)
+    return parse_file(Path(given))
+
+
+@cache
+def _shipped_records() -> Mapping[str, Evidence]:
+    """The records that the rules in use were loaded with."""
+    return shipped_evidence()
+
+
+@cache
+def _checked(rule: Rule) -> Evidence:
+    from eqsat.rewrites.proof.check import check
+
+    return check(rule)
+
+
+def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
+    """What was checked of rules that are in use, by name: the records they loaded with, and those of a user's own."""
+    wanted = list(rules)
+    shipped = _shipped_records()
+    found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
+    found |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
+    missing = [r for r in wanted if r.name not in found]
+    return found | recalled(missing) if missing else found
+
+
+def _demand(rule: Rule) -> None:
+    """Checks a rule; an error unless it is proved."""
+    evidence = _checked(rule)
+    if evidence.verdict == "refuted":
+        raise UnsoundRuleError(
+            f"rule {rule.name!r} is false: {evidence.detail}",
+            where=rule.where,
+            expected="sides that are equal wherever the conditions hold",
+            remedy="add the missing condition",
+        )
+    if evidence.verdict != "proved":
+        raise RuleError(
+            f"rule {rule.name!r} could not be settled: {evidence.detail}",
+            where=rule.where,
+            expected="a rule that the checks can prove",
+            remedy="state it for smaller cases, or with fewer operators",
+        )
