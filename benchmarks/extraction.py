@@ -146,8 +146,8 @@ def _figures(run: Callable[[], Solution], problem: Problem) -> dict[str, Any]:
 
 def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     """The problem of a model's e-graph, the nodes of its original graph, and what grew."""
-    from eqsat.costs.model import CostModel
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.model.model import CostModel
+    from eqsat.costs.table.table import CostTable
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
@@ -202,7 +202,7 @@ def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _document(rows: list[dict[str, Any]]) -> dict[str, Any]:
     from importlib.metadata import version
 
-    from eqsat.costs.environment import cpu_model
+    from eqsat.costs.table.environment import cpu_model
 
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -69,7 +69,7 @@ def main(
 
 def _device(name: str) -> str:
     """The name of the GPU that is here, before anything takes long; an error that says what is missing."""
-    from eqsat.costs.gpu import present
+    from eqsat.costs.measuring.gpu import present
     from eqsat.errors import EqsatError
 
     try:

@@ -20,8 +20,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.models import MODELS
-from eqsat.costs.environment import Environment
-from eqsat.costs.fit import nonnegative
+from eqsat.costs.model.fit import nonnegative
+from eqsat.costs.table.environment import Environment
 
 RESULTS = Path(__file__).parent / "results"
 #: Batches of 16 take minutes a run, and 48 layers a gigabyte; they are there by name.

@@ -37,7 +37,7 @@ def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Rows with when and on what they were measured."""
     from importlib.metadata import version
 
-    from eqsat.costs.environment import cpu_model
+    from eqsat.costs.table.environment import cpu_model
 
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.models import load
-from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import PrecisionPolicy
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import PrecisionPolicy
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot

@@ -33,9 +33,9 @@ def build(name: str, folder: Path) -> dict[str, Any]:
 
 def fill(name: str, folder: Path) -> dict[str, Any]:
     """Measures the model's operators into the default cost table."""
-    from eqsat.costs.applications import keys_of
-    from eqsat.costs.measure import fill as fill_table
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.kernels.applications import keys_of
+    from eqsat.costs.measuring.measure import fill as fill_table
+    from eqsat.costs.table.table import CostTable
     from eqsat.language.onnx.read.importer import load as read
 
     start = time.perf_counter()
@@ -160,10 +160,10 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
     What the cheapest graph consists of is measured too, and the choice made again, until it holds nothing new.
     """
     import eqsat
-    from eqsat.costs.applications import keys_of
-    from eqsat.costs.measure import fill as fill_table
-    from eqsat.costs.model import CostModel
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.kernels.applications import keys_of
+    from eqsat.costs.measuring.measure import fill as fill_table
+    from eqsat.costs.model.model import CostModel
+    from eqsat.costs.table.table import CostTable
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.runtime.examples import example_inputs
     from eqsat.runtime.measure import interleaved

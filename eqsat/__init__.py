@@ -21,7 +21,7 @@ from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
     from eqsat.buckets.result import BucketedResult
-    from eqsat.costs.precision import PrecisionPolicy
+    from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.explore.explorer import Explorer, explore
     from eqsat.frontier import pareto
     from eqsat.language.declaration.spec import op
@@ -38,7 +38,7 @@ _PUBLIC = {
     "Graph": ("eqsat.language.graphs.builder", "Builder"),
     "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
     "op": ("eqsat.language.declaration.spec", "op"),
-    "PrecisionPolicy": ("eqsat.costs.precision", "PrecisionPolicy"),
+    "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
     "explore": ("eqsat.explore.explorer", "explore"),
     "Explorer": ("eqsat.explore.explorer", "Explorer"),

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from eqsat.costs.amounts import amount
-from eqsat.costs.table import CostTable
+from eqsat.costs.model.amounts import amount
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import UsageError
 from eqsat.language.terms.state import State, check_layouts
 from eqsat.runtime.threads import check_threads

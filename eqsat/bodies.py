@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from onnx import GraphProto
 
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.errors import ExportModelError

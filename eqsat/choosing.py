@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat import fused
-from eqsat.costs.cost import TERMS
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.cost import TERMS
+from eqsat.costs.model.model import CostModel
 from eqsat.extract import Solution
 from eqsat.extract.assembly import assemble
 from eqsat.extract.judging import as_given, keeps, plan_cost, price_of

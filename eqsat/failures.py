@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from eqsat.changes import regions
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Explainer

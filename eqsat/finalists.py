@@ -10,8 +10,8 @@ from typing import Any
 
 from eqsat.certify import Certificate
 from eqsat.certify.outputs import DRIFT, Judge, samples
-from eqsat.costs.cost import Cost, GraphCost
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.cost import Cost, GraphCost
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import check, current
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.assembly import Assembled

@@ -18,11 +18,11 @@ from eqsat.arguments import (
     check_outputs,
     table_of,
 )
-from eqsat.costs.amounts import UNITS
-from eqsat.costs.cost import PEAK_MEMORY
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import PrecisionPolicy
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.precision import PrecisionPolicy
+from eqsat.costs.model.amounts import UNITS
+from eqsat.costs.model.cost import PEAK_MEMORY
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.table import CostTable
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.engine import load
 from eqsat.egraph.saturate import Limits

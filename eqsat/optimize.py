@@ -25,11 +25,11 @@ from eqsat.arguments import (
 from eqsat.bodies import optimised_inside
 from eqsat.buckets.choice import Buckets, BucketsArgument
 from eqsat.buckets.run import choose_each
-from eqsat.costs.device import Device
-from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostFunction, CostModel, Objective
-from eqsat.costs.precision import PrecisionPolicy, policy
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import PrecisionPolicy, policy
+from eqsat.costs.model.model import CostFunction, CostModel, Objective
+from eqsat.costs.table.table import CostTable
 from eqsat.deadline import Deadline
 from eqsat.egraph.engine import load
 from eqsat.egraph.saturate import Limits

@@ -12,8 +12,8 @@ from eqsat import fused
 from eqsat.changes import explain, regions
 from eqsat.choosing import Choosing
 from eqsat.collector import seldom_collecting
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import POLICIES
+from eqsat.costs.kernels.precision import POLICIES
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding, encode, nan_warnings
 from eqsat.egraph.saturate import Saturation, Saturator

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.costs.environment import kind_of
+from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.explanation import Explanation
 from eqsat.language.onnx.write.availability import lacking, opset_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.implementations import Choices
+from eqsat.costs.kernels.implementations import Choices
 from eqsat.deadline import Deadline
 from eqsat.egraph.saturate import Limits
 from eqsat.language.terms.state import State

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eqsat.certify import Certificate
-from eqsat.costs.cost import Cost
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.cost import Cost
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.explanation import Explanation

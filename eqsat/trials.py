@@ -10,7 +10,7 @@ from eqsat.certify import assignments
 from eqsat.certify import certify as certify_graphs
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation

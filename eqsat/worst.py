@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.extract import Solution
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import TensorProblem

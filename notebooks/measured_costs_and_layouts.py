@@ -29,15 +29,15 @@ from matplotlib.figure import Figure
 
 import eqsat
 from eqsat.commands.keys import keys_of_model
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fit import known_work
-from eqsat.costs.key import OpKey
-from eqsat.costs.measure import fill, measure
-from eqsat.costs.shipped import shipped_records
-from eqsat.costs.table import CostTable
-from eqsat.costs.validation import validate
+from eqsat.costs.devices.device import Device
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.model.fit import known_work
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.measure import fill, measure
+from eqsat.costs.table.shipped import shipped_records
+from eqsat.costs.table.table import CostTable
+from eqsat.costs.model.validation import validate
 from eqsat.optimize import choices_for
 
 # %% [markdown]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from eqsat import cli
-from eqsat.costs import shipped
+from eqsat.costs.table import shipped
 from eqsat.language.declaration import spec as registry
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
 

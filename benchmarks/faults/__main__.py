@@ -162,7 +162,7 @@ def _machine(note: str) -> dict[str, Any]:
     """Where the tries were made, and by what."""
     from importlib.metadata import version
 
-    from eqsat.costs.environment import cpu_model
+    from eqsat.costs.table.environment import cpu_model
 
     return {
         "day": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -114,10 +114,10 @@ def _table_on_full_disk(rng: random.Random, folder: Path) -> Found:
 
 
 def _fill(table: Path, entries: int) -> None:
-    from eqsat.costs.entry import Entry
-    from eqsat.costs.environment import Environment
-    from eqsat.costs.key import OpKey
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.kernels.key import OpKey
+    from eqsat.costs.table.entry import Entry
+    from eqsat.costs.table.environment import Environment
+    from eqsat.costs.table.table import CostTable
 
     here = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
     with CostTable(table, shipped=False) as held:

@@ -12,10 +12,10 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.certify import relative_difference
-from eqsat.costs.applications import applications, is_free
-from eqsat.costs.device import Device
-from eqsat.costs.precision import PRODUCTS
-from eqsat.costs.work import work_of
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.applications import applications, is_free
+from eqsat.costs.kernels.precision import PRODUCTS
+from eqsat.costs.kernels.work import work_of
 from eqsat.errors import UsageError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run

@@ -16,7 +16,7 @@ from eqsat.bench.jax_peer import JaxPeer
 from eqsat.bench.onnxruntime_peer import OnnxRuntimePeer
 from eqsat.bench.ours import FORMS, Ours
 from eqsat.bench.torch_peers import TorchPeer
-from eqsat.costs.table import CostTable
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, EqsatError
 from eqsat.runtime.measure import LEAST_ROUNDS, interleaved, ratio_bound
 

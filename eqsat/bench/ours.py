@@ -11,8 +11,8 @@ import numpy as np
 
 from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
-from eqsat.costs.model import CostModel
-from eqsat.costs.table import CostTable
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError
 from eqsat.finalists import gpu_program
 from eqsat.language.onnx.write.availability import lacking

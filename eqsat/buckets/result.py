@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.buckets.choice import Bucket, Buckets
 from eqsat.buckets.program import BucketProgram, may_pad
-from eqsat.costs.environment import kind_of
+from eqsat.costs.table.environment import kind_of
 from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph

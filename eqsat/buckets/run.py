@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from eqsat.buckets.choice import Bucket, Buckets, check_names
 from eqsat.buckets.result import BucketedResult
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.given import Given
 from eqsat.language.terms.graph import Graph

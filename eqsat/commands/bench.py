@@ -23,7 +23,7 @@ from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison
-    from eqsat.costs.device import Device
+    from eqsat.costs.devices.device import Device
 
 _FILE = click.Path(path_type=Path)
 
@@ -47,7 +47,7 @@ class Run:
         """One model in one precision by everyone who is here."""
         from eqsat.bench.case import Case
         from eqsat.bench.comparison import compare, contenders
-        from eqsat.costs.table import CostTable
+        from eqsat.costs.table.table import CostTable
         from eqsat.language.onnx.read.importer import load
 
         case = Case.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
@@ -127,9 +127,9 @@ def bench(
 
 
 def _device(name: str) -> Device:
-    from eqsat.costs.device import Device
-    from eqsat.costs.environment import kind_of
-    from eqsat.costs.gpu import present
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.measuring.gpu import present
+    from eqsat.costs.table.environment import kind_of
 
     return present(name, "run models") if kind_of(name) == "gpu" else Device.of(name)
 
@@ -154,7 +154,7 @@ def _bar() -> Progress:
 def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
     """The summary, and every sample of every contender, as JSON; what an earlier run has of other models goes."""
     from eqsat.bench.comparison import summary
-    from eqsat.costs.environment import Environment
+    from eqsat.costs.table.environment import Environment
 
     folder.mkdir(parents=True, exist_ok=True)
     about = {

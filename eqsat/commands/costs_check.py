@@ -16,8 +16,8 @@ from eqsat.errors import CostError
 from eqsat.report import duration, integer, percent
 
 if TYPE_CHECKING:
-    from eqsat.costs.validation import Validation
-    from eqsat.costs.wholes import Prediction
+    from eqsat.costs.model.validation import Validation
+    from eqsat.costs.model.wholes import Prediction
 
 
 @click.command()
@@ -34,10 +34,10 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
     the roofline before fitting. Each graph that was measured whole is predicted by the sum of its kernels, and by
     factor * sum + overhead * kernels, fitted to the graphs of other models.
     """
-    from eqsat.costs.device import Device
-    from eqsat.costs.table import CostTable
-    from eqsat.costs.validation import validate
-    from eqsat.costs.wholes import LEAST, correction, predictions, wholes_of
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.model.validation import validate
+    from eqsat.costs.model.wholes import LEAST, correction, predictions, wholes_of
+    from eqsat.costs.table.table import CostTable
 
     of = Device.of(device)
     with CostTable() as table:

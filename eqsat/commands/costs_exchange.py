@@ -16,7 +16,7 @@ from eqsat.files import write_text
 from eqsat.report import count, integer
 
 if TYPE_CHECKING:
-    from eqsat.costs.entry import Record
+    from eqsat.costs.table.entry import Record
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -30,8 +30,8 @@ def export(target: Path, chosen: Filter) -> None:
 
     Entries that come with eqsat are not written.
     """
-    from eqsat.costs.lines import write_records
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.table.lines import write_records
+    from eqsat.costs.table.table import CostTable
 
     written = str(target) != "-"
     with CostTable() as table:
@@ -55,7 +55,7 @@ def import_(sources: tuple[Path, ...]) -> None:
     All files are read before anything is written; one malformed line, and nothing is. Of two entries for one operator
     in one environment, the one of more samples stays, of equally many the faster.
     """
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.table.table import CostTable
 
     records = [record for source in sources for record in read(source)]
     with CostTable() as table:
@@ -76,8 +76,8 @@ def import_(sources: tuple[Path, ...]) -> None:
 
 def read(source: Path) -> list[Record]:
     """Every entry of a file, checked; CostError for one that cannot be read."""
-    from eqsat.costs.lines import check_record, read_records
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.table.lines import check_record, read_records
+    from eqsat.costs.table.table import CostTable
 
     try:
         data = source.read_bytes()

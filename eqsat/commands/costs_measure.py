@@ -18,7 +18,7 @@ from eqsat.runtime.threads import check_threads
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.costs.fusion import Key
+    from eqsat.costs.kernels.fusion import Key
 
 
 @click.command()
@@ -50,9 +50,9 @@ def measure(
     measured again, so a run that was stopped goes on where it was. The table is a file in the user's cache, or the one
     that EQSAT_COST_TABLE names.
     """
-    from eqsat.costs.device import Device
-    from eqsat.costs.measure import DEVICE, fill
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.measuring.measure import DEVICE, fill
+    from eqsat.costs.table.table import CostTable
     from eqsat.optimize import choices_for
 
     if Device.of(device).name != DEVICE:

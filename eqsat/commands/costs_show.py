@@ -17,10 +17,10 @@ from eqsat.errors import UsageError
 from eqsat.report import count, duration, integer, quantity
 
 if TYPE_CHECKING:
-    from eqsat.costs.device import Device
-    from eqsat.costs.entry import Record
-    from eqsat.costs.environment import Environment
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.environment import Environment
+    from eqsat.costs.table.table import CostTable
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
     those of a GPU that this machine has not measured. A device without measured entries is shown with the figures of
     its roofline, which all its costs are estimated by.
     """
-    from eqsat.costs.device import DEVICES
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import DEVICES
+    from eqsat.costs.table.table import CostTable
 
     if limit < 0:
         raise UsageError(f"--limit {limit}", expected="a number of 0 or more")
@@ -88,8 +88,8 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
 
 def _used(table: CostTable, device: str, threads: int) -> Environment:
     """The environment whose entries are a device's costs here."""
-    from eqsat.costs.device import DEVICES
-    from eqsat.costs.environment import Environment
+    from eqsat.costs.devices.device import DEVICES
+    from eqsat.costs.table.environment import Environment
 
     known = DEVICES.get(device)
     return Environment.current(device, threads) if known is None else table.environment(known, threads)
@@ -97,9 +97,9 @@ def _used(table: CostTable, device: str, threads: int) -> Environment:
 
 def _groups(table: Any, chosen: Filter, sort: str) -> dict[Environment, list[Shown]]:
     """The entries that pass, by environment, in order; those of the file in place of shipped ones."""
-    from eqsat.costs.device import DEVICES
-    from eqsat.costs.fit import known_work
-    from eqsat.costs.shipped import shipped_records
+    from eqsat.costs.devices.device import DEVICES
+    from eqsat.costs.model.fit import known_work
+    from eqsat.costs.table.shipped import shipped_records
 
     own = chosen.passed(table.records())
     places = {(r.environment, r.key) for r in own}

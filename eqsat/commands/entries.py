@@ -13,7 +13,7 @@ from eqsat.commands.arguments import Command
 from eqsat.errors import CostError
 
 if TYPE_CHECKING:
-    from eqsat.costs.entry import Record
+    from eqsat.costs.table.entry import Record
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def filter_options(command: Command) -> Command:
 
     @wraps(command)
     def made(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
-        from eqsat.costs.device import Device
+        from eqsat.costs.devices.device import Device
         from eqsat.language import ops  # noqa: F401  (registers the operators)
         from eqsat.language.declaration.spec import OPS
 

@@ -80,7 +80,7 @@ def _opaque(models: Sequence[Path], as_json: bool) -> int:
 
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
-    from eqsat.costs.model import CostModel
+    from eqsat.costs.model.model import CostModel
     from eqsat.given import dims_of
     from eqsat.language.terms.graph import OPAQUE
     from eqsat.sizes import check_sizes

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eqsat.costs.device import Device
-    from eqsat.costs.fusion import Key
-    from eqsat.costs.implementations import Choices
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.kernels.fusion import Key
+    from eqsat.costs.kernels.implementations import Choices
     from eqsat.language.terms.graph import Graph
 
 
@@ -20,7 +20,7 @@ def keys_of_model(
 
     Another `dtype` stands for float32 throughout.
     """
-    from eqsat.costs.applications import keys_of
+    from eqsat.costs.kernels.applications import keys_of
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot

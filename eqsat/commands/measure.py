@@ -22,9 +22,9 @@ from eqsat.runtime.threads import check_threads
 from eqsat.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.costs.device import Device
-    from eqsat.costs.fusion import Key
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.kernels.fusion import Key
+    from eqsat.costs.table.table import CostTable
 
 _FILE = click.Path(path_type=Path)
 
@@ -98,15 +98,15 @@ def measure(
     named = tuple(Path(name) for names in models for name in names)
     job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), wholes, time_limit)
     _check(job, list_file, target)
-    from eqsat.costs.device import Device
-    from eqsat.costs.environment import kind_of
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.table.environment import kind_of
+    from eqsat.costs.table.table import CostTable
 
     out = console()
     if list_file is not None:
         _list(job, Device.of(device), list_file, out)
         return
-    from eqsat.costs.gpu import present
+    from eqsat.costs.measuring.gpu import present
 
     of = present(device) if kind_of(device) == "gpu" else Device.of(device)
     with CostTable() as table:
@@ -137,7 +137,7 @@ def _check(job: Job, list_file: Path | None, target: Path | None) -> None:
 
 def _variants(precisions: Sequence[str], dtypes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The element types that models are taken in, each with its policies: what is narrow already has one, "exact"."""
-    from eqsat.costs.precision import NARROW, policy
+    from eqsat.costs.kernels.precision import NARROW, policy
 
     for name in precisions:
         policy(name)
@@ -150,7 +150,7 @@ def _variants(precisions: Sequence[str], dtypes: Sequence[str]) -> tuple[tuple[s
 
 def _list(job: Job, device: Device, target: Path, out: Console) -> None:
     """Writes the kernels worth measuring for the models."""
-    from eqsat.costs.keylist import write_keys
+    from eqsat.costs.kernels.keylist import write_keys
 
     with interruptible() as should_stop, _bar() as bar:
         keys, warnings = _gathered(job, device, bar, should_stop)
@@ -164,13 +164,13 @@ def _gathered(
     job: Job, device: Device, bar: Progress, should_stop: Callable[[], bool]
 ) -> tuple[dict[Key, None], list[str]]:
     """The kernels of a list and of the models; without either, of the models that come with the onnx package."""
-    from eqsat.costs.keylist import read_keys
+    from eqsat.costs.kernels.keylist import read_keys
 
     keys: dict[Key, None] = {} if job.keys is None else dict.fromkeys(read_keys(job.keys))
     models = job.models if job.models or job.keys is not None else tuple(light_models())
     if job.keys is not None or not models:
         return keys, []
-    from eqsat.costs.kernel import runs_nothing
+    from eqsat.costs.measuring.kernel import runs_nothing
     from eqsat.optimize import choices_for
 
     warnings: list[str] = []
@@ -191,7 +191,7 @@ def _gathered(
 
 def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Outcome:
     """Measures on ONNX Runtime."""
-    from eqsat.costs.measure import fill
+    from eqsat.costs.measuring.measure import fill
 
     keys, warnings = _gathered(job, device, bar, should_stop)
     try:
@@ -205,7 +205,7 @@ def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
 
 def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Outcome:
     """Measures on the GPU that is here, by the protocol of its tables."""
-    from eqsat.costs.gpu import measuring
+    from eqsat.costs.measuring.gpu import measuring
 
     keys, warnings = _gathered(job, device, bar, should_stop)
     with measuring(device, table) as run:
@@ -282,9 +282,9 @@ def _report(outcome: Outcome, table: CostTable, out: Console) -> None:
 
 def _export(device: Device, table: CostTable, threads: int, target: Path, out: Console) -> None:
     """Writes the entries of this machine as JSON lines."""
-    from eqsat.costs.entry import Record
-    from eqsat.costs.environment import Environment
-    from eqsat.costs.lines import write_records
+    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.environment import Environment
+    from eqsat.costs.table.lines import write_records
 
     environment = Environment.current(device.name, threads)
     records = [Record(environment, key, entry) for key, entry in table.own(environment).items()]

@@ -16,9 +16,9 @@ from eqsat.commands.keys import read_as
 from eqsat.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from eqsat.costs.device import Device
-    from eqsat.costs.entry import Entry
-    from eqsat.costs.table import CostTable
+    from eqsat.costs.devices.device import Device
+    from eqsat.costs.table.entry import Entry
+    from eqsat.costs.table.table import CostTable
     from eqsat.result import Result
 
 #: What choosing a graph needs, which measuring kernels does not.
@@ -44,8 +44,8 @@ def measure_whole(
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{missing[0]} is not installed", expected="all that `eqsat.optimize` needs")
-    from eqsat.costs.environment import Environment
-    from eqsat.costs.wholes import Whole, WholeKey, correction, wholes_of
+    from eqsat.costs.model.wholes import Whole, WholeKey, correction, wholes_of
+    from eqsat.costs.table.environment import Environment
     from eqsat.optimize import optimize
 
     dtype, precision = variant
@@ -90,7 +90,7 @@ def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _timed(result: Result, inputs: Mapping[str, Any], threads: int) -> Entry:
-    from eqsat.costs.entry import Entry
+    from eqsat.costs.table.entry import Entry
     from eqsat.runtime.measure import interleaved
 
     program = result.compile("onnxruntime")
@@ -101,6 +101,6 @@ def _timed(result: Result, inputs: Mapping[str, Any], threads: int) -> Entry:
 
 
 def _timed_on_gpu(result: Result, inputs: Mapping[str, Any], watch: Any, plans: list[str]) -> Entry:
-    from eqsat.costs.gpu import measured_whole
+    from eqsat.costs.measuring.gpu import measured_whole
 
     return measured_whole(watch, result.graph if result.plan is None else result.plan, inputs, plans)

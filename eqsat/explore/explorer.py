@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.arguments import check_budget, check_calls, check_flags
-from eqsat.costs.model import CostFunction, Objective
-from eqsat.costs.precision import PrecisionPolicy
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.precision import PrecisionPolicy
+from eqsat.costs.model.model import CostFunction, Objective
+from eqsat.costs.table.table import CostTable
 from eqsat.egraph.explain import Explainer
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import PHASES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.costs.cost import Cost
+from eqsat.costs.model.cost import Cost
 from eqsat.explore.blocks import Path, inherited
 from eqsat.explore.naming import attributes, node_name
 from eqsat.explore.reading import Run

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.changes import grounds
-from eqsat.costs.cost import GraphCost
+from eqsat.costs.model.cost import GraphCost
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation

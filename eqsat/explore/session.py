@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from eqsat.changes import explain, regions
-from eqsat.costs.cost import GraphCost
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.cost import GraphCost
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import TimeUp
 from eqsat.egraph.saturate import Limits, Step
 from eqsat.egraph.snapshot import Snapshot, snapshot

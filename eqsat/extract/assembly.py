@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.costs.cost import Cost
+from eqsat.costs.model.cost import Cost
 from eqsat.deadline import check
 from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.costs.applications import is_free
-from eqsat.costs.cost import Cost
-from eqsat.costs.device import Device
-from eqsat.costs.fusion import FusedKey, Key, Member
-from eqsat.costs.implementations import Choices, is_view
-from eqsat.costs.key import OpKey
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import PRODUCTS
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.applications import is_free
+from eqsat.costs.kernels.fusion import FusedKey, Key, Member
+from eqsat.costs.kernels.implementations import Choices, is_view
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import PRODUCTS
+from eqsat.costs.model.cost import Cost
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.heads import members
 from eqsat.extract.pricing import Pricing

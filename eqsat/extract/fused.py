@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.cost import Cost
-from eqsat.costs.fusion import MOST_FUSED, Member, fuses
+from eqsat.costs.kernels.fusion import MOST_FUSED, Member, fuses
+from eqsat.costs.model.cost import Cost
 from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.pricing import Pricing

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.fusion import Member
+from eqsat.costs.kernels.fusion import Member
 from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.fused import Chain, member

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from eqsat.costs.cost import Cost, GraphCost
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.cost import Cost, GraphCost
+from eqsat.costs.model.model import CostModel
 from eqsat.extract.assembly import Assembled
 from eqsat.extract.limits import PEAK, exceeds
 from eqsat.extract.problem import Problem

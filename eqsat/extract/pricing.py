@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.costs.cost import Cost
-from eqsat.costs.implementations import Choices, implementations
-from eqsat.costs.model import CostModel
+from eqsat.costs.kernels.implementations import Choices, implementations
+from eqsat.costs.model.cost import Cost
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.language.declaration.spec import spec

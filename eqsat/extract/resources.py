@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from eqsat.costs.cost import PEAK_MEMORY, TERMS
-from eqsat.costs.implementations import is_view
-from eqsat.costs.model import CostModel
+from eqsat.costs.kernels.implementations import is_view
+from eqsat.costs.model.cost import PEAK_MEMORY, TERMS
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.limits import Limit, Memory
 from eqsat.extract.problem import Problem

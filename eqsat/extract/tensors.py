@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.costs.cost import Cost
-from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import NARROW, lowers
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import NARROW, lowers
+from eqsat.costs.model.cost import Cost
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import check, watched
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode

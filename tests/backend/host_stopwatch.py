@@ -87,7 +87,8 @@ class HostBackend:
 
 def absent(monkeypatch):
     """Makes this a machine without a GPU, whatever it is."""
-    from eqsat.costs import device, environment
+    from eqsat.costs.devices import device
+    from eqsat.costs.table import environment
     from eqsat.runtime.cuda.device import installation
 
     for module in (device, environment, installation):
@@ -96,8 +97,10 @@ def absent(monkeypatch):
 
 def install(monkeypatch=None):
     """Makes an H200 appear to be here, which measures by this stopwatch."""
-    from eqsat.costs import device, environment, gpu
-    from eqsat.costs.key import OpKey
+    from eqsat.costs.devices import device
+    from eqsat.costs.kernels.key import OpKey
+    from eqsat.costs.measuring import gpu
+    from eqsat.costs.table import environment
     from eqsat.runtime.cuda.device import installation
 
     changed = {(module, "probe"): lambda: H200 for module in (device, environment, installation)}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eqsat import cli
-from eqsat.costs import shipped
+from eqsat.costs.table import shipped
 from eqsat.language.declaration.spec import OPS
 
 ROOT = Path(__file__).parents[2]

@@ -13,10 +13,10 @@ import time
 import traceback
 from collections.abc import Callable
 
-from eqsat.costs.entry import Entry, Record
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.language.terms.types import TensorType
 
 HERE = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)

@@ -11,7 +11,7 @@ from eqsat.bench.jax_peer import JaxPeer
 from eqsat.bench.jax_words import jax_words
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.bench.torch_words import torch_words
-from eqsat.costs.device import Device
+from eqsat.costs.devices.device import Device
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.graphs.builder import Builder

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import eqsat
 from benchmarks import gpu
 from eqsat import cli
-from eqsat.costs.lines import read_records
+from eqsat.costs.table.lines import read_records
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.runtime.backend import BACKENDS
 

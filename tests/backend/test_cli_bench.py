@@ -13,8 +13,8 @@ from eqsat.bench import comparison
 from eqsat.bench.case import Case, narrowed
 from eqsat.bench.comparison import Comparison, Result, compare, contenders, summary
 from eqsat.bench.contender import Loaded
-from eqsat.costs.device import Device
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import Device
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.write.exporter import save

@@ -14,12 +14,12 @@ from onnx import TensorProto, helper
 
 import eqsat
 from eqsat import cli
-from eqsat.costs import shipped
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.lines import write_records
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table import shipped
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.lines import write_records
+from eqsat.costs.table.table import CostTable
 
 HERE = Environment.current()
 ELSEWHERE = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
@@ -442,7 +442,7 @@ def test_bad_arguments_are_one_clear_error(run, arguments, message):
 
 
 def test_records_are_written_in_one_order():
-    from eqsat.costs.entry import Record
+    from eqsat.costs.table.entry import Record
 
     records = [Record(e, f"relu {{}} float32[{n}]", ENTRY) for e in (HERE, ELSEWHERE) for n in (3, 1, 2)]
     assert write_records(records) == write_records(records[::-1])

@@ -13,10 +13,10 @@ import pytest
 
 import eqsat
 from eqsat import cli
-from eqsat.costs import shipped
-from eqsat.costs.environment import Environment
-from eqsat.costs.keylist import HEADER, read_keys
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.keylist import HEADER, read_keys
+from eqsat.costs.table import shipped
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.language.onnx.write.exporter import save
 
 ROOT = Path(__file__).parents[2]

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.costs.calibrate import calibrate
-from eqsat.costs.device import Device, read_device, write_device
-from eqsat.costs.entry import Entry, Record
-from eqsat.costs.environment import Environment
-from eqsat.costs.fit import known_work
-from eqsat.costs.fusion import FUSED, FusedKey, Key
-from eqsat.costs.implementations import Choices
-from eqsat.costs.key import OpKey
-from eqsat.costs.lines import read_records, write_records
-from eqsat.costs.measure import Filled, fill, measure
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import POLICIES
-from eqsat.costs.specimen import specimen
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import Device, read_device, write_device
+from eqsat.costs.kernels.fusion import FUSED, FusedKey, Key
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import POLICIES
+from eqsat.costs.measuring.calibrate import calibrate
+from eqsat.costs.measuring.measure import Filled, fill, measure
+from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.model.fit import known_work
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.lines import read_records, write_records
+from eqsat.costs.table.table import CostTable
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot

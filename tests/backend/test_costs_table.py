@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.table import VARIABLE, CostTable, default_path
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import VARIABLE, CostTable, default_path
 from eqsat.errors import CostError
 from eqsat.language.terms.types import TensorType
 
@@ -25,10 +25,10 @@ ENTRY = Entry(2e-6, 1e-6, 3e-6, 20)
 
 WRITER = """
 import sys
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.entry import Entry
-from eqsat.costs.table import CostTable
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.table import CostTable
 from eqsat.language.terms.types import TensorType
 path, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 here = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)

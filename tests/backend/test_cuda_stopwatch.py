@@ -9,9 +9,9 @@ import pytest
 from cuda_standin import Library, StandIn, Toolkit
 
 import eqsat
-from eqsat.costs.kernel import planned
-from eqsat.costs.key import OpKey
-from eqsat.costs.protocol import measure, steady
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.kernel import planned
+from eqsat.costs.measuring.protocol import measure, steady
 from eqsat.errors import BackendError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.types import DType

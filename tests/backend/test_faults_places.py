@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.faults import clocks, places
 from benchmarks.faults.watch import Found, Watch
-from eqsat.costs.table import VARIABLE as TABLE
-from eqsat.costs.table import CostTable
+from eqsat.costs.table.table import VARIABLE as TABLE
+from eqsat.costs.table.table import CostTable
 from eqsat.rewrites.rules.memory import evidence_path
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE, kernel_folder
 from eqsat.system.cache import cache_folder
@@ -68,10 +68,10 @@ def test_a_table_on_a_full_disk_is_read_and_done_without(tmp_path: Path, monkeyp
     """SQLite's own word for no room; what stands on the disk is still known."""
     import sqlite3
 
-    from eqsat.costs import storage
-    from eqsat.costs.entry import Entry
-    from eqsat.costs.environment import Environment
-    from eqsat.costs.key import OpKey
+    from eqsat.costs.kernels.key import OpKey
+    from eqsat.costs.table import storage
+    from eqsat.costs.table.entry import Entry
+    from eqsat.costs.table.environment import Environment
 
     here = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1", 1)
     path = tmp_path / "costs.sqlite3"

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.graph import Graph

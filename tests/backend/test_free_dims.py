@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import eqsat
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.onnx.read.importer import load
 from eqsat.runtime.examples import MOST_ELEMENTS, SizePoint, tried

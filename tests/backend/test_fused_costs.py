@@ -15,15 +15,15 @@ from test_fused_operators import JOINED, attention, feeds, fused, operators
 
 import eqsat
 from eqsat.commands.keys import keys_of_model
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import FusedKey
-from eqsat.costs.implementations import Choices
-from eqsat.costs.keylist import read_keys, write_keys
-from eqsat.costs.measure import fill, measure
-from eqsat.costs.specimen import specimen
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.fusion import FusedKey
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.keylist import read_keys, write_keys
+from eqsat.costs.measuring.measure import fill, measure
+from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError
 from eqsat.language.onnx.write.exporter import to_model
 

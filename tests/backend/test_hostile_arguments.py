@@ -12,11 +12,11 @@ import pytest
 from onnx import parser
 
 import eqsat
-from eqsat.costs import storage
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.table import storage
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.runtime.threads import most_threads
 

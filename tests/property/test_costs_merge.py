@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.costs.entry import Entry, Record, preferred
-from eqsat.costs.environment import Environment
-from eqsat.costs.lines import read_records, write_records
-from eqsat.costs.table import CostTable
+from eqsat.costs.table.entry import Entry, Record, preferred
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.lines import read_records, write_records
+from eqsat.costs.table.table import CostTable
 
 TIMES = st.lists(st.floats(0, 1e3, allow_subnormal=True), min_size=3, max_size=3).map(sorted)
 ENTRIES = st.builds(

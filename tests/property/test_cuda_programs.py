@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import POLICIES
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import POLICIES
+from eqsat.costs.model.model import CostModel
 from eqsat.extract import solve, tensors
 from eqsat.extract.assembly import assemble
 from eqsat.extract.tensors import tensor_problem

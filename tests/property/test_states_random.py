@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.certify.stated import stated_difference
-from eqsat.costs.implementations import Choices
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import POLICIES
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import POLICIES
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot

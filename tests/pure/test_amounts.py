@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from eqsat.costs.amounts import UNITS, amount
+from eqsat.costs.model.amounts import UNITS, amount
 from eqsat.errors import UsageError
 
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.costs.applications import keys_of
-from eqsat.costs.cost import Cost, added
-from eqsat.costs.device import DEVICES
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import FusedKey
-from eqsat.costs.key import OpKey
-from eqsat.costs.model import CostModel
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import DEVICES
+from eqsat.costs.kernels.applications import keys_of
+from eqsat.costs.kernels.fusion import FusedKey
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.model.cost import Cost, added
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import spec

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from eqsat.costs import device as devices
-from eqsat.costs import environment as environments
-from eqsat.costs.device import DEVICES, Device, gpu_device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment, cpu_model, kind_of
-from eqsat.costs.key import OpKey
-from eqsat.costs.lines import read_records, write_records
-from eqsat.costs.model import CostModel
-from eqsat.costs.table import CostTable
-from eqsat.costs.wholes import Whole, WholeKey
+from eqsat.costs.devices import device as devices
+from eqsat.costs.devices.device import DEVICES, Device, gpu_device
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.model.wholes import Whole, WholeKey
+from eqsat.costs.table import environment as environments
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment, cpu_model, kind_of
+from eqsat.costs.table.lines import read_records, write_records
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.device import installation

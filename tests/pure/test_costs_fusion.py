@@ -2,7 +2,7 @@
 
 import pytest
 
-from eqsat.costs.fusion import Member, runs_as_one
+from eqsat.costs.kernels.fusion import Member, runs_as_one
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType

@@ -6,12 +6,12 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from eqsat.costs import campaign, protocol
-from eqsat.costs.campaign import SENTINEL, Measuring
-from eqsat.costs.environment import Environment
-from eqsat.costs.key import OpKey
-from eqsat.costs.protocol import drifted, measure, settled
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring import campaign, protocol
+from eqsat.costs.measuring.campaign import SENTINEL, Measuring
+from eqsat.costs.measuring.protocol import drifted, measure, settled
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError, UsageError
 
 HERE = Environment("nvidia-h200", "NVIDIA H200, driver 1", "cupy 14", 1)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from eqsat.costs.fusion import FUSED, FusedKey
-from eqsat.costs.kernel import planned, runs_nothing
-from eqsat.costs.key import OpKey
-from eqsat.costs.keylist import read_keys, write_keys
+from eqsat.costs.kernels.fusion import FUSED, FusedKey
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.keylist import read_keys, write_keys
+from eqsat.costs.measuring.kernel import planned, runs_nothing
 from eqsat.errors import CostError
 from eqsat.language.terms.plan import Held
 from eqsat.language.terms.state import PLAIN, State

@@ -4,12 +4,12 @@ from importlib import resources
 
 import pytest
 
-from eqsat.costs import shipped
-from eqsat.costs.device import DEVICES
-from eqsat.costs.environment import Environment
-from eqsat.costs.lines import read_records, write_records
-from eqsat.costs.model import CostModel
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import DEVICES
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table import shipped
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.lines import read_records, write_records
+from eqsat.costs.table.table import CostTable
 
 SHIPPED = resources.files("eqsat.costs") / "devices"
 FILES = {f.name.removesuffix(".jsonl"): f for f in SHIPPED.iterdir() if f.name.endswith(".jsonl")}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eqsat.language.ops
-from eqsat.costs.model import CostModel
+from eqsat.costs.model.model import CostModel
 from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.costs.model import Application
+from eqsat.costs.model.model import Application
 from eqsat.egraph.egraph import CONST, INPUT
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator

@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import FusedKey, fuses
-from eqsat.costs.implementations import Choices
-from eqsat.costs.key import OpKey
-from eqsat.costs.model import CostModel
-from eqsat.costs.precision import POLICIES, PrecisionPolicy
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.fusion import FusedKey, fuses
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import POLICIES, PrecisionPolicy
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.fit import error, fitted, folds, samples_of
+from eqsat.costs.devices.device import Device
+from eqsat.costs.model.fit import error, fitted, folds, samples_of
+from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError, UsageError
 
 

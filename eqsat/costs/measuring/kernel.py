@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from eqsat.costs.fusion import FusedKey, Key
-from eqsat.costs.implementations import Choices, implementations, is_view
-from eqsat.costs.key import OpKey
-from eqsat.costs.precision import NARROW, PRODUCTS
-from eqsat.costs.specimen import Array, Data, chain_types, layout_of
+from eqsat.costs.kernels.fusion import FusedKey, Key
+from eqsat.costs.kernels.implementations import Choices, implementations, is_view
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import NARROW, PRODUCTS
+from eqsat.costs.measuring.specimen import Array, Data, chain_types, layout_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph, Node

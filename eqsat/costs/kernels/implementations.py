@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.costs.precision import PRODUCTS, PrecisionPolicy, lowers
+from eqsat.costs.kernels.precision import PRODUCTS, PrecisionPolicy, lowers
 from eqsat.language.declaration.spec import OPS, OpSpec, spec
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape

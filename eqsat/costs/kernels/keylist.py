@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from eqsat.costs.fusion import FUSED, FusedKey, Key
-from eqsat.costs.key import OpKey
+from eqsat.costs.kernels.fusion import FUSED, FusedKey, Key
+from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 

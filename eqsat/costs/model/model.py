@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.applications import Sizes, applications, is_free, tensor_type
-from eqsat.costs.cost import TERMS, Cost, GraphCost, added, average, check_objective
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fit import Fit
-from eqsat.costs.fusion import FusedKey, Member, runs_as_one, shared
-from eqsat.costs.implementations import Types, converting, is_view
-from eqsat.costs.key import OpKey
-from eqsat.costs.precision import PRODUCTS, ROUNDOFF
-from eqsat.costs.table import CostTable
-from eqsat.costs.wholes import WHOLE, Correction, correction, wholes_of
-from eqsat.costs.work import Work, work_of
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.applications import Sizes, applications, is_free, tensor_type
+from eqsat.costs.kernels.fusion import FusedKey, Member, runs_as_one, shared
+from eqsat.costs.kernels.implementations import Types, converting, is_view
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import PRODUCTS, ROUNDOFF
+from eqsat.costs.kernels.work import Work, work_of
+from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
+from eqsat.costs.model.fit import Fit
+from eqsat.costs.model.wholes import WHOLE, Correction, correction, wholes_of
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.deadline import check
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.declaration.spec import OPS

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import FusedKey, Key
-from eqsat.costs.specimen import Specimen, chain_types, specimen
-from eqsat.costs.table import CostTable
-from eqsat.costs.work import work_of
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.fusion import FusedKey, Key
+from eqsat.costs.kernels.work import work_of
+from eqsat.costs.measuring.specimen import Specimen, chain_types, specimen
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.types import DType, TensorType

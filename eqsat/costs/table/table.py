@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from eqsat.costs import storage
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry, Record, preferred
-from eqsat.costs.environment import Environment
-from eqsat.costs.shipped import shipped_entries, shipped_records
+from eqsat.costs.devices.device import Device
+from eqsat.costs.table import storage
+from eqsat.costs.table.entry import Entry, Record, preferred
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
 from eqsat.system.cache import cache_folder
 

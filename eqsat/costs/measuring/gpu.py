@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from eqsat.costs.campaign import SENTINEL, Measuring
-from eqsat.costs.device import CUDA, DEVICES, Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import Key
-from eqsat.costs.kernel import planned
-from eqsat.costs.protocol import Subject, steady
-from eqsat.costs.table import CostTable
+from eqsat.costs.devices.device import CUDA, DEVICES, Device
+from eqsat.costs.kernels.fusion import Key
+from eqsat.costs.measuring.campaign import SENTINEL, Measuring
+from eqsat.costs.measuring.kernel import planned
+from eqsat.costs.measuring.protocol import Subject, steady
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan

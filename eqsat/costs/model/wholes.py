@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from eqsat.costs.entry import Entry
-from eqsat.costs.fit import nonnegative
+from eqsat.costs.model.fit import nonnegative
+from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError
 
 #: How the key of a whole graph begins.

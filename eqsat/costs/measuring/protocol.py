@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eqsat.costs.entry import Entry
+from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError, EqsatError
 
 #: Replays of each graph, and of each candidate before the best are looked at closely.

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry
-from eqsat.costs.fusion import FUSED
-from eqsat.costs.key import OpKey
-from eqsat.costs.work import Work, family, work_of
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.fusion import FUSED
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.work import Work, family, work_of
+from eqsat.costs.table.entry import Entry
 from eqsat.language.declaration.spec import OPS
 
 #: How many measured entries of an operator correct the estimates of its other shapes, and how many replace them by a

@@ -11,7 +11,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal
 
-from eqsat.costs.work import Work
+from eqsat.costs.kernels.work import Work
 from eqsat.errors import CostError
 from eqsat.runtime.cuda.device.installation import Gpu, Installation, probe
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eqsat.costs.environment import Environment
+from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
 
 

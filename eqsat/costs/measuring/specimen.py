@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.costs.fusion import FusedKey, Key
-from eqsat.costs.implementations import Choices, implementations, is_view
-from eqsat.costs.key import OpKey
+from eqsat.costs.kernels.fusion import FusedKey, Key
+from eqsat.costs.kernels.implementations import Choices, implementations, is_view
+from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.graphs.lower import WRITTEN, lower

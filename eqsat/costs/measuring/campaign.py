@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.costs.entry import Entry
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import Key
-from eqsat.costs.key import OpKey
-from eqsat.costs.protocol import Stopwatch, Subject, drifted, measure, settled, steady
-from eqsat.costs.table import CostTable
+from eqsat.costs.kernels.fusion import Key
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.protocol import Stopwatch, Subject, drifted, measure, settled, steady
+from eqsat.costs.table.entry import Entry
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, EqsatError, UsageError
 
 #: Operators between two measurements of the sentinel, and how often a window that drifts is measured again.

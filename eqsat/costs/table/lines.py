@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from eqsat.costs.device import Device
-from eqsat.costs.entry import Entry, Record
-from eqsat.costs.environment import Environment
-from eqsat.costs.fusion import FUSED, FusedKey
-from eqsat.costs.key import OpKey
-from eqsat.costs.specimen import result_types
-from eqsat.costs.wholes import WHOLE, WholeKey
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.fusion import FUSED, FusedKey
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.specimen import result_types
+from eqsat.costs.model.wholes import WHOLE, WholeKey
+from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import OPS

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from eqsat.costs.device import CUDA, DEVICES, MAKER, gpu_device
+from eqsat.costs.devices.device import CUDA, DEVICES, MAKER, gpu_device
 from eqsat.errors import CostError
 from eqsat.runtime.cuda.device.installation import probe
 

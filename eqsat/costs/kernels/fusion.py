@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from eqsat.costs.key import OpKey
-from eqsat.costs.precision import PRODUCTS
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.precision import PRODUCTS
 from eqsat.errors import CostError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.plan import Implementation

@@ -7,9 +7,9 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from eqsat.costs.entry import Entry, Record
-from eqsat.costs.environment import Environment
-from eqsat.costs.lines import read_records
+from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.lines import read_records
 
 #: Where the files lie, named after the devices.
 FOLDER = resources.files("eqsat.costs") / "devices"

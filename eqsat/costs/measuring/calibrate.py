@@ -1,6 +1,6 @@
 """The figures of this machine's device, fitted to operators measured here.
 
-`python -m eqsat.costs.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
+`python -m eqsat.costs.measuring.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from eqsat.costs.device import Device, write_device
-from eqsat.costs.environment import cpu_model
-from eqsat.costs.key import OpKey
-from eqsat.costs.measure import DEVICE, measure
-from eqsat.costs.specimen import result_types
-from eqsat.costs.work import Work, work_of
+from eqsat.costs.devices.device import Device, write_device
+from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.work import Work, work_of
+from eqsat.costs.measuring.measure import DEVICE, measure
+from eqsat.costs.measuring.specimen import result_types
+from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import OPS, spec
@@ -66,7 +66,7 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
             **vars(device),
             "efficiency": efficiency,
             "rates": _rates(device, seconds),
-            "source": f"eqsat.costs.calibrate on {cpu_model()}, {_version()}, {threads} thread(s), level all",
+            "source": f"eqsat.costs.measuring.calibrate on {cpu_model()}, {_version()}, {threads} thread(s), level all",
         }
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from eqsat.costs.key import OpKey
+from eqsat.costs.kernels.key import OpKey
 from eqsat.deadline import check
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.sizes.solve import DEFAULT_SIZE

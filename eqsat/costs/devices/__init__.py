@@ -1,0 +1,1 @@
+"""Devices, and the measured entries that ship for them."""

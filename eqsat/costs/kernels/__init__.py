@@ -1,0 +1,1 @@
+"""What is priced: kernels, their keys, and how much work they do."""

@@ -1,0 +1,1 @@
+"""Costs of operators and graphs, measured or estimated."""

@@ -1,0 +1,1 @@
+"""Measured costs in a file."""
