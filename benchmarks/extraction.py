@@ -31,8 +31,8 @@ from rich.table import Table
 
 from benchmarks.models import MODELS, load
 from eqsat.extract import Problem, Solution, solve
-from eqsat.extract.greedy import dag_greedy, tree_greedy
-from eqsat.extract.gym import read_gym
+from eqsat.extract.problem.gym import read_gym
+from eqsat.extract.solve.greedy import dag_greedy, tree_greedy
 
 RESULTS = Path(__file__).parent / "results" / "extraction.json"
 #: Batch 16 grows the e-graphs of batch 1 again.
@@ -151,7 +151,7 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
-    from eqsat.extract.tensors import tensor_problem
+    from eqsat.extract.tensors.tensors import tensor_problem
     from eqsat.language.onnx.read.importer import load as read
     from eqsat.language.onnx.write.availability import opset_of
     from eqsat.rewrites.rules.loader import load_rules

@@ -23,7 +23,7 @@ from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve
-from eqsat.extract.tensors import tensor_problem
+from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.rewrites.rules.loader import load_rules
 

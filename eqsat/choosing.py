@@ -10,10 +10,10 @@ from eqsat import fused
 from eqsat.costs.model.cost import TERMS
 from eqsat.costs.model.model import CostModel
 from eqsat.extract import Solution
-from eqsat.extract.assembly import assemble
-from eqsat.extract.judging import as_given, keeps, plan_cost, price_of
-from eqsat.extract.limits import PEAK
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.problem.limits import PEAK
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.judging import as_given, keeps, plan_cost, price_of
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.finalists import Candidate, with_bodies, written_size
 from eqsat.given import Given
 from eqsat.language.graphs.lower import lower

@@ -14,7 +14,7 @@ from eqsat.costs.model.cost import Cost, GraphCost
 from eqsat.costs.model.model import CostModel
 from eqsat.deadline import check, current
 from eqsat.errors import BackendError, EqsatError, ExportModelError
-from eqsat.extract.assembly import Assembled
+from eqsat.extract.tensors.assembly import Assembled
 from eqsat.given import Given
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.write.availability import lacking

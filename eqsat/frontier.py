@@ -27,9 +27,9 @@ from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.engine import load
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import ExtractionError, UsageError
-from eqsat.extract.assembly import assemble
-from eqsat.extract.pareto import Front, front, plot, table
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.limited.pareto import Front, front, plot, table
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.failures import marked
 from eqsat.given import ModelArgument, read
 from eqsat.language.graphs.lower import lower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.extract.assembly import Assembled
+from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.terms.graph import Graph
 
 

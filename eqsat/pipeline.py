@@ -21,9 +21,9 @@ from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
 from eqsat.explanation import Explanation
 from eqsat.extract import Solution, solve
-from eqsat.extract.resources import limited
-from eqsat.extract.restricted import Restricted
-from eqsat.extract.tensors import Available, TensorProblem, everything, tensor_problem
+from eqsat.extract.solve.restricted import Restricted
+from eqsat.extract.tensors.resources import limited
+from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.failures import is_for_the_caller, kept_original, released, told
 from eqsat.finalists import (
     Candidate,

@@ -15,8 +15,8 @@ from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.errors import BackendError, CertificateError, UncheckedError
-from eqsat.extract.assembly import Assembled
-from eqsat.extract.judging import is_lowered
+from eqsat.extract.tensors.assembly import Assembled
+from eqsat.extract.tensors.judging import is_lowered
 from eqsat.failures import released, rules_behind
 from eqsat.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
 from eqsat.language.terms.graph import Graph

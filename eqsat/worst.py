@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from eqsat.costs.model.model import CostModel
 from eqsat.extract import Solution
-from eqsat.extract.assembly import assemble
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms.graph import Graph
 
 #: How often the weights are changed, and how strongly a size that is worse than another draws them.

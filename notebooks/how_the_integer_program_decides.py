@@ -32,8 +32,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import Conversion, Limit, Node, Problem, solve
-from eqsat.extract.gym import parse_gym
-from eqsat.extract.pareto import front, plot
+from eqsat.extract.problem.gym import parse_gym
+from eqsat.extract.limited.pareto import front, plot
 
 # %% [markdown]
 # ## The problem

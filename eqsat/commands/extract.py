@@ -45,7 +45,7 @@ def extract(
     if target not in (None, _STDOUT):
         check_target(target, [egraph])
     from eqsat.extract import solve
-    from eqsat.extract.gym import read_gym
+    from eqsat.extract.problem.gym import read_gym
 
     with interruptible() as should_stop, progress_bar(standard_error()) as follow:
         follow(Progress("read", detail=str(egraph)))

@@ -24,7 +24,7 @@ def keys_of_model(
     from eqsat.egraph.encode import encode
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
-    from eqsat.extract.candidates import candidates
+    from eqsat.extract.tensors.candidates import candidates
     from eqsat.rewrites.rules.loader import load_rules
 
     graph = read_as(model, dtype)

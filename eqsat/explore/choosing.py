@@ -12,7 +12,7 @@ from eqsat.explore.markup import html_block
 from eqsat.explore.naming import amount
 from eqsat.explore.pricing import Price, prices
 from eqsat.extract import Solution
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.finalists import Candidate
 from eqsat.language.terms.plan import Conversion
 from eqsat.report import count, duration, percent

@@ -10,7 +10,7 @@ from eqsat.explore.blocks import Path, inherited
 from eqsat.explore.naming import attributes, node_name
 from eqsat.explore.reading import Run
 from eqsat.explore.views import GraphView, NodeView
-from eqsat.extract.assembly import Assembled
+from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name
 from eqsat.language.terms.plan import Conversion, Kernel
 from eqsat.language.terms.state import PLAIN, State

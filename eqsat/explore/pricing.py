@@ -13,8 +13,8 @@ from eqsat.costs.model.model import CostFunction, is_cost
 from eqsat.egraph.egraph import OPAQUE, EGraph
 from eqsat.errors import CostError, UsageError
 from eqsat.explore.forms import Form
-from eqsat.extract.program import cheapest_trees
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.problem.program import cheapest_trees
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.declaration.spec import OPS
 
 #: The operator name that conversions between states are known by.

@@ -18,8 +18,8 @@ from eqsat.explore.choosing import Choice
 from eqsat.explore.growing import Growth
 from eqsat.explore.pricing import Repriced, repriced, standing
 from eqsat.explore.reading import Run
-from eqsat.extract.judging import as_given
-from eqsat.extract.tensors import TensorProblem
+from eqsat.extract.tensors.judging import as_given
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.failures import is_for_the_caller
 from eqsat.interrupts import interruptible
 from eqsat.optimize import Prepared

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
-from eqsat.extract.backtracking import ALPHA, solve_backtracking
-from eqsat.extract.bounded import solve_limited, solve_priced
-from eqsat.extract.greedy import greedy
-from eqsat.extract.ilp import solve_ilp
-from eqsat.extract.limits import PEAK, Limit, Memory
-from eqsat.extract.problem import Conversion, Node, Problem
-from eqsat.extract.solution import Solution, choice_of
+from eqsat.extract.limited.bounded import solve_limited, solve_priced
+from eqsat.extract.problem.limits import PEAK, Limit, Memory
+from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.problem.solution import Solution, choice_of
+from eqsat.extract.solve.backtracking import ALPHA, solve_backtracking
+from eqsat.extract.solve.greedy import greedy
+from eqsat.extract.solve.ilp import solve_ilp
 
 __all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]
 

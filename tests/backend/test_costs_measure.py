@@ -22,7 +22,7 @@ from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import CostError, UsageError
-from eqsat.extract.candidates import Candidates, candidates
+from eqsat.extract.tensors.candidates import Candidates, candidates
 from eqsat.given import read
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import spec

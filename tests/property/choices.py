@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem
-from eqsat.extract.limits import exceeds
-from eqsat.extract.program import Choice, Program, unfounded
+from eqsat.extract.problem.limits import exceeds
+from eqsat.extract.problem.program import Choice, Program, unfounded
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 COSTS = [0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5]

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import POLICIES
 from eqsat.costs.model.model import CostModel
-from eqsat.extract import solve, tensors
-from eqsat.extract.assembly import assemble
-from eqsat.extract.tensors import tensor_problem
+from eqsat.extract import solve
+from eqsat.extract.tensors import tensors
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import solve
-from eqsat.extract.gym import parse_gym
+from eqsat.extract.problem.gym import parse_gym
 
 NODES: dict[str, Any] = {
     "a0": {"op": "x", "cost": 2.5, "eclass": "a", "children": []},

@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 
 from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError
-from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, core, ilp, solve
-from eqsat.extract.bounds import Ascent, dual_ascent, path_bounds, ruled_out
-from eqsat.extract.dominance import Dominance
-from eqsat.extract.flows import flow_cuts
-from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
-from eqsat.extract.highs import Clock, Outcome, Solver
-from eqsat.extract.ilp import Search
-from eqsat.extract.landmarks import landmarks
-from eqsat.extract.model import Model
-from eqsat.extract.points import reduced_costs
-from eqsat.extract.presolve import presolve
-from eqsat.extract.program import closure, total, unfounded
+from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
+from eqsat.extract.problem.program import closure, total, unfounded
+from eqsat.extract.solve import core, ilp
+from eqsat.extract.solve.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.solve.dominance import Dominance
+from eqsat.extract.solve.flows import flow_cuts
+from eqsat.extract.solve.greedy import best_greedy, dag_greedy, tree_greedy
+from eqsat.extract.solve.highs import Clock, Outcome, Solver
+from eqsat.extract.solve.ilp import Search
+from eqsat.extract.solve.landmarks import landmarks
+from eqsat.extract.solve.model import Model
+from eqsat.extract.solve.points import reduced_costs
+from eqsat.extract.solve.presolve import presolve
 from tests.property.choices import enumerate_choices
 
 COSTS = st.sampled_from([0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import PEAK, Problem
-from eqsat.extract.limits import exceeds
-from eqsat.extract.pareto import COST, front
+from eqsat.extract.limited.pareto import COST, front
+from eqsat.extract.problem.limits import exceeds
 
 
 def agree(problem: Problem, x: str, y: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqsat.extract.schedule import Dataflow, always_exceeds, depth_first, least_peak, simulate
+from eqsat.extract.problem.schedule import Dataflow, always_exceeds, depth_first, least_peak, simulate
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0, 8.0])

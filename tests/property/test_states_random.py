@@ -18,11 +18,12 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
-from eqsat.extract import Problem, solve, tensors
-from eqsat.extract.assembly import assemble
-from eqsat.extract.program import Program, total, unfounded
-from eqsat.extract.restricted import Restricted
-from eqsat.extract.tensors import tensor_problem
+from eqsat.extract import Problem, solve
+from eqsat.extract.problem.program import Program, total, unfounded
+from eqsat.extract.solve.restricted import Restricted
+from eqsat.extract.tensors import tensors
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder

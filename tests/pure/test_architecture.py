@@ -133,7 +133,7 @@ def test_extraction_works_without_egglog_and_onnx(extractor, tmp_path):
     solve = (
         "sys.modules.update(dict.fromkeys(('egglog', 'onnx', 'onnxruntime')))\n"
         "from eqsat.extract import Node, Problem, solve\n"
-        "from eqsat.extract.gym import read_gym\n"
+        "from eqsat.extract.problem.gym import read_gym\n"
         f"for problem in Problem([Node(0, (), 2.0), Node(0, (), 1.0)], roots=[(0, 0)]), read_gym({str(path)!r}):\n"
         f"    assert solve(problem, extractor={extractor!r}).cost == 1.0"
     )

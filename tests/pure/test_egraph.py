@@ -16,8 +16,8 @@ from eqsat.egraph.saturate import Limits, Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import ExtractionError, ShapeError, UnsoundRuleError
 from eqsat.extract import solve
-from eqsat.extract.assembly import assemble
-from eqsat.extract.tensors import tensor_problem
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.graph import Graph
 from eqsat.rewrites.rules.parser import parse_rules

@@ -16,14 +16,14 @@ import pytest
 from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
-from eqsat.extract.flows import flow_cuts
-from eqsat.extract.greedy import best_greedy, dag_greedy, tree_greedy
-from eqsat.extract.highs import Clock, Solver
-from eqsat.extract.ilp import Search
-from eqsat.extract.model import Model
-from eqsat.extract.neighbourhood import solve_windows
-from eqsat.extract.presolve import presolve
-from eqsat.extract.program import unfounded
+from eqsat.extract.problem.program import unfounded
+from eqsat.extract.solve.flows import flow_cuts
+from eqsat.extract.solve.greedy import best_greedy, dag_greedy, tree_greedy
+from eqsat.extract.solve.highs import Clock, Solver
+from eqsat.extract.solve.ilp import Search
+from eqsat.extract.solve.model import Model
+from eqsat.extract.solve.neighbourhood import solve_windows
+from eqsat.extract.solve.presolve import presolve
 
 
 def random_problem(seed: int, classes: int, width: int, back: float = 0.0) -> Problem:

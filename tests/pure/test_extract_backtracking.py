@@ -12,10 +12,10 @@ import pytest
 from eqsat.deadline import NEVER
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, solve
-from eqsat.extract.backtracking import Search, solve_backtracking
-from eqsat.extract.greedy import tree_greedy
-from eqsat.extract.highs import Clock
-from eqsat.extract.program import unfounded
+from eqsat.extract.problem.program import unfounded
+from eqsat.extract.solve.backtracking import Search, solve_backtracking
+from eqsat.extract.solve.greedy import tree_greedy
+from eqsat.extract.solve.highs import Clock
 from tests.pure.test_extract import hard_problem, random_problem
 
 ROOT, A, C, D, P, T, S = range(7)
@@ -211,8 +211,8 @@ def test_progress_tells_of_every_better_graph() -> None:
 
 def test_the_queue_and_the_graphs_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_problem(0, 60, 4, back=0.3)
-    monkeypatch.setattr("eqsat.extract.backtracking.MOST_QUEUED", 8)
-    monkeypatch.setattr("eqsat.extract.backtracking.MOST_MET", 300)
+    monkeypatch.setattr("eqsat.extract.solve.backtracking.MOST_QUEUED", 8)
+    monkeypatch.setattr("eqsat.extract.solve.backtracking.MOST_MET", 300)
     search = Search(problem, 1.5, _original(problem), 0, Clock(NEVER))
     for _ in search.visits():
         assert len(search._queue) <= 8

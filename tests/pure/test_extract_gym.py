@@ -9,7 +9,7 @@ import pytest
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import solve
-from eqsat.extract.gym import parse_gym, read_gym
+from eqsat.extract.problem.gym import parse_gym, read_gym
 
 NODE = {"op": "f", "eclass": "b", "children": [], "cost": 1.0}
 HELD = "an egraph-serialize document: an object with 'nodes' and 'root_eclasses'"

@@ -20,8 +20,8 @@ from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import UsageError
 from eqsat.extract import Problem, solve
-from eqsat.extract.assembly import Assembled, assemble
-from eqsat.extract.tensors import TensorProblem, tensor_problem
+from eqsat.extract.tensors.assembly import Assembled, assemble
+from eqsat.extract.tensors.tensors import TensorProblem, tensor_problem
 from eqsat.language.graphs import functions as F
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower

@@ -1,0 +1,1 @@
+"""Solvers within limits, and Pareto fronts."""

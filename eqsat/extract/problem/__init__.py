@@ -1,0 +1,1 @@
+"""Extraction problems, their solutions, and limits."""

@@ -1,0 +1,174 @@
+"""Peak memory of the choices of a problem: schedules, lower bounds, and small parts that already need too much."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from eqsat.extract.problem.limits import Memory
+from eqsat.extract.problem.program import Choice, Program
+from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
+
+PROOF_MOVES = 5_000
+"""Moves looked at to prove that a part of a choice needs too much; few, as many parts are tried."""
+
+MOST_PARTS = 100
+"""Parts found in one choice."""
+
+Part = dict[int, frozenset[int]]
+"""Some goals of a choice, each with some of the goals that its option needs."""
+
+
+class Liveness:
+    """What is live while a program's choices run; goals and options are numbered as in the program."""
+
+    def __init__(self, program: Program, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
+        number = {goal: index for index, goal in enumerate(goals)}
+        self.program = program
+        self.sizes = [float(memory.sizes.get(goal, 0.0)) for goal in goals]
+        self.aliases = {option: number[operand] for option, operand in memory.aliases.items()}
+        self.own = [not any(o in self.aliases for o in options) for options in program.by_goal]
+        self.given = [bool(options) and not any(program.needs[o] for o in options) for options in program.by_goal]
+
+    def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[Schedule, tuple[int, ...]]:
+        """The best order found for a closed choice, and its goals in that order, what is there from the start first."""
+        flow = self.flow(choice)
+        found = least_peak(flow, moves)
+        first = [goal for goal in sorted(choice) if not self.program.needs[choice[goal]]]
+        return found, (*first, *(flow.owners[step] for step in found.order))
+
+    def peak(self, choice: Choice, order: Sequence[int]) -> float:
+        """The peak of a closed choice whose goals are made in this order."""
+        flow = self.flow(choice)
+        step = {goal: index for index, goal in enumerate(flow.owners)}
+        return simulate(flow, [step[goal] for goal in order if goal in step])
+
+    def flow(self, choice: Mapping[int, int], part: Part | None = None) -> Dataflow:
+        """The dataflow of a closed choice, or of a part of it with only what holds in every choice of that part."""
+        members = choice if part is None else {goal: choice[goal] for goal in part}
+        needs = {g: self.program.needs[o] if part is None else tuple(sorted(part[g])) for g, o in members.items()}
+        owners = [goal for goal, option in sorted(members.items()) if self.program.needs[option]]
+        step = {goal: index for index, goal in enumerate(owners)}
+        buffers: dict[int, int] = {}
+
+        def buffer(goal: int) -> int | None:
+            while goal in members and members[goal] in self.aliases:
+                operand = self.aliases[members[goal]]
+                if operand not in needs[goal]:
+                    return None
+                goal = operand
+            if goal not in members and not self.own[goal]:
+                return None
+            return buffers.setdefault(goal, len(buffers))
+
+        def all_of(goals: Iterable[int]) -> set[int]:
+            return {found for found in map(buffer, goals) if found is not None}
+
+        touches = [tuple(sorted(all_of((goal, *needs[goal])))) for goal in owners]
+        before = [tuple(step[need] for need in needs[goal] if need in step) for goal in owners]
+        ready = [goal for goal in members if goal not in step]
+        given = all_of(ready) | {b for goal, b in buffers.items() if goal not in members and self.given[goal]}
+        kept = all_of(root for root in self.program.roots if root in members or root in buffers)
+        return Dataflow(
+            [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(kept), owners
+        )
+
+    def working_sets(self) -> list[float]:
+        """What every option needs while it runs, whatever else is chosen."""
+        found = []
+        for option, goal in enumerate(self.program.provides):
+            live = {need for need in self.program.needs[option] if self.own[need]}
+            if option not in self.aliases:
+                live.add(goal)
+            found.append(math.fsum(self.sizes[other] for other in live))
+        return found
+
+    def floor(self) -> float:
+        """What every choice needs: the results together, and the least largest working set of what delivers them."""
+        program = self.program
+        bottleneck = _least_largest(program, self.working_sets())
+        results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
+        return max([results, *(bottleneck[root] for root in program.roots)])
+
+    def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
+        """Disjoint parts as `offence` finds them: models repeat themselves, and so does what is wrong with a choice."""
+        found: list[Part] = []
+        rest = list(order)
+        while len(found) < MOST_PARTS:
+            part = self.offence(choice, rest, most, stop)
+            if not part:
+                break
+            found.append(part)
+            rest = [goal for goal in rest if goal not in part]
+        return found
+
+    def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
+        """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
+
+        Parts along `order` are left out, in halves, quarters and so on, as long as what remains needs too much.
+        """
+
+        def too_much(part: Part) -> bool:
+            return always_exceeds(self.flow(choice, part), most, PROOF_MOVES)
+
+        needs = {goal: frozenset(self.program.needs[choice[goal]]) for goal in order}
+        if not too_much(needs):
+            return None
+        left = list(order)
+        size = max(len(left) // 2, 1)
+        while size and not stop():
+            start = 0
+            while start < len(left) and not stop():
+                fewer = left[:start] + left[start + size :]
+                if too_much({goal: needs[goal] for goal in fewer}):
+                    left = fewer
+                else:
+                    start += size
+            size //= 2
+        part = {goal: needs[goal] for goal in left}
+        for goal in left:
+            for need in sorted(part[goal]):
+                fewer_needs = part | {goal: part[goal] - {need}}
+                if not stop() and too_much(fewer_needs):
+                    part = fewer_needs
+        return part
+
+    def alike(self, choice: Choice, part: Part) -> list[list[int]]:
+        """For every goal of a part, the options with which the part needs as much."""
+        found = []
+        for goal, needed in part.items():
+            mine = choice[goal]
+            found.append(
+                [
+                    option
+                    for option in self.program.by_goal[goal]
+                    if option == mine
+                    or (
+                        needed.issubset(self.program.needs[option])
+                        and self.aliases.get(option) == self.aliases.get(mine)
+                        and bool(self.program.needs[option]) == bool(self.program.needs[mine])
+                    )
+                ]
+            )
+        return found
+
+
+def _least_largest(program: Program, weights: Sequence[float]) -> list[float]:
+    """For every goal the least, over what delivers it, of the largest weight of an option used."""
+    waiting = [len(needs) for needs in program.needs]
+    users = program.users()
+    bound = [math.inf] * program.goals
+    heap = [(weights[option], option) for option, count in enumerate(waiting) if count == 0]
+    heapq.heapify(heap)
+    while heap:
+        largest, option = heapq.heappop(heap)
+        goal = program.provides[option]
+        if bound[goal] < math.inf:
+            continue
+        bound[goal] = largest
+        for user in users[goal]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(heap, (max(weights[user], largest), user))
+    return bound

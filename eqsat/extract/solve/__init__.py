@@ -1,0 +1,1 @@
+"""Solvers without limits: greedy, exact, and the search that is their baseline."""

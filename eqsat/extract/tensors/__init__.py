@@ -1,0 +1,1 @@
+"""Extraction problems of tensor e-graphs."""

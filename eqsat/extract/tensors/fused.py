@@ -1,0 +1,149 @@
+"""Chains of e-nodes that one kernel may run, in a tensor e-graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.costs.kernels.fusion import MOST_FUSED, Member, fuses
+from eqsat.costs.model.cost import Cost
+from eqsat.deadline import check
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.extract.tensors.pricing import Pricing
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import State
+
+#: Chains of one kind that end in one class in one state, of each length: those that cost least.
+_MOST_CHAINS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """E-nodes run as one kernel, operands first, each in its way; what it reads from memory, in which states."""
+
+    eclass: int
+    positions: tuple[int, ...]
+    implementations: tuple[Implementation, ...]
+    links: tuple[tuple[int | None, ...], ...]
+    operands: tuple[tuple[int, State], ...]
+    cost: Cost
+    price: float
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool]:
+        """Whether anything in it is not row-major, held in a lower precision, multiplied in one."""
+        ways = self.implementations
+        states = [state for way in ways for state in (*way.operands, way.result)]
+        return (
+            any(state.layout != "row" for state in states),
+            any(state.precision for state in states),
+            any(way.arithmetic for way in ways),
+        )
+
+
+def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[Chain]:
+    """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
+
+    `ways` are those of each e-node that may be in one, by its position. Each e-node but the last is read by the next;
+    what else needs its result gets it from another way to make it, so nothing that is needed disappears. None under a
+    user's own cost of operators, which knows no fused ones.
+    """
+    if pricing.model.cost is not None or not pricing.model.knows_fused:
+        return
+    singles = _singles(snapshot, ways)
+    tails = _by_state(singles)
+    for _ in range(MOST_FUSED - 1):
+        longer: dict[tuple[int, State], list[Chain]] = {}
+        for head in singles:
+            check()
+            node, result = snapshot.nodes[head.positions[0]], head.implementations[0].result
+            for operand in dict.fromkeys(node.operands):
+                for tail in tails.get((operand, result), ()):
+                    chain = _joined(snapshot, pricing, tail, head)
+                    if chain is not None:
+                        longer.setdefault((node.eclass, result), []).append(chain)
+        tails = {end: _cheapest(found) for end, found in longer.items()}
+        for kept in tails.values():
+            yield from kept
+
+
+def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
+    """The few chains of each kind that cost least, one for the same operands.
+
+    Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
+    """
+    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], Chain]] = {}
+    for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
+        found = kinds.setdefault(chain.kind, {})
+        if len(found) < _MOST_CHAINS:
+            found.setdefault(frozenset(chain.operands), chain)
+    return [chain for found in kinds.values() for chain in found.values()]
+
+
+def _by_state(singles: Sequence[Chain]) -> dict[tuple[int, State], list[Chain]]:
+    """The beginnings by the class and state of their results."""
+    found: dict[tuple[int, State], list[Chain]] = {}
+    for single in singles:
+        found.setdefault((single.eclass, single.implementations[-1].result), []).append(single)
+    return found
+
+
+def _singles(snapshot: Snapshot, ways: Mapping[int, Sequence[Implementation]]) -> list[Chain]:
+    """Every e-node alone, in each way, as the beginning of chains."""
+    found: list[Chain] = []
+    for position, choices in ways.items():
+        node = snapshot.nodes[position]
+        for way in choices:
+            operands = tuple(zip(node.operands, way.operands, strict=True))
+            found.append(Chain(node.eclass, (position,), (way,), ((None,) * len(operands),), operands, Cost(), 0.0))
+    return found
+
+
+def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> Chain | None:
+    """A chain and the e-node that reads its result, as one kernel; None where that is not to be."""
+    made, (position,), (way,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
+    node = snapshot.nodes[position]
+    inside = {snapshot.nodes[p].eclass for p in tail.positions}
+    state = tail.implementations[-1].result
+    if not fuses(made.op, node.op) or node.eclass in inside or way.result != state:
+        return None
+    links: list[int | None] = []
+    outside: list[tuple[int, State]] = list(tail.operands)
+    for operand, taken in zip(node.operands, way.operands, strict=True):
+        if operand == made.eclass and taken == state:
+            links.append(len(tail.positions) - 1)
+        elif operand in inside or operand == node.eclass:
+            return None
+        else:
+            links.append(None)
+            outside.append((operand, taken))
+    if all(link is None for link in links) or any(k == node.eclass for k, _ in outside):
+        return None
+    positions, ways = (*tail.positions, position), (*tail.implementations, way)
+    every = (*tail.links, tuple(links))
+    cost = pricing.model.fused([member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
+    if cost is None:
+        return None
+    return Chain(node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost))
+
+
+def member(
+    snapshot: Snapshot,
+    pricing: Pricing,
+    position: int,
+    way: Implementation,
+    links: tuple[int | None, ...],
+    same: tuple[int | None, ...] = (),
+) -> Member:
+    """An e-node as a part of a kernel."""
+    node = snapshot.nodes[position]
+    return Member(
+        node.op,
+        node.attrs,
+        tuple(pricing.types(node)),
+        tuple(pricing.results(node)),
+        tuple(pricing.constants(node)),
+        way,
+        links,
+        same,
+    )

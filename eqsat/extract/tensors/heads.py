@@ -1,0 +1,182 @@
+"""Attention with what splits and joins its heads, which ONNX Runtime runs as one operator, in a tensor e-graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.costs.kernels.fusion import Member
+from eqsat.deadline import check
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.extract.tensors.fused import Chain, member
+from eqsat.extract.tensors.pricing import Pricing
+from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import PLAIN
+from eqsat.runtime.onnxruntime.support import has_fused_kernel
+
+#: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
+_MOST_WAYS, _MOST_TRIED = 3, 16
+
+#: The e-nodes that make a class from another one, as positions, the first of which reads it.
+_Path = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A class of three axes, with the e-nodes that split and move it; and those that make it a product, if any."""
+
+    source: int
+    path: _Path
+    biased: bool = False
+
+
+def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[Chain]:
+    """Each attention over joined heads as one kernel, where its time was measured.
+
+    From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
+    again. `offered` are the e-nodes that may be chosen, as positions.
+    """
+    if pricing.model.cost is not None or not pricing.model.knows_fused_with("attention"):
+        return
+    found = _Finding(snapshot, pricing, offered)
+    for position in offered:
+        node = snapshot.nodes[position]
+        if node.op == "attention" and has_fused_kernel(node.op, node.attrs, pricing.types(node)):
+            check()
+            for operands in found.operands(node):
+                yield from found.chains(position, operands)
+
+
+def members(
+    snapshot: Snapshot,
+    pricing: Pricing,
+    positions: Sequence[int],
+    implementations: Sequence[Implementation],
+    links: Sequence[tuple[int | None, ...]],
+) -> list[Member]:
+    """The e-nodes of a kernel as its parts; those of attention say which operands are one tensor."""
+    if not any(snapshot.nodes[position].op == "attention" for position in positions):
+        return [member(snapshot, pricing, *one) for one in zip(positions, implementations, links, strict=True)]
+    first: dict[int, int] = {}
+    made: list[Member] = []
+    number = 0
+    for position, way, linked in zip(positions, implementations, links, strict=True):
+        node = snapshot.nodes[position]
+        same: list[int | None] = []
+        for operand, link in zip(node.operands, linked, strict=True):
+            shared = link is None and not snapshot.classes[operand].constant
+            earlier = first.setdefault(operand, number) if shared else number
+            same.append(None if earlier == number else earlier)
+            number += 1
+        made.append(member(snapshot, pricing, position, way, linked, tuple(same)))
+    return made
+
+
+def _fit_together(operands: Sequence[_Operand]) -> bool:
+    """Whether all are products of one class, with a constant added to all or to none; or none is a product."""
+    return all(len(one.path) == 2 for one in operands) or len({(one.source, one.biased) for one in operands}) == 1
+
+
+class _Finding:
+    """The e-nodes around attention, found by what they read."""
+
+    def __init__(self, snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> None:
+        self.snapshot, self.pricing = snapshot, pricing
+        self.makers: Mapping[int, list[int]] = defaultdict(list)
+        self.readers: Mapping[int, list[int]] = defaultdict(list)
+        for position in offered:
+            node = snapshot.nodes[position]
+            self.makers[node.eclass].append(position)
+            if node.op in ("transpose", "reshape"):
+                self.readers[node.operands[0]].append(position)
+
+    def operands(self, node: SnapshotNode) -> Iterator[list[list[_Operand]]]:
+        """The ways to make each operand of an attention: by products with constants, then without them."""
+        ways = [list(itertools.islice(self._apart(operand), _MOST_WAYS)) for operand in node.operands[:3]]
+        yield [[made for way in options for made in self._products(way)] for options in ways]
+        yield ways
+
+    def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[Chain]:
+        """The kernels of an attention whose operands are made in one of these ways each."""
+        ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_WAYS))
+        tried = itertools.product(*options)
+        for operands in itertools.islice((o for o in tried if _fit_together(o)), _MOST_TRIED):
+            made = dict.fromkeys(place for one in operands for place in one.path)
+            for end in ends:
+                chain = self._chain([*made, position, *end])
+                if chain is not None:
+                    yield chain
+
+    def _apart(self, eclass: int) -> Iterator[_Operand]:
+        """The classes of three axes that are split into heads, and moved, to make a class."""
+        for moving in self.makers[eclass]:
+            moved = self.snapshot.nodes[moving]
+            if moved.op != "transpose" or not moves_heads(moved.attrs):
+                continue
+            for splitting in self.makers[moved.operands[0]]:
+                split = self.snapshot.nodes[splitting]
+                if split.op == "reshape" and self._splits(split.operands[0], split.eclass):
+                    yield _Operand(split.operands[0], (splitting, moving))
+
+    def _joined(self, eclass: int) -> Iterator[_Path]:
+        """The e-nodes that move the heads of a class back and join them."""
+        for moving in self.readers[eclass]:
+            moved = self.snapshot.nodes[moving]
+            if moved.op != "transpose" or not moves_heads(moved.attrs):
+                continue
+            for joining in self.readers[moved.eclass]:
+                joined = self.snapshot.nodes[joining]
+                if joined.op == "reshape" and self._splits(joined.eclass, moved.eclass):
+                    yield moving, joining
+
+    def _products(self, way: _Operand) -> Iterator[_Operand]:
+        """Each factor that an operand is the product of with a constant matrix, plus a constant vector or not."""
+        inner: dict[int, _Path] = {}
+        for first in (0, 1):
+            for position in self.makers[way.source]:
+                node = self.snapshot.nodes[position]
+                if node.op == "matmul":
+                    inner.setdefault(position, (position,))
+                elif node.op == "add" and self._is_constant(node.operands[1 - first], 1):
+                    for made in self.makers[node.operands[first]]:
+                        inner.setdefault(made, (made, position))
+        for product, path in inner.items():
+            node = self.snapshot.nodes[product]
+            source = self.pricing.type(node.operands[0]) if node.op == "matmul" else None
+            if source is not None and source.shape and source.rank == 3 and self._is_constant(node.operands[1], 2):
+                yield _Operand(node.operands[0], (*path, *way.path), len(path) > 1)
+
+    def _is_constant(self, eclass: int, rank: int) -> bool:
+        type = self.pricing.type(eclass)
+        known = self.snapshot.classes[eclass].constant and type is not None and type.shape is not None
+        return known and type is not None and type.rank == rank
+
+    def _splits(self, joined: int, apart: int) -> bool:
+        return splits_heads(self.pricing.type(joined), self.pricing.type(apart))
+
+    def _chain(self, positions: Sequence[int]) -> Chain | None:
+        """The e-nodes as one kernel; None where its time is not known, or it would read what it makes."""
+        nodes = [self.snapshot.nodes[position] for position in positions]
+        place = {node.eclass: index for index, node in enumerate(nodes)}
+        if len(place) < len(nodes):
+            return None
+        links: list[tuple[int | None, ...]] = []
+        outside: dict[tuple[int, object], None] = {}
+        for index, node in enumerate(nodes):
+            made = tuple(place.get(operand) for operand in node.operands)
+            if any(link is not None and link >= index for link in made):
+                return None
+            links.append(made)
+            outside.update(
+                dict.fromkeys((k, PLAIN) for k, link in zip(node.operands, made, strict=True) if link is None)
+            )
+        ways = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
+        cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, ways, links))
+        if cost is None:
+            return None
+        reads = tuple((eclass, PLAIN) for eclass, _ in outside)
+        price = self.pricing.model.weigh(cost)
+        return Chain(nodes[-1].eclass, tuple(positions), ways, tuple(links), reads, cost, price)

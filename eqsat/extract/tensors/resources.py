@@ -1,0 +1,100 @@
+"""What each part of a tensor problem uses: the limits on it, and the bytes that its values occupy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from eqsat.costs.kernels.implementations import is_view
+from eqsat.costs.model.cost import PEAK_MEMORY, TERMS
+from eqsat.costs.model.model import CostModel
+from eqsat.egraph.egraph import PROJECTION
+from eqsat.extract.problem.limits import Limit, Memory
+from eqsat.extract.problem.problem import Problem
+from eqsat.extract.tensors.tensors import TensorProblem, Way
+from eqsat.language.declaration.spec import OPS
+from eqsat.language.terms.state import State
+from eqsat.language.terms.types import TensorType
+
+
+def limited(
+    framed: TensorProblem, model: CostModel, bounds: Mapping[str, float], counted: Iterable[str] = ()
+) -> TensorProblem:
+    """The problem with at most `bounds` of each term named there, and the objective's price of peak memory.
+
+    Amounts are in the units of the terms: seconds, operations, bytes, kernels, relative error. `counted` are terms that
+    are only added up.
+    """
+    weight = model.objective.get(PEAK_MEMORY, 0.0) if model.cost is None else 0.0
+    wanted = dict.fromkeys(counted, math.inf) | dict(bounds)
+    limits = [
+        Limit(
+            term,
+            wanted[term],
+            [float(getattr(way.cost, TERMS[term])) for way in framed.ways],
+            [float(getattr(cost, TERMS[term])) for cost in framed.conversions],
+        )
+        for term in TERMS
+        if term in wanted
+    ]
+    memory = None
+    if PEAK_MEMORY in wanted or weight:
+        memory = Memory(_sizes(framed, model), _aliases(framed), wanted.get(PEAK_MEMORY, math.inf), weight)
+    if not limits and memory is None:
+        return framed
+    given = framed.problem
+    problem = Problem(given.nodes, given.roots, given.conversions, given.states, limits, memory)
+    return replace(framed, problem=problem)
+
+
+def _sizes(framed: TensorProblem, model: CostModel) -> dict[tuple[int, int], float]:
+    """The bytes of every value that is computed or comes in, in every state; constants are weight memory."""
+    sizes: dict[tuple[int, int], float] = {}
+    problem, snapshot = framed.problem, framed.snapshot
+    goals = {(n.eclass, n.state) for n in problem.nodes}
+    goals |= {(c.eclass, s) for c in problem.conversions for s in (c.source, c.target)}
+    wholes = {n.eclass: way.split for n, way in zip(problem.nodes, framed.ways, strict=True) if way.split is not None}
+    for eclass, state in goals:
+        split = wholes.get(eclass)
+        leader = framed.leaders[eclass] if split is None else split.source
+        found = snapshot.classes[leader]
+        if found.constant:
+            continue
+        types = snapshot.nodes[found.nodes[0]].types
+        sizes[eclass, state] = float(sum(_bytes(t, framed.states[state], model) for t in types))
+    return sizes
+
+
+def _bytes(type: object, state: State, model: CostModel) -> int:
+    if not isinstance(type, TensorType) or type.shape is None:
+        return 0
+    held = state.typed(type)
+    return held.elements(model.sizes) * held.dtype.itemsize
+
+
+def _aliases(framed: TensorProblem) -> dict[int, tuple[int, int]]:
+    """The nodes of the problem whose result lies where their operand does."""
+    aliases: dict[int, tuple[int, int]] = {}
+    for index, (node, way) in enumerate(zip(framed.problem.nodes, framed.ways, strict=True)):
+        piece = bool(node.operands) and node.operands[0][0] >= len(framed.leaders)
+        if piece or (node.operands and _shares(framed, way)):
+            aliases[index] = node.operands[0]
+    return aliases
+
+
+def _shares(framed: TensorProblem, way: Way) -> bool:
+    node = framed.snapshot.nodes[way.positions[0]]
+    if way.split is not None:
+        return False
+    if len(way.positions) > 1 or framed.snapshot.classes[node.operands[0]].constant:
+        return False
+    if node.op == PROJECTION:
+        return True
+    if node.op not in OPS:
+        return False
+    types = [framed.snapshot.classes[k].type for k in node.operands]
+    tensors = [t if isinstance(t, TensorType) else None for t in types]
+    return OPS[node.op].view or bool(
+        way.implementations and is_view(node.op, node.attrs, tensors, way.implementations[0])
+    )

@@ -1,0 +1,389 @@
+"""The extraction problem of a tensor e-graph: its e-nodes in every way they can be run, and conversions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import NARROW, lowers
+from eqsat.costs.model.cost import Cost
+from eqsat.costs.model.model import CostModel
+from eqsat.deadline import check, watched
+from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.errors import UsageError
+from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.tensors.fused import chains
+from eqsat.extract.tensors.heads import attentions
+from eqsat.extract.tensors.pricing import Pricing, Split
+from eqsat.language.declaration.spec import OPS
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.rules.definitions import definition
+
+#: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
+Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
+#: Operators of the e-graph that run nothing.
+_SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
+#: Relative difference of prices that is no saving.
+_TIE = 1e-9
+
+
+def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Whether an operator is available where all are."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
+
+    `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
+    `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
+    """
+
+    positions: tuple[int, ...]
+    cost: Cost
+    implementations: tuple[Implementation, ...] = ()
+    links: tuple[tuple[int | None, ...], ...] = ()
+    split: Split | None = None
+
+
+@dataclass(frozen=True)
+class TensorProblem:
+    """A problem with the way back: `leaders` are the classes by number, which those of splits follow, `states` the
+    states; `ways` says what each node of the problem runs, `conversions` what each conversion costs."""
+
+    problem: Problem
+    snapshot: Snapshot
+    leaders: tuple[int, ...]
+    states: tuple[State, ...]
+    ways: tuple[Way, ...]
+    conversions: tuple[Cost, ...] = ()
+    boundary: Mapping[str, State] = field(default_factory=dict)
+
+    def original(self) -> list[int]:
+        """The nodes of the problem that stand for the original graph, run as it says."""
+        found = []
+        for index, way in enumerate(self.ways):
+            plain = way.split is not None or len(way.positions) == 1
+            nodes = [self.snapshot.nodes[position] for position in way.positions]
+            given = all(node.original is not None or node.op in _SOURCES for node in nodes)
+            # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
+            there = not self.problem.nodes[index].operands
+            plain = plain and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state
+            if there or (plain and given):
+                found.append(index)
+        return found
+
+
+def tensor_problem(
+    snapshot: Snapshot,
+    model: CostModel,
+    available: Available = everything,
+    choices: Choices | None = None,
+    boundary: Mapping[str, State] | None = None,
+    *,
+    contrib: bool = False,
+) -> TensorProblem:
+    """Every e-node priced by the objective in each way it can be run; a class known before the program runs costs
+    nothing then, in whatever state it is held.
+
+    Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
+    are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
+    device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
+    operators of its own.
+    """
+    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).framed()
+
+
+class _Framing:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        model: CostModel,
+        available: Available,
+        choices: Choices,
+        boundary: Mapping[str, State],
+        *,
+        contrib: bool,
+    ) -> None:
+        self.contrib = contrib
+        self.snapshot, self.model, self.available, self.choices = snapshot, model, available, choices
+        self.boundary = boundary
+        self.pricing = Pricing(snapshot, model)
+        self.given = frozenset(n.op for n in snapshot.nodes if n.original is not None)
+        self.leaders = tuple(sorted(snapshot.classes))
+        self.index = {leader: i for i, leader in enumerate(self.leaders)}
+        self.states: dict[State, int] = {PLAIN: 0}
+        self.nodes: list[Node] = []
+        self.ways: list[Way] = []
+
+    def framed(self) -> TensorProblem:
+        self._check_boundary()
+        for leader in self.leaders:
+            if leader not in self.pricing.derived:
+                for position in self.snapshot.classes[leader].nodes:
+                    check()
+                    self._offer(leader, position)
+        self._drop_idle_layouts()
+        singles = self._single_ways()
+        self._offer_splits()
+        own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
+        for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
+            check()
+            way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
+            self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
+        roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
+        self._hold_constants(roots)
+        self._keep_possible()
+        conversions, costs = self._conversions(roots)
+        problem = Problem(self.nodes, roots, conversions, len(self.states))
+        return TensorProblem(
+            problem,
+            self.snapshot,
+            self.leaders,
+            tuple(self.states),
+            tuple(self.ways),
+            tuple(costs),
+            dict(self.boundary),
+        )
+
+    def _state(self, state: State) -> int:
+        return self.states.setdefault(state, len(self.states))
+
+    def _runs_here(self, node: SnapshotNode) -> bool:
+        """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
+        if node.original is not None or node.op not in OPS:
+            return True
+        types, results = self.pricing.types(node), self.pricing.results(node)
+        return _runs(node, self.given) and self.available(node.op, node.attrs, types, results)
+
+    def _offer(self, leader: int, position: int) -> None:
+        """Adds the ways to run one e-node by itself."""
+        node = self.snapshot.nodes[position]
+        if not self._runs_here(node):
+            return
+        if node.op in _SOURCES or node.op == OPAQUE or self._only_plain():
+            state = self.boundary.get(node.attrs["name"], PLAIN) if node.op == INPUT else PLAIN
+            price, cost = self.pricing.operator(position)
+            operands = [(k, PLAIN) for k in dict.fromkeys(node.operands)]
+            self._add(leader, Way((position,), cost), operands, state, price)
+            return
+        for way in self.pricing.implementations(node, self.choices):
+            price, cost = self.pricing.operator(position, way)
+            operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
+            self._add(leader, Way((position,), cost, (way,)), operands, way.result, price)
+
+    def _offer_splits(self) -> None:
+        """Adds the operators that make several slices at once, and each slice as a result of one."""
+        for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
+            self.nodes.append(Node(number, ((self.index[split.source], 0),), split.price, 0, "split"))
+            self.ways.append(Way(split.positions, split.cost, split=split))
+            for position in split.positions:
+                eclass = self.index[self.snapshot.nodes[position].eclass]
+                if self._runs_here(self.snapshot.nodes[position]):
+                    self.nodes.append(Node(eclass, ((number, 0),), 0.0, 0, "slice"))
+                    self.ways.append(Way((position,), Cost()))
+
+    def _only_plain(self) -> bool:
+        return self.choices.layouts == ("row",) and self.choices.policy.is_exact
+
+    def _add(self, leader: int, way: Way, operands: Sequence[tuple[int, State]], state: State, price: float) -> None:
+        taken = tuple((self.index[k], self._state(s)) for k, s in operands)
+        name = self.snapshot.nodes[way.positions[-1]].op
+        self.nodes.append(Node(self.index[leader], taken, price, self._state(state), name))
+        self.ways.append(way)
+
+    def _single_ways(self) -> dict[int, list[Implementation]]:
+        """The ways offered for every e-node that is an operator on tensors, by its position."""
+        found: dict[int, list[Implementation]] = {}
+        for way in watched(self.ways):
+            node = self.snapshot.nodes[way.positions[0]]
+            if node.op in OPS and node.operands and len(node.types) == 1:
+                plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
+                found.setdefault(way.positions[0], []).append(way.implementations[0] if way.implementations else plain)
+        return found
+
+    def _drop_idle_layouts(self) -> None:
+        """Drops the layouts that save nothing: exact, since everything in them can be row-major at no greater cost.
+
+        But for one thing: on a GPU, a convolution takes a tensor to add at its end only with the channels last. That
+        kernel is offered where the layout is kept for another reason, such as a measured time.
+
+        Values of one class in any two layouts hang together, and so do those that one kernel reads and makes. Where in
+        all that hangs together no kernel costs less than the same one on row-major values, and nothing comes or is
+        wanted in a layout, it is dropped.
+        """
+        states = tuple(self.states)
+        row = [state.layout == "row" for state in states]
+        if all(row):
+            return
+        constant = {self.index[leader] for leader in self.pricing.derived}
+        touched: list[list[int]] = []
+        plain: dict[tuple[Any, ...], float] = {}
+        for node, way in watched(zip(self.nodes, self.ways, strict=True)):
+            goals = [(node.eclass, node.state), *node.operands]
+            touched.append([c for c, s in goals if not row[s] and c not in constant])
+            if all(row[s] for _, s in goals):
+                key = _without_layouts(way)
+                plain[key] = min(plain.get(key, math.inf), node.cost)
+        groups = _connected(len(self.leaders), touched)
+        saves = [
+            node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
+            for node, way in watched(zip(self.nodes, self.ways, strict=True))
+        ]
+        saving = {groups[self.index[leader]] for leader in self._bound()}
+        saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
+        kept = [
+            index
+            for index, node in enumerate(watched(self.nodes))
+            if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
+            or (groups[touched[index][0]] in saving if touched[index] else saves[index])
+        ]
+        self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+
+    def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
+        """Offers each derived constant in every state that something reads it in."""
+        wanted: dict[int, set[int]] = {}
+        for eclass, state in itertools.chain(roots, *(node.operands for node in watched(self.nodes))):
+            wanted.setdefault(eclass, {0}).add(state)
+        states = tuple(self.states)
+        for leader in watched(self.pricing.derived):
+            position = self.snapshot.recipes[leader]
+            for number in sorted(wanted.get(self.index[leader], (0,))):
+                price, cost = self.pricing.constant(leader, states[number])
+                self._add(leader, Way((position,), cost), [], states[number], price)
+
+    def _keep_possible(self) -> None:
+        """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
+        while True:
+            made = {n.eclass for n in self.nodes}
+            kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]
+            if len(kept) == len(self.nodes):
+                return
+            self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+
+    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[Conversion], list[Cost]]:
+        """Casts and copies between the states of every class that is made in one state and could be read in another."""
+        found: list[Conversion] = []
+        costs: list[Cost] = []
+        states = tuple(self.states)
+        if len(states) == 1:
+            return found, costs
+        used: dict[int, set[int]] = {}
+        for node in watched(self.nodes):
+            used.setdefault(node.eclass, set()).add(node.state)
+            for eclass, state in node.operands:
+                used.setdefault(eclass, set()).add(state)
+        for eclass, state in roots:
+            used.setdefault(eclass, set()).add(state)
+        for eclass in sorted(used):
+            if eclass >= len(self.leaders):
+                continue  # of a split, which is never converted whole
+            leader = self.leaders[eclass]
+            type = self.pricing.type(leader)
+            if leader in self.pricing.derived or type is None or type.shape is None or len(used[eclass]) < 2:
+                continue
+            check()
+            for source, target in _steps([states[s] for s in sorted(used[eclass])]):
+                cost = self.model.conversion(type, source, target)
+                price = self.model.conversion_price(type, cost)
+                found.append(Conversion(eclass, self._state(source), self._state(target), price))
+                costs.append(cost)
+        return found, costs
+
+    def _bound(self) -> Iterator[int]:
+        """The classes that come, or are wanted, in another layout than the row-major one."""
+        names = {n.attrs["name"]: n.eclass for n in self.snapshot.nodes if n.op == INPUT} | self.snapshot.roots
+        yield from (names[name] for name, state in self.boundary.items() if state.layout != "row")
+
+    def _check_boundary(self) -> None:
+        inputs = {n.attrs["name"]: n.eclass for n in self.snapshot.nodes if n.op == INPUT}
+        for name, state in self.boundary.items():
+            found = [names[name] for names in (inputs, self.snapshot.roots) if name in names]
+            if not found:
+                raise UsageError(
+                    f"no input or output {name!r} to hold in a state",
+                    expected="one of " + ", ".join(dict.fromkeys((*inputs, *self.snapshot.roots))),
+                )
+            for leader in found:
+                _check_held(name, state, self.pricing.type(leader))
+
+
+def _check_held(name: str, state: State, type: TensorType | None) -> None:
+    """UsageError for a state that an input or output of this type cannot be held in."""
+    if state.is_plain:
+        return
+    layout = LAYOUTS[state.layout]
+    given = f"{name!r}, {'of no known shape' if type is None or type.shape is None else type}, as {state}"
+    if layout.constants or layout.order(4) is None:
+        orders = (known.name for known in LAYOUTS.values() if known.order(4) is not None)
+        raise UsageError(
+            given, expected="an order of axes, which any caller can hold a tensor in: " + ", ".join(orders)
+        )
+    if type is None or type.shape is None or not layout.fits(type):
+        least, most = layout.ranks
+        raise UsageError(given, expected=f"a tensor of {least} to {most} axes in the layout {layout.name}")
+    if state.precision and (state.precision not in NARROW or not lowers(type)):
+        raise UsageError(
+            given,
+            expected=f"a tensor of float32 held in {' or '.join(NARROW)}",
+            remedy="leave out the precision for the type that the model states",
+        )
+
+
+def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
+    """The conversions that change one thing, among the states that layouts and precisions in use make up."""
+    layouts = list(dict.fromkeys(s.layout for s in used if not LAYOUTS[s.layout].constants))
+    precisions = list(dict.fromkeys(s.precision for s in used))
+    grid = [State(layout, precision) for precision in precisions for layout in layouts]
+    return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
+
+
+def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
+    """The connected component of every vertex, where the vertices of each group hang together.
+
+    >>> _connected(5, [(4, 1), (3,), (1, 2)])
+    [0, 1, 1, 2, 1]
+    """
+    # SciPy has this too, but takes longer to load than most models to choose for.
+    above = list(range(count))
+
+    def top(vertex: int) -> int:
+        while above[vertex] != vertex:
+            above[vertex] = vertex = above[above[vertex]]
+        return vertex
+
+    for group in watched(together):
+        for other in group[1:]:
+            one, two = top(group[0]), top(other)
+            above[max(one, two)] = min(one, two)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
+
+
+def _without_layouts(way: Way) -> tuple[Any, ...]:
+    """What two ways share that differ in layouts alone."""
+    held = tuple(
+        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations
+    )
+    return way.positions, held
+
+
+def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
+    """False for terms that are only ever computed at compile time, such as enlarge of a filter.
+
+    A user's operator runs where one is among those `given`, or a law of its declaration says how to write it out.
+    """
+    declared = OPS[node.op]
+    if declared.onnx is not None or not node.operands:
+        return True
+    return not declared.is_shipped and (node.op in given or definition(node.op, lacking()) is not None)
