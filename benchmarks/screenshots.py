@@ -19,10 +19,10 @@ from playwright.sync_api import Page, sync_playwright
 
 import eqsat
 from benchmarks.models import load
-from eqsat.explore.explorer import explore
-from eqsat.explore.layout import arrange
-from eqsat.explore.page import page
-from eqsat.explore.views import ClassView, GraphView, RunView
+from eqsat.explorer.explorer import explore
+from eqsat.explorer.page.layout import arrange
+from eqsat.explorer.page.page import page
+from eqsat.explorer.view.views import ClassView, GraphView, RunView
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")

@@ -22,7 +22,7 @@ from eqsat.errors import EqsatError
 if TYPE_CHECKING:
     from eqsat.buckets.result import BucketedResult
     from eqsat.costs.kernels.precision import PrecisionPolicy
-    from eqsat.explore.explorer import Explorer, explore
+    from eqsat.explorer.explorer import Explorer, explore
     from eqsat.frontier import pareto
     from eqsat.language.declaration.spec import op
     from eqsat.language.graphs.builder import Builder as Graph
@@ -40,8 +40,8 @@ _PUBLIC = {
     "op": ("eqsat.language.declaration.spec", "op"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
-    "explore": ("eqsat.explore.explorer", "explore"),
-    "Explorer": ("eqsat.explore.explorer", "Explorer"),
+    "explore": ("eqsat.explorer.explorer", "explore"),
+    "Explorer": ("eqsat.explorer.explorer", "Explorer"),
     "optimize": ("eqsat.optimize", "optimize"),
     "pareto": ("eqsat.frontier", "pareto"),
     "Progress": ("eqsat.report", "Progress"),

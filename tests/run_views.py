@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.explore.views import (
+from eqsat.explorer.view.views import (
     ChangeView,
     ClassView,
     FormView,

@@ -54,7 +54,7 @@ def explore(
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         follow = begun.following(show)
-        from eqsat.explore.explorer import explore as run
+        from eqsat.explorer.explorer import explore as run
 
         explorer = run(model, **run_arguments(options), progress=follow, should_stop=should_stop)
         growth = explorer.grow()

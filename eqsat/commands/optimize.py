@@ -112,7 +112,7 @@ def _optimised(
 
     if not paged:
         return run(model, measure=measure, **given), None
-    from eqsat.explore.explorer import explore
+    from eqsat.explorer.explorer import explore
     from eqsat.failures import is_for_the_caller, told
 
     try:

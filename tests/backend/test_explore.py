@@ -13,10 +13,10 @@ import pytest
 import eqsat
 from benchmarks.models import load
 from benchmarks.models.sru import sru_text_classifier
-from eqsat.explore.blocks import LEAST, MOST, blocks, by_value, inherited
-from eqsat.explore.explorer import Explorer
-from eqsat.explore.tables import COSTS, ENODES, FIRINGS
-from eqsat.explore.views import GraphView
+from eqsat.explorer.explorer import Explorer
+from eqsat.explorer.view.blocks import LEAST, MOST, blocks, by_value, inherited
+from eqsat.explorer.view.tables import COSTS, ENODES, FIRINGS
+from eqsat.explorer.view.views import GraphView
 from eqsat.given import read
 from eqsat.rewrites.rules.loader import load_rules
 

@@ -9,10 +9,10 @@ import pytest
 import run_views
 from playwright import sync_api as playwright
 
-from eqsat.explore.fragment import diff_html, fragment
-from eqsat.explore.page import page
-from eqsat.explore.static import eclass_table
-from eqsat.explore.views import ClassView, FormView, RunView
+from eqsat.explorer.page.fragment import diff_html, fragment
+from eqsat.explorer.page.page import page
+from eqsat.explorer.page.static import eclass_table
+from eqsat.explorer.view.views import ClassView, FormView, RunView
 
 CHROMIUM = shutil.which("chromium")
 if CHROMIUM is None:
@@ -419,7 +419,7 @@ document.body.dataset.ready = "true";
 
 @pytest.fixture
 def widget_page(files):
-    from eqsat.explore.widget import egraph_widget
+    from eqsat.explorer.page.widget import egraph_widget
 
     view = run_views.small()
     widget = egraph_widget(view)

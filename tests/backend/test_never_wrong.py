@@ -123,7 +123,7 @@ def test_an_exception_while_writing_writes_the_original(
 def test_a_page_that_cannot_be_made_costs_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Any) -> None:
     source, target, page = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "page.html"
     onnx.save(model(), source)
-    monkeypatch.setattr(importlib.import_module("eqsat.explore.explorer").Explorer, "grow", broken)
+    monkeypatch.setattr(importlib.import_module("eqsat.explorer.explorer").Explorer, "grow", broken)
     code, out, _ = run("optimize", source, "-o", target, "--html", page, "--no-measure")
     assert code == 0
     assert "no page was written: unexpected ZeroDivisionError: planted" in out

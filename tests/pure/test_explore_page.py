@@ -18,12 +18,12 @@ pytest.importorskip("igraph", reason="the layout needs igraph (pip install eqsat
 import run_views
 
 from eqsat.errors import MissingExtraError
-from eqsat.explore.fragment import MOST_CHARACTERS, diff_html, fragment
-from eqsat.explore.layout import MOST_ITEMS, arrange, layered
-from eqsat.explore.page import page
-from eqsat.explore.payload import payload
-from eqsat.explore.static import MOST_NODES, diff_svg, eclass_table, folded, image
-from eqsat.explore.views import GraphView, NodeView, RunView
+from eqsat.explorer.page.fragment import MOST_CHARACTERS, diff_html, fragment
+from eqsat.explorer.page.layout import MOST_ITEMS, arrange, layered
+from eqsat.explorer.page.page import page
+from eqsat.explorer.page.payload import payload
+from eqsat.explorer.page.static import MOST_NODES, diff_svg, eclass_table, folded, image
+from eqsat.explorer.view.views import GraphView, NodeView, RunView
 from eqsat.figure import _kind
 
 
@@ -265,7 +265,7 @@ def test_a_fragment_is_still_first_and_its_frame_is_closed_off(large):
 
 def test_the_figure_of_growth_has_every_step_and_the_rules_that_fired_most(large):
     pytest.importorskip("matplotlib", reason="needs matplotlib (pip install eqsat[explore])")
-    from eqsat.explore.plots import growth_figure
+    from eqsat.explorer.page.plots import growth_figure
 
     above, below = growth_figure(large.growth).axes
     assert [list(line.get_ydata()) for line in above.lines] == [
@@ -282,7 +282,7 @@ def test_the_figure_of_growth_has_every_step_and_the_rules_that_fired_most(large
 
 def test_a_notebook_shows_a_figure_whatever_backend_is_on(large):
     pytest.importorskip("matplotlib", reason="needs matplotlib (pip install eqsat[explore])")
-    from eqsat.explore.plots import growth_figure
+    from eqsat.explorer.page.plots import growth_figure
 
     assert growth_figure(large.growth)._repr_png_().startswith(b"\x89PNG")
 
@@ -291,7 +291,7 @@ def test_a_notebook_shows_a_figure_whatever_backend_is_on(large):
 def test_what_is_not_installed_is_named(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, f"{package}.figure", None)
-    from eqsat.explore import plots, widget
+    from eqsat.explorer.page import plots, widget
 
     widget._widget_class.cache_clear()
     _kind.cache_clear()
@@ -308,7 +308,7 @@ def test_what_is_not_installed_is_named(package, monkeypatch):
 
 def test_the_widget_keeps_its_data_with_its_view():
     pytest.importorskip("anywidget", reason="needs anywidget (pip install eqsat[explore])")
-    from eqsat.explore.widget import egraph_widget
+    from eqsat.explorer.page.widget import egraph_widget
 
     view = run_views.small()
     widget = egraph_widget(view, selected=5)

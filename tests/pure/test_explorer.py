@@ -18,7 +18,7 @@ from eqsat.egraph.egraph import CONST, INPUT
 from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import CostError, EqsatError, UsageError
-from eqsat.explore.explorer import Explorer
+from eqsat.explorer.explorer import Explorer
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.terms.graph import Node

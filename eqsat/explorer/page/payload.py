@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from eqsat.explore.layout import BlockLayout, arrange, layered
-from eqsat.explore.views import ClassView, GraphView, RunView
+from eqsat.explorer.page.layout import BlockLayout, arrange, layered
+from eqsat.explorer.view.views import ClassView, GraphView, RunView
 
 #: The largest e-graph that is drawn whole, in e-nodes.
 MOST_WHOLE = 300

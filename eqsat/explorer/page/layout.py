@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from eqsat.errors import MissingExtraError
-from eqsat.explore.views import GraphView
+from eqsat.explorer.view.views import GraphView
 
 #: A block with more items than this is cut into parts: the time of a layered layout grows faster than its size.
 MOST_ITEMS = 400

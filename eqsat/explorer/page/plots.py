@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from eqsat.explore.views import GrowthView
+from eqsat.explorer.view.views import GrowthView
 from eqsat.figure import figure
 
 if TYPE_CHECKING:

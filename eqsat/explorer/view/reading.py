@@ -15,11 +15,11 @@ from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import SnapshotNode
 from eqsat.explanation import Explanation
-from eqsat.explore.blocks import Path, by_value
-from eqsat.explore.choosing import Choice, computed
-from eqsat.explore.naming import attributes, is_absent, seen_attrs, shown_operator
-from eqsat.explore.pricing import Price
-from eqsat.explore.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
+from eqsat.explorer.choosing import Choice, computed
+from eqsat.explorer.naming import attributes, is_absent, seen_attrs, shown_operator
+from eqsat.explorer.pricing import Price
+from eqsat.explorer.view.blocks import Path, by_value
+from eqsat.explorer.view.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
 from eqsat.finalists import Candidate
 from eqsat.given import Given
 from eqsat.rewrites.rules.rule import Rule
@@ -88,7 +88,7 @@ class Run:
 
 def run_view(run: Run) -> RunView:
     """The whole run as a page shows it."""
-    from eqsat.explore.graphs import original_view, result_view
+    from eqsat.explorer.view.graphs import original_view, result_view
 
     return RunView(
         title=run.given.title,

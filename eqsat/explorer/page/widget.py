@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from eqsat.errors import MissingExtraError
-from eqsat.explore.page import DRAWING, asset
-from eqsat.explore.payload import payload
-from eqsat.explore.views import RunView
+from eqsat.explorer.page.page import DRAWING, asset
+from eqsat.explorer.page.payload import payload
+from eqsat.explorer.view.views import RunView
 
 
 def egraph_widget(view: RunView, *, selected: int | None = None, height: int = 480) -> Any:

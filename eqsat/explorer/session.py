@@ -14,10 +14,10 @@ from eqsat.deadline import TimeUp
 from eqsat.egraph.saturate import Limits, Step
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explanation import Explanation
-from eqsat.explore.choosing import Choice
-from eqsat.explore.growing import Growth
-from eqsat.explore.pricing import Repriced, repriced, standing
-from eqsat.explore.reading import Run
+from eqsat.explorer.choosing import Choice
+from eqsat.explorer.growing import Growth
+from eqsat.explorer.pricing import Repriced, repriced, standing
+from eqsat.explorer.view.reading import Run
 from eqsat.extract.tensors.judging import as_given
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.failures import is_for_the_caller

@@ -6,9 +6,9 @@ from numbers import Integral
 from typing import Any, TypeAlias
 
 from eqsat.errors import UsageError
-from eqsat.explore.forms import Form, Forms
-from eqsat.explore.naming import near
-from eqsat.explore.session import Session
+from eqsat.explorer.forms import Form, Forms
+from eqsat.explorer.naming import near
+from eqsat.explorer.session import Session
 from eqsat.given import ModelArgument
 from eqsat.language.graphs.builder import Builder, Tensor
 

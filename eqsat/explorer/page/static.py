@@ -9,9 +9,9 @@ from dataclasses import replace
 from html import escape
 from itertools import pairwise
 
-from eqsat.explore.layout import layered
-from eqsat.explore.markup import html_table
-from eqsat.explore.views import ClassView, GraphView, NodeView, RunView
+from eqsat.explorer.page.layout import layered
+from eqsat.explorer.page.markup import html_table
+from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report import duration
 
 #: A graph with more nodes is drawn with its blocks folded.

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from eqsat.explore.payload import embedded, payload
-from eqsat.explore.views import RunView
+from eqsat.explorer.page.payload import embedded, payload
+from eqsat.explorer.view.views import RunView
 
 Pane = Literal["graphs", "egraph", "changes", "growth", "rules", "report"]
 #: The scripts of the drawings, which a page and a widget share, in the order in which they are joined.
@@ -50,7 +50,7 @@ def page(view: RunView, *, pane: Pane | None = None) -> str:
 @cache
 def asset(*names: str) -> str:
     """The texts of these files of the page, joined."""
-    folder = resources.files("eqsat.explore") / "assets"
+    folder = resources.files("eqsat.explorer.page") / "assets"
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

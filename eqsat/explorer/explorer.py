@@ -16,18 +16,18 @@ from eqsat.egraph.explain import Explainer
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import PHASES
 from eqsat.errors import UsageError
-from eqsat.explore import tables
-from eqsat.explore.choosing import Choice
-from eqsat.explore.comparing import Best, Diff, Flips, flips
-from eqsat.explore.forms import Form, Forms
-from eqsat.explore.growing import Growth
-from eqsat.explore.locating import Locator, Where
-from eqsat.explore.markup import html_block
-from eqsat.explore.pricing import Price, change_of
-from eqsat.explore.reading import Run, class_view, class_views, growth_views, run_view
-from eqsat.explore.session import Session
-from eqsat.explore.views import RunView
-from eqsat.explore.why import Chain, chain
+from eqsat.explorer.choosing import Choice
+from eqsat.explorer.comparing import Best, Diff, Flips, flips
+from eqsat.explorer.forms import Form, Forms
+from eqsat.explorer.growing import Growth
+from eqsat.explorer.locating import Locator, Where
+from eqsat.explorer.page.markup import html_block
+from eqsat.explorer.pricing import Price, change_of
+from eqsat.explorer.session import Session
+from eqsat.explorer.view import tables
+from eqsat.explorer.view.reading import Run, class_view, class_views, growth_views, run_view
+from eqsat.explorer.view.views import RunView
+from eqsat.explorer.why import Chain, chain
 from eqsat.failures import marked
 from eqsat.files import write_text
 from eqsat.given import ModelArgument
@@ -161,7 +161,7 @@ class Explorer:
 
         MissingExtraError without matplotlib.
         """
-        from eqsat.explore.plots import growth_figure
+        from eqsat.explorer.page.plots import growth_figure
 
         return growth_figure(growth_views(self._session.saturator.report))
 
@@ -313,7 +313,7 @@ class Explorer:
 
     def html(self) -> str:
         """All of it as one HTML page that asks nothing of any other place."""
-        from eqsat.explore.page import page
+        from eqsat.explorer.page.page import page
 
         return page(self.view())
 
@@ -326,7 +326,7 @@ class Explorer:
 
         Its trait `selected` is the number of the e-class that was clicked.
         """
-        from eqsat.explore.widget import egraph_widget
+        from eqsat.explorer.page.widget import egraph_widget
 
         return egraph_widget(self.view(), selected=None if x is None else self._locator().eclass(x))
 
@@ -347,7 +347,7 @@ class Explorer:
     def _repr_html_(self) -> str:
         if not self._session.saturator.report.steps:
             return html_block(repr(self))
-        from eqsat.explore.fragment import fragment
+        from eqsat.explorer.page.fragment import fragment
 
         return fragment(self.view(), still=html_block(repr(self)))
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.egraph.egraph import CONST, INPUT, PROJECTION, EGraph
-from eqsat.explore.markup import html_block
-from eqsat.explore.naming import amount
-from eqsat.explore.pricing import Price, prices
+from eqsat.explorer.naming import amount
+from eqsat.explorer.page.markup import html_block
+from eqsat.explorer.pricing import Price, prices
 from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.finalists import Candidate

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.costs.model.cost import Cost
-from eqsat.explore.blocks import Path, inherited
-from eqsat.explore.naming import attributes, node_name
-from eqsat.explore.reading import Run
-from eqsat.explore.views import GraphView, NodeView
+from eqsat.explorer.naming import attributes, node_name
+from eqsat.explorer.view.blocks import Path, inherited
+from eqsat.explorer.view.reading import Run
+from eqsat.explorer.view.views import GraphView, NodeView
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name
 from eqsat.language.terms.plan import Conversion, Kernel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from eqsat.explore.page import Pane, page
-from eqsat.explore.static import diff_svg, image
-from eqsat.explore.views import RunView
+from eqsat.explorer.page.page import Pane, page
+from eqsat.explorer.page.static import diff_svg, image
+from eqsat.explorer.view.views import RunView
 from eqsat.report import quantity
 
 #: The largest page that goes into a cell, in characters; a notebook holds it anew for every cell that shows it.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.egraph.saturate import Step
-from eqsat.explore.markup import html_table, text_table
+from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.report import count, duration
 
 #: Places and reasons that one row of a table names.

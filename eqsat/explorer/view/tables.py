@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import MissingExtraError
-from eqsat.explore.views import ClassView
+from eqsat.explorer.view.views import ClassView
 
 if TYPE_CHECKING:
     import pandas

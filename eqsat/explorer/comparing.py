@@ -10,11 +10,11 @@ from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.notation import Notation
 from eqsat.errors import UsageError
 from eqsat.explanation import Explanation
-from eqsat.explore.choosing import Choice
-from eqsat.explore.forms import Form, Forms
-from eqsat.explore.locating import Where
-from eqsat.explore.markup import html_table, text_table
-from eqsat.explore.views import RunView
+from eqsat.explorer.choosing import Choice
+from eqsat.explorer.forms import Form, Forms
+from eqsat.explorer.locating import Where
+from eqsat.explorer.page.markup import html_table, text_table
+from eqsat.explorer.view.views import RunView
 from eqsat.report import count
 
 _COLUMNS = ("tensor", "was", "is")
@@ -64,7 +64,7 @@ class Diff:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from eqsat.explore.fragment import diff_html, fragment
+        from eqsat.explorer.page.fragment import diff_html, fragment
 
         return fragment(self.view, pane="graphs", still=diff_html(self.view))
 

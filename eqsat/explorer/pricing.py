@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from eqsat.costs.model.model import CostFunction, is_cost
 from eqsat.egraph.egraph import OPAQUE, EGraph
 from eqsat.errors import CostError, UsageError
-from eqsat.explore.forms import Form
+from eqsat.explorer.forms import Form
 from eqsat.extract.problem.program import cheapest_trees
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.declaration.spec import OPS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eqsat.explore.markup import html_table, text_table
-from eqsat.explore.naming import amount
-from eqsat.explore.views import ClassView, FormView
+from eqsat.explorer.naming import amount
+from eqsat.explorer.page.markup import html_table, text_table
+from eqsat.explorer.view.views import ClassView, FormView
 from eqsat.report import count
 
 _COLUMNS = ("", "form", "cost", "with what it needs", "held as", "by rule")
