@@ -12,14 +12,14 @@ import click
 
 from eqsat.commands.arguments import Settings
 from eqsat.commands.bench import bench
-from eqsat.commands.costs import costs
+from eqsat.commands.costs.group import costs
+from eqsat.commands.costs.measure_models import measure
 from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
-from eqsat.commands.measure import measure
 from eqsat.commands.optimize import optimize
 from eqsat.commands.pareto import pareto
-from eqsat.commands.rules import rules
+from eqsat.commands.rules.group import rules
 from eqsat.errors import EqsatError, printable
 
 #: Exit codes: bad input or usage, an unexpected fault, and Ctrl-C.

@@ -28,7 +28,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import eqsat
-from eqsat.commands.keys import keys_of_model
+from eqsat.commands.costs.keys import keys_of_model
 from eqsat.costs.devices.device import Device
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment

@@ -14,7 +14,7 @@ from one_operator import session_run
 from test_fused_operators import JOINED, attention, feeds, fused, operators
 
 import eqsat
-from eqsat.commands.keys import keys_of_model
+from eqsat.commands.costs.keys import keys_of_model
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey
 from eqsat.costs.kernels.implementations import Choices

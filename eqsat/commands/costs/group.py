@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from eqsat.commands.costs_check import check
-from eqsat.commands.costs_exchange import export, import_
-from eqsat.commands.costs_measure import measure
-from eqsat.commands.costs_show import show
+from eqsat.commands.costs.check import check
+from eqsat.commands.costs.exchange import export, import_
+from eqsat.commands.costs.measure import measure
+from eqsat.commands.costs.show import show
 
 
 @click.group()

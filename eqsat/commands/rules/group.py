@@ -10,16 +10,16 @@ import click
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.batch import alone_option, everything_option, jobs_option, workers
 from eqsat.commands.display import console
-from eqsat.commands.rules_build import build
-from eqsat.commands.rules_candidates import verify_candidates
-from eqsat.commands.rules_generate import generate
-from eqsat.commands.rules_laws import check_laws
-from eqsat.commands.rules_prove import prove
-from eqsat.commands.rules_prune import prune
-from eqsat.commands.rules_report import report
-from eqsat.commands.rules_show import show
+from eqsat.commands.rules.batch import alone_option, everything_option, jobs_option, workers
+from eqsat.commands.rules.build import build
+from eqsat.commands.rules.candidates import verify_candidates
+from eqsat.commands.rules.generate import generate
+from eqsat.commands.rules.laws import check_laws
+from eqsat.commands.rules.prove import prove
+from eqsat.commands.rules.prune import prune
+from eqsat.commands.rules.report import report
+from eqsat.commands.rules.show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
 from eqsat.report import count

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
+from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, interruptible
-from eqsat.commands.keys import keys_of_model, light_models
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
 from eqsat.files import write_text
@@ -227,7 +227,7 @@ def _with_wholes(
     """The outcome with each model's result measured as a whole, where what chooses it is here."""
     if outcome.stopped or outcome.left or not job.wholes or not job.models:
         return outcome
-    from eqsat.commands.wholes import measure_whole
+    from eqsat.commands.costs.wholes import measure_whole
 
     task = bar.add_task("whole graphs", total=len(job.models) * len(job.variants))
     for model in job.models:

@@ -11,8 +11,8 @@ import click
 from rich.table import Table
 
 from eqsat.commands.arguments import debug_option
+from eqsat.commands.costs.entries import Filter, filter_options
 from eqsat.commands.display import console
-from eqsat.commands.entries import Filter, filter_options
 from eqsat.errors import UsageError
 from eqsat.report import count, duration, integer, quantity
 

@@ -12,9 +12,9 @@ import click
 from rich.progress import track
 
 from eqsat.commands.arguments import debug_option
-from eqsat.commands.batch import jobs_option, workers
 from eqsat.commands.display import console
-from eqsat.commands.rules_prove import read
+from eqsat.commands.rules.batch import jobs_option, workers
+from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report import count

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.commands.keys import read_as
+from eqsat.commands.costs.keys import read_as
 from eqsat.errors import MissingExtraError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from eqsat.commands.arguments import DURATION, SIZE, debug_option
+from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, interruptible
-from eqsat.commands.keys import keys_of_model, light_models
 from eqsat.errors import UsageError
 from eqsat.report import count
 from eqsat.runtime.threads import check_threads
