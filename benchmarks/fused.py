@@ -24,10 +24,10 @@ import eqsat
 from benchmarks.coverage.sources import exported
 from benchmarks.models import FIXTURES, load
 from benchmarks.rows import document
-from eqsat.given import read
+from eqsat.language.onnx.read.model import read
 from eqsat.runtime.measure import interleaved
 from eqsat.runtime.onnxruntime.session import SessionProgram, session
-from eqsat.sizes import points_for
+from eqsat.steps.sizes import points_for
 
 RESULTS = Path(__file__).parent / "results"
 #: Models of two layers that the coverage benchmark exports, and a whole one that is committed without its weights.

@@ -25,7 +25,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.result import Result
+from eqsat.report.result import Result
 from eqsat.runtime.backend import execute
 
 #: Sizes of named dims that results are run at.

@@ -25,7 +25,7 @@ from rich.table import Table
 import eqsat
 from benchmarks.long_models import MODELS
 from benchmarks.rows import document
-from eqsat.deadline import Deadline
+from eqsat.system.deadline import Deadline
 
 RESULTS = Path(__file__).parent / "results"
 #: Seconds that a call may take.

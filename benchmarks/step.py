@@ -95,7 +95,7 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.egraph.encode import encode
     from eqsat.egraph.explain import Explainer
     from eqsat.egraph.saturate import Saturator
-    from eqsat.given import read
+    from eqsat.language.onnx.read.model import read
     from eqsat.optimize import limits_for
     from eqsat.rewrites.rules.loader import load_rules
 

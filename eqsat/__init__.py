@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from eqsat.language.graphs.builder import Tensor
     from eqsat.language.terms.state import State
     from eqsat.optimize import optimize
-    from eqsat.report import Progress, Report
-    from eqsat.result import Result
+    from eqsat.report.report import Progress, Report
+    from eqsat.report.result import Result
 
 #: Public names and the module each comes from, with its name there.
 _PUBLIC = {
@@ -44,9 +44,9 @@ _PUBLIC = {
     "Explorer": ("eqsat.explorer.explorer", "Explorer"),
     "optimize": ("eqsat.optimize", "optimize"),
     "pareto": ("eqsat.frontier", "pareto"),
-    "Progress": ("eqsat.report", "Progress"),
-    "Report": ("eqsat.report", "Report"),
-    "Result": ("eqsat.result", "Result"),
+    "Progress": ("eqsat.report.report", "Progress"),
+    "Report": ("eqsat.report.report", "Report"),
+    "Result": ("eqsat.report.result", "Result"),
 }
 
 #: Every other public name is an operator on tensors, such as softmax.

@@ -9,7 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.arguments import (
+from eqsat.costs.kernels.precision import PrecisionPolicy
+from eqsat.costs.model.amounts import UNITS
+from eqsat.costs.model.cost import PEAK_MEMORY
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.table import CostTable
+from eqsat.egraph.engine import load
+from eqsat.egraph.saturate import Limits
+from eqsat.errors import ExtractionError, UsageError
+from eqsat.extract.limited.pareto import Front, front, plot, table
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.graphs.lower import lower
+from eqsat.language.onnx.read.model import ModelArgument, read
+from eqsat.language.terms.graph import Graph
+from eqsat.optimize import RulesArgument, choices_for, rules_of
+from eqsat.report.report import Progress
+from eqsat.steps.arguments import (
     bounds_of,
     check_budget,
     check_calls,
@@ -18,27 +34,11 @@ from eqsat.arguments import (
     check_outputs,
     table_of,
 )
-from eqsat.costs.kernels.precision import PrecisionPolicy
-from eqsat.costs.model.amounts import UNITS
-from eqsat.costs.model.cost import PEAK_MEMORY
-from eqsat.costs.model.model import CostModel
-from eqsat.costs.table.table import CostTable
-from eqsat.deadline import Deadline, TimeUp
-from eqsat.egraph.engine import load
-from eqsat.egraph.saturate import Limits
-from eqsat.errors import ExtractionError, UsageError
-from eqsat.extract.limited.pareto import Front, front, plot, table
-from eqsat.extract.tensors.assembly import assemble
-from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.failures import marked
-from eqsat.given import ModelArgument, read
-from eqsat.language.graphs.lower import lower
-from eqsat.language.terms.graph import Graph
-from eqsat.optimize import RulesArgument, choices_for, rules_of
-from eqsat.pipeline import Pipeline
-from eqsat.report import Progress
-from eqsat.settings import Settings
-from eqsat.sizes import SizesArgument, sizes_of
+from eqsat.steps.failures import marked
+from eqsat.steps.pipeline import Pipeline
+from eqsat.steps.settings import Settings
+from eqsat.steps.sizes import SizesArgument, sizes_of
+from eqsat.system.deadline import Deadline, TimeUp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ class Frontier:
         return table(self.front)
 
     def __str__(self) -> str:
-        from eqsat.terminal import plain
+        from eqsat.system.terminal import plain
 
         console = plain(100)
         with console.capture() as text:

@@ -9,7 +9,25 @@ from numbers import Real
 from pathlib import Path
 from typing import TypeAlias
 
-from eqsat.arguments import (
+from eqsat.buckets.choice import Buckets, BucketsArgument
+from eqsat.buckets.run import choose_each
+from eqsat.costs.devices.device import Device
+from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import PrecisionPolicy, policy
+from eqsat.costs.model.model import CostFunction, CostModel, Objective
+from eqsat.costs.table.table import CostTable
+from eqsat.egraph.engine import load
+from eqsat.egraph.saturate import Limits
+from eqsat.errors import UsageError
+from eqsat.extract import EXTRACTORS
+from eqsat.language.onnx.read.model import Given, ModelArgument, read
+from eqsat.language.terms.state import State
+from eqsat.report.report import Progress
+from eqsat.report.result import Result
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.runtime.examples import OverSizes
+from eqsat.steps.arguments import (
     boundary_of,
     bounds_of,
     check_budget,
@@ -22,30 +40,12 @@ from eqsat.arguments import (
     layouts_of,
     table_of,
 )
-from eqsat.bodies import optimised_inside
-from eqsat.buckets.choice import Buckets, BucketsArgument
-from eqsat.buckets.run import choose_each
-from eqsat.costs.devices.device import Device
-from eqsat.costs.kernels.implementations import Choices
-from eqsat.costs.kernels.precision import PrecisionPolicy, policy
-from eqsat.costs.model.model import CostFunction, CostModel, Objective
-from eqsat.costs.table.table import CostTable
-from eqsat.deadline import Deadline
-from eqsat.egraph.engine import load
-from eqsat.egraph.saturate import Limits
-from eqsat.errors import UsageError
-from eqsat.extract import EXTRACTORS
-from eqsat.failures import marked
-from eqsat.given import Given, ModelArgument, read
-from eqsat.language.terms.state import State
-from eqsat.pipeline import Pipeline
-from eqsat.report import Progress
-from eqsat.result import Result
-from eqsat.rewrites.rules.loader import load_rules
-from eqsat.rewrites.rules.rule import Rule
-from eqsat.runtime.examples import OverSizes
-from eqsat.settings import Settings
-from eqsat.sizes import SizesArgument, check_over_sizes, sizes_of
+from eqsat.steps.bodies import optimised_inside
+from eqsat.steps.failures import marked
+from eqsat.steps.pipeline import Pipeline
+from eqsat.steps.settings import Settings
+from eqsat.steps.sizes import SizesArgument, check_over_sizes, sizes_of
+from eqsat.system.deadline import Deadline
 
 #: The share of the time limit that an explorer grows in, and what it then may choose in.
 _SATURATE = 0.4

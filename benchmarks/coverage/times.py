@@ -22,15 +22,15 @@ from onnx import GraphProto, NodeProto
 
 from eqsat.commands.opaque import listing
 from eqsat.errors import BackendError, EqsatError
-from eqsat.given import Given, read
 from eqsat.language.graphs.fold import fresh_beside
 from eqsat.language.onnx.control.sites import sites
 from eqsat.language.onnx.files.protos import subgraphs
 from eqsat.language.onnx.read import bodies as functions
+from eqsat.language.onnx.read.model import Given, read
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.runtime.onnxruntime.session import SessionProgram
-from eqsat.sizes import points_for
+from eqsat.steps.sizes import points_for
 
 #: Runs that are profiled, and seconds after which no further one begins; the first is thrown away.
 _RUNS, _SECONDS = 30, 8.0

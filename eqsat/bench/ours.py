@@ -14,11 +14,11 @@ from eqsat.bench.contender import Loaded
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError
-from eqsat.finalists import gpu_program
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
 from eqsat.optimize import optimize
-from eqsat.result import Result
+from eqsat.report.finalists import gpu_program
+from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 

@@ -15,7 +15,7 @@ from eqsat.costs.table.environment import kind_of
 from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
-from eqsat.result import Result
+from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from eqsat.buckets.choice import Bucket, Buckets, check_names
 from eqsat.buckets.result import BucketedResult
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import TimeUp
-from eqsat.given import Given
+from eqsat.language.onnx.read.model import Given
 from eqsat.language.terms.graph import Graph
-from eqsat.pipeline import Pipeline
-from eqsat.result import Result
+from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.steps.pipeline import Pipeline
+from eqsat.system.deadline import TimeUp
 
 
 def choose_each(

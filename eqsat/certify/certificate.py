@@ -11,7 +11,6 @@ import numpy as np
 
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
 from eqsat.certify.cone import Cone, positions
-from eqsat.deadline import check as check_time
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME
@@ -21,6 +20,7 @@ from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.types import DType, TensorType
+from eqsat.system.deadline import check as check_time
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.
 HEAVY = 2 * 10**7

@@ -9,7 +9,6 @@ import numpy as np
 
 from eqsat.certify.certificate import LARGEST
 from eqsat.certify.compare import relative_difference
-from eqsat.deadline import check
 from eqsat.errors import UncheckedError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
 from eqsat.language.graphs.interpret import run
@@ -17,6 +16,7 @@ from eqsat.language.terms.dims import evaluate
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check
 
 
 class NarrowNamespace(FloatNamespace):

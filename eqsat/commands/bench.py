@@ -16,10 +16,10 @@ from rich.table import Table
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.display import console, interruptible
 from eqsat.errors import EqsatError, UsageError
-from eqsat.files import write_text
-from eqsat.report import duration
+from eqsat.report.report import duration
 from eqsat.runtime.threads import check_threads
-from eqsat.terminal import standard_error
+from eqsat.system.files import write_text
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from eqsat import interrupts
-from eqsat.report import PHASES, WIDTH, Progress, duration, integer, percent
-from eqsat.terminal import Terminal
+from eqsat.report.report import PHASES, WIDTH, Progress, duration, integer, percent
+from eqsat.system import interrupts
+from eqsat.system.terminal import Terminal
 
 _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
 

@@ -12,9 +12,9 @@ from eqsat.commands.arguments import DURATION, debug_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
 from eqsat.errors import printable
-from eqsat.files import write_text
-from eqsat.report import Progress, count, percent
-from eqsat.terminal import standard_error
+from eqsat.report.report import Progress, count, percent
+from eqsat.system.files import write_text
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.extract import Problem, Solution

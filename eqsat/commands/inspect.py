@@ -15,7 +15,7 @@ from eqsat.commands.arguments import SIZE, debug_option
 from eqsat.commands.display import console
 from eqsat.commands.opaque import Listing, joined, listing, print_listing
 from eqsat.errors import EqsatError, printable
-from eqsat.report import count, integer, quantity
+from eqsat.report.report import count, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.language.terms.graph import Graph
@@ -81,9 +81,9 @@ def _opaque(models: Sequence[Path], as_json: bool) -> int:
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
     from eqsat.costs.model.model import CostModel
-    from eqsat.given import dims_of
+    from eqsat.language.onnx.read.model import dims_of
     from eqsat.language.terms.graph import OPAQUE
-    from eqsat.sizes import check_sizes
+    from eqsat.steps.sizes import check_sizes
 
     check_sizes(graph, sizes)
     chosen = graph.sizing.completed(sizes)

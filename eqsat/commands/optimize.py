@@ -17,13 +17,13 @@ from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
-from eqsat.files import write_text
 from eqsat.language.onnx.files.placement import data_place
-from eqsat.report import Progress
-from eqsat.terminal import standard_error
+from eqsat.report.report import Progress
+from eqsat.system.files import write_text
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
-    from eqsat.result import Result
+    from eqsat.report.result import Result
 
 #: The exit code of a run that failed after its model was read, and kept the original.
 FAILED = 3
@@ -113,7 +113,7 @@ def _optimised(
     if not paged:
         return run(model, measure=measure, **given), None
     from eqsat.explorer.explorer import explore
-    from eqsat.failures import is_for_the_caller, told
+    from eqsat.steps.failures import is_for_the_caller, told
 
     try:
         explorer = explore(model, **given)
@@ -130,8 +130,8 @@ def _optimised(
 
 def _written(result: Result, model: Path, target: Path) -> Result:
     """The result that was written: the original where writing another fails for no reason that a user can mend."""
-    from eqsat.failures import told
     from eqsat.language.onnx.write import verbatim
+    from eqsat.steps.failures import told
 
     try:
         result.save(target)

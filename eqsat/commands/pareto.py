@@ -11,8 +11,8 @@ from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, debug_option
 from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
 from eqsat.errors import ExtractionError
-from eqsat.files import write_text
-from eqsat.terminal import standard_error
+from eqsat.system.files import write_text
+from eqsat.system.terminal import standard_error
 
 _FILE = click.Path(path_type=Path)
 

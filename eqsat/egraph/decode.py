@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.facts.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
@@ -21,6 +20,7 @@ from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check
 
 
 @dataclass(frozen=True)

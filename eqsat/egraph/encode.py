@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
 from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.facts.signs import signing_zeros
@@ -16,6 +15,7 @@ from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check
 
 
 @dataclass

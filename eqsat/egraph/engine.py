@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eqsat.deadline import check
 from eqsat.egraph.process import check_process, home, keep_forever
 from eqsat.errors import EqsatError
+from eqsat.system.deadline import check
 
 #: Text handed to egglog at once; parsing is quadratic in its length.
 _CHUNK = 25

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from eqsat.collector import without_collector
-from eqsat.deadline import NEVER, Deadline
 from eqsat.egraph.egraph import EGraph, Firing
 from eqsat.egraph.matching.build import Builder
 from eqsat.egraph.matching.match import Binder, Match
@@ -19,6 +17,8 @@ from eqsat.egraph.matching.query import Query, Rewrite, compile_query
 from eqsat.egraph.matching.siblings import groups
 from eqsat.errors import ShapeError, UsageError
 from eqsat.language.terms.pattern import Siblings
+from eqsat.system.collector import without_collector
+from eqsat.system.deadline import NEVER, Deadline
 
 #: Why a match is refused whose right side would lie beyond the radius.
 FAR = "too many firings from the original"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eqsat.deadline import check
 from eqsat.egraph.egraph import ABSENT, CONST, EGraph
 from eqsat.egraph.encode import Encoding
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.graph import Node as GraphNode
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check
 
 #: A derived constant takes at most this many bytes, or so many times those of what it is derived from.
 DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16

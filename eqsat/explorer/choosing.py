@@ -13,10 +13,10 @@ from eqsat.explorer.page.markup import html_block
 from eqsat.explorer.pricing import Price, prices
 from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.finalists import Candidate
 from eqsat.language.terms.plan import Conversion
-from eqsat.report import count, duration, percent
-from eqsat.summary import Baseline
+from eqsat.report.finalists import Candidate
+from eqsat.report.report import count, duration, percent
+from eqsat.report.summary import Baseline
 
 #: A gap that is none but the rounding of sums.
 _ROUNDING = 1e-9

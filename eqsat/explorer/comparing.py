@@ -9,13 +9,13 @@ from typing import Any
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.notation import Notation
 from eqsat.errors import UsageError
-from eqsat.explanation import Explanation
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.forms import Form, Forms
 from eqsat.explorer.locating import Where
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import RunView
-from eqsat.report import count
+from eqsat.report.explanation import Explanation
+from eqsat.report.report import count
 
 _COLUMNS = ("tensor", "was", "is")
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.arguments import check_budget, check_calls, check_flags
 from eqsat.costs.kernels.precision import PrecisionPolicy
 from eqsat.costs.model.model import CostFunction, Objective
 from eqsat.costs.table.table import CostTable
@@ -28,16 +27,17 @@ from eqsat.explorer.view import tables
 from eqsat.explorer.view.reading import Run, class_view, class_views, growth_views, run_view
 from eqsat.explorer.view.views import RunView
 from eqsat.explorer.why import Chain, chain
-from eqsat.failures import marked
-from eqsat.files import write_text
-from eqsat.given import ModelArgument
+from eqsat.language.onnx.read.model import ModelArgument
 from eqsat.language.terms.state import State
 from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
-from eqsat.report import Progress, Report, count
-from eqsat.result import Result
+from eqsat.report.report import Progress, Report, count
+from eqsat.report.result import Result
+from eqsat.report.summary import steps_of
 from eqsat.runtime.examples import OverSizes
-from eqsat.sizes import SizesArgument
-from eqsat.summary import steps_of
+from eqsat.steps.arguments import check_budget, check_calls, check_flags
+from eqsat.steps.failures import marked
+from eqsat.steps.sizes import SizesArgument
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     import pandas

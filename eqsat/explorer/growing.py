@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.egraph.saturate import Step
 from eqsat.explorer.page.markup import html_table, text_table
-from eqsat.report import count, duration
+from eqsat.report.report import count, duration
 
 #: Places and reasons that one row of a table names.
 _PLACES, _REASONS = 4, 2

@@ -9,8 +9,8 @@ from eqsat.errors import UsageError
 from eqsat.explorer.forms import Form, Forms
 from eqsat.explorer.naming import near
 from eqsat.explorer.session import Session
-from eqsat.given import ModelArgument
 from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.onnx.read.model import ModelArgument
 
 #: What names a tensor: a value, an output or a node of the model, a tensor it was built of, a form, or an e-class.
 Where: TypeAlias = str | int | Tensor | Form | Forms

@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from eqsat.changes import explain, regions
 from eqsat.costs.model.cost import GraphCost
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import TimeUp
 from eqsat.egraph.saturate import Limits, Step
 from eqsat.egraph.snapshot import Snapshot, snapshot
-from eqsat.explanation import Explanation
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.growing import Growth
 from eqsat.explorer.pricing import Repriced, repriced, standing
 from eqsat.explorer.view.reading import Run
 from eqsat.extract.tensors.judging import as_given
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.failures import is_for_the_caller
-from eqsat.interrupts import interruptible
 from eqsat.optimize import Prepared
-from eqsat.pipeline import Finished, Pipeline
-from eqsat.result import Result
-from eqsat.summary import Baseline
+from eqsat.report.changes import explain, regions
+from eqsat.report.explanation import Explanation
+from eqsat.report.result import Result
+from eqsat.report.summary import Baseline
+from eqsat.steps.failures import is_for_the_caller
+from eqsat.steps.pipeline import Finished, Pipeline
+from eqsat.system.deadline import TimeUp
+from eqsat.system.interrupts import interruptible
 
 #: Ends of growth after which no step finds anything new.
 _COMPLETE = ("saturated", "radius_limit")

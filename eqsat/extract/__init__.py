@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
-from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.limited.bounded import solve_limited, solve_priced
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
@@ -15,6 +14,7 @@ from eqsat.extract.problem.solution import Solution, choice_of
 from eqsat.extract.solve.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.solve.greedy import greedy
 from eqsat.extract.solve.ilp import solve_ilp
+from eqsat.system.deadline import Deadline
 
 __all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]
 

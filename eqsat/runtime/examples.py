@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from eqsat.deadline import current
 from eqsat.errors import BackendError
 from eqsat.language.onnx.files.origin import defaults_of
 from eqsat.language.sizes.constraints import handed_on
@@ -18,6 +17,7 @@ from eqsat.language.terms.dims import evaluate
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import Program
+from eqsat.system.deadline import current
 
 #: What is minimised over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
 OverSizes: TypeAlias = Literal["sum", "worst"]

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.deadline import Deadline, TimeUp, check, current
 from eqsat.errors import UsageError
+from eqsat.system.deadline import Deadline, TimeUp, check, current
 
 #: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
 Clock: TypeAlias = Literal["thread", "wall"]

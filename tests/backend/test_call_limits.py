@@ -17,13 +17,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
-import eqsat.pipeline
+import eqsat.steps.pipeline
 from eqsat.cli import run
-from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import ExtractionError, UsageError
-from eqsat.finalists import measure_finalists
 from eqsat.language.onnx.read.importer import load
+from eqsat.report.finalists import measure_finalists
 from eqsat.runtime.examples import SizePoint
+from eqsat.system.deadline import Deadline, TimeUp
 
 
 def perceptron(layers=4):
@@ -188,11 +188,11 @@ def test_wherever_the_time_ends_the_result_is_right(monkeypatch, reading):
 @pytest.mark.parametrize(
     ("step", "measure", "told"),
     [
-        ("eqsat.pipeline.encode", False, "nothing was looked for"),
-        ("eqsat.pipeline.tensor_problem", False, "nothing was chosen from what was found"),
-        ("eqsat.trials.compare_finalists", False, "outputs were not compared"),
-        ("eqsat.trials.measure_finalists", True, "not measured"),
-        ("eqsat.trials.certify_graphs", False, "ilp was not certified"),
+        ("eqsat.steps.pipeline.encode", False, "nothing was looked for"),
+        ("eqsat.steps.pipeline.tensor_problem", False, "nothing was chosen from what was found"),
+        ("eqsat.steps.trials.compare_finalists", False, "outputs were not compared"),
+        ("eqsat.steps.trials.measure_finalists", True, "not measured"),
+        ("eqsat.steps.trials.certify_graphs", False, "ilp was not certified"),
     ],
 )
 def test_what_there_was_no_time_for_is_said_and_nothing_is_kept_unchecked(monkeypatch, step, measure, told):
@@ -211,8 +211,10 @@ def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_b
     def late(*arguments, **more):
         raise TimeUp("the time limit of 60 s is over")
 
-    monkeypatch.setattr("eqsat.finalists.interleaved", late)
-    monkeypatch.setattr("eqsat.trials.compare_finalists", lambda *arguments, **more: pytest.fail("compared again"))
+    monkeypatch.setattr("eqsat.report.finalists.interleaved", late)
+    monkeypatch.setattr(
+        "eqsat.steps.trials.compare_finalists", lambda *arguments, **more: pytest.fail("compared again")
+    )
     result = eqsat.optimize(perceptron(), time_limit=60.0)
     assert result.report.skipped == ("not measured: the time limit of 60 s is over",)
     assert result.report.kept == "ilp" and result.report.certificate["regions"]
@@ -235,7 +237,7 @@ def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_orig
     timed = {}
     for clock in (None, Slow()):
         if clock is not None:
-            monkeypatch.setattr("eqsat.finalists.time", clock)
+            monkeypatch.setattr("eqsat.report.finalists.time", clock)
         with Deadline(60.0):
             graphs = {"original": graph, "ilp": graph, "greedy": graph}
             timed[clock is None] = measure_finalists(graphs, None, points=[point], seed=0, threads=1, seconds=0.1)
@@ -246,7 +248,7 @@ def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_orig
 
 def test_changes_that_there_was_no_time_to_explain_are_kept_and_said(monkeypatch):
     clock = Leaping()
-    monkeypatch.setattr("eqsat.pipeline.regions", clock.before(eqsat.pipeline.regions))
+    monkeypatch.setattr("eqsat.steps.pipeline.regions", clock.before(eqsat.steps.pipeline.regions))
     report = optimised(monkeypatch, clock).report
     assert report.kept == "ilp" and report.certificate["regions"]
     assert report.skipped == ("changes are not explained: the time limit of 60 s is over",)

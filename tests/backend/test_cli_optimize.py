@@ -18,8 +18,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from benchmarks.models.sru import sru_text_classifier
-from eqsat import cli, deadline
+from eqsat import cli
 from eqsat.language.onnx.read import structure
+from eqsat.system import deadline
 
 
 @pytest.fixture(autouse=True)
@@ -328,7 +329,9 @@ def negated_twice(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-@pytest.mark.parametrize("step", ["eqsat.trials.certify_graphs", "eqsat.language.onnx.files.placement.Path.replace"])
+@pytest.mark.parametrize(
+    "step", ["eqsat.steps.trials.certify_graphs", "eqsat.language.onnx.files.placement.Path.replace"]
+)
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_while_a_result_is_certified_or_written_leaves_a_whole_file_or_none(run, monkeypatch, step, times):
     place, name = step.rsplit(".", 1)

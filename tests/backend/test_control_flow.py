@@ -277,7 +277,7 @@ def test_a_body_that_fails_stays_and_the_report_says_so(monkeypatch: pytest.Monk
     def fail(*_given: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("eqsat.bodies.written", fail)
+    monkeypatch.setattr("eqsat.steps.bodies.written", fail)
     result = eqsat.optimize(proto, measure=False)
     assert result.report.failure == "else_branch of If 'y': unexpected ZeroDivisionError: planted"
     assert bodies(result.to_onnx()) == bodies(proto)

@@ -11,17 +11,17 @@ import pytest
 
 import eqsat
 from benchmarks.models import load
-from eqsat.changes import Region, regions
 from eqsat.egraph.encode import encode
-from eqsat.explanation import SHARED, STATES
-from eqsat.finalists import Candidate
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
-from eqsat.pipeline import Pipeline
-from eqsat.result import Result
+from eqsat.report.changes import Region, regions
+from eqsat.report.explanation import SHARED, STATES
+from eqsat.report.finalists import Candidate
+from eqsat.report.result import Result
+from eqsat.report.savings import part
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.examples import example_inputs
-from eqsat.savings import part
+from eqsat.steps.pipeline import Pipeline
 
 
 class Kept:

@@ -17,7 +17,7 @@ from eqsat.explorer.explorer import Explorer
 from eqsat.explorer.view.blocks import LEAST, MOST, blocks, by_value, inherited
 from eqsat.explorer.view.tables import COSTS, ENODES, FIRINGS
 from eqsat.explorer.view.views import GraphView
-from eqsat.given import read
+from eqsat.language.onnx.read.model import read
 from eqsat.rewrites.rules.loader import load_rules
 
 

@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
-from eqsat import pipeline
 from eqsat.errors import CertificateError, GraphError
 from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.steps import pipeline
 
 SHUFFLE = (
     "shuffle: reshape(transpose(reshape(x, shape=(2, dim(x, 0) // 2)), perm=(1, 0)), shape=(dim(x, 0),)) => x "
@@ -113,7 +113,7 @@ def test_an_exception_while_writing_writes_the_original(
 ) -> None:
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(model(), source)
-    monkeypatch.setattr("eqsat.result.Result.save", broken)
+    monkeypatch.setattr("eqsat.report.result.Result.save", broken)
     code, out, _ = run("optimize", source, "-o", target, "--no-measure")
     assert code == 3
     assert "failed: write: unexpected ZeroDivisionError: planted; the original was kept" in out
@@ -141,7 +141,7 @@ def test_a_wrong_region_that_cannot_be_blamed_ends_with_exit_code_3(
     def refusing(*_given: Any, **_more: Any) -> Any:
         raise CertificateError("planted", where="here")
 
-    monkeypatch.setattr("eqsat.trials.certify_graphs", refusing)
+    monkeypatch.setattr("eqsat.steps.trials.certify_graphs", refusing)
     code, out, _ = run("optimize", source, "-o", target, "--no-measure")
     assert code == 3
     assert "failed: certify: here: planted; the original was kept" in " ".join(out.split())

@@ -13,7 +13,7 @@ from eqsat import State
 from eqsat.certify.compare import relative_difference
 from eqsat.certify.stated import stated_difference
 from eqsat.errors import UsageError
-from eqsat.given import read
+from eqsat.language.onnx.read.model import read
 from eqsat.language.terms.state import LAYOUTS
 
 FAST: dict[str, Any] = {"measure": False, "time_limit": 10.0, "node_limit": 1500}

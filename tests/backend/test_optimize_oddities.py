@@ -14,7 +14,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import eqsat
-import eqsat.finalists
+import eqsat.report.finalists
 from eqsat.errors import BackendError, CostError, EqsatError, GraphError, UsageError
 from eqsat.rewrites.rules.parser import parse_rules
 
@@ -198,7 +198,7 @@ def test_a_finalist_that_the_backend_refuses_is_left_out(monkeypatch: pytest.Mon
     g = eqsat.Graph("g")
     x = g.input("x", (4, 4))
     g.output("y", x + x)
-    backend = type(eqsat.finalists.select("onnxruntime"))
+    backend = type(eqsat.report.finalists.select("onnxruntime"))
     compiled = backend.compile
 
     def refusing(self: Any, graph: Any, *, threads: int | None = None) -> Any:

@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import ModelProto, helper
 
-from eqsat.deadline import Deadline, TimeUp
 from eqsat.errors import BackendError
 from eqsat.language.onnx.read.importer import load
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime import rehearsal
 from eqsat.runtime.onnxruntime.rehearsal import rehearse
 from eqsat.runtime.onnxruntime.session import MANY_NODES, session
+from eqsat.system.deadline import Deadline, TimeUp
 
 X = np.float32([1, -2])
 
@@ -151,7 +151,7 @@ def test_a_process_that_ctrl_c_ended_has_made_nothing(monkeypatch: pytest.Monkey
 
 
 def test_a_process_is_ended_when_the_call_is_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eqsat.deadline._ASKED_SECONDS", 0.0)
+    monkeypatch.setattr("eqsat.system.deadline._ASKED_SECONDS", 0.0)
     monkeypatch.setattr(rehearsal, "_MAKE", "import time; time.sleep(3600)")
     looks: list[int] = []
 

@@ -7,13 +7,13 @@ import math
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from eqsat.deadline import NEVER
 from eqsat.errors import ExtractionError
 from eqsat.extract import Problem, solve
 from eqsat.extract.problem.program import closure, total, unfounded
 from eqsat.extract.solve.backtracking import Search
 from eqsat.extract.solve.greedy import dag_greedy, tree_greedy
 from eqsat.extract.solve.highs import Clock
+from eqsat.system.deadline import NEVER
 from tests.property.test_extract_optimum import COMMON, optimum, problems
 
 ALPHAS = st.sampled_from([0.8, 1.0, 1.05, 1.5, 1e6])

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
 from eqsat.extract.problem.program import closure, total, unfounded
@@ -25,6 +24,7 @@ from eqsat.extract.solve.landmarks import landmarks
 from eqsat.extract.solve.model import Model
 from eqsat.extract.solve.points import reduced_costs
 from eqsat.extract.solve.presolve import presolve
+from eqsat.system.deadline import NEVER, Deadline
 from tests.property.choices import enumerate_choices
 
 COSTS = st.sampled_from([0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5])

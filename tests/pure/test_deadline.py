@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import pytest
 
-from eqsat.deadline import NEVER, Deadline, TimeUp, check, current, expect, watched
 from eqsat.egraph.decode import fold_derived
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.types import TensorType
+from eqsat.system.deadline import NEVER, Deadline, TimeUp, check, current, expect, watched
 
 
 class Hand:

@@ -13,8 +13,8 @@ from eqsat.commands.arguments import duration, names, size, weight
 from eqsat.commands.display import interruptible, progress_bar
 from eqsat.commands.targets import check_target, is_same_file
 from eqsat.errors import UsageError
-from eqsat.files import write_text
-from eqsat.report import Progress
+from eqsat.report.report import Progress
+from eqsat.system.files import write_text
 
 
 def test_the_bar_shows_phase_nodes_best_cost_and_gap():

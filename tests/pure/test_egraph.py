@@ -7,7 +7,6 @@ import pytest
 
 import eqsat.language.ops
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.engine import Engine, EngineError
@@ -21,6 +20,7 @@ from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.graph import Graph
 from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.system.deadline import Deadline, TimeUp
 
 OPS = eqsat.language.ops
 

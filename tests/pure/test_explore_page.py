@@ -24,7 +24,7 @@ from eqsat.explorer.page.page import page
 from eqsat.explorer.page.payload import payload
 from eqsat.explorer.page.static import MOST_NODES, diff_svg, eclass_table, folded, image
 from eqsat.explorer.view.views import GraphView, NodeView, RunView
-from eqsat.figure import _kind
+from eqsat.system.figure import _kind
 
 
 class Parsed(HTMLParser):

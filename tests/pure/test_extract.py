@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eqsat.deadline import NEVER, Deadline
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
 from eqsat.extract.problem.program import unfounded
@@ -24,6 +23,7 @@ from eqsat.extract.solve.ilp import Search
 from eqsat.extract.solve.model import Model
 from eqsat.extract.solve.neighbourhood import solve_windows
 from eqsat.extract.solve.presolve import presolve
+from eqsat.system.deadline import NEVER, Deadline
 
 
 def random_problem(seed: int, classes: int, width: int, back: float = 0.0) -> Problem:

@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
-from eqsat.deadline import NEVER
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, solve
 from eqsat.extract.problem.program import unfounded
 from eqsat.extract.solve.backtracking import Search, solve_backtracking
 from eqsat.extract.solve.greedy import tree_greedy
 from eqsat.extract.solve.highs import Clock
+from eqsat.system.deadline import NEVER
 from tests.pure.test_extract import hard_problem, random_problem
 
 ROOT, A, C, D, P, T, S = range(7)

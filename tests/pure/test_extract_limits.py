@@ -15,7 +15,7 @@ import pytest
 from eqsat.errors import ExtractionError, MissingExtraError, UsageError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem, solve
 from eqsat.extract.limited.pareto import Front, front, plot, table
-from eqsat.figure import _kind
+from eqsat.system.figure import _kind
 
 CHAIN = [Node(0, (), 1.0), Node(1, ((0, 0),), 1.0), Node(1, ((0, 0),), 3.0), Node(2, ((1, 0),), 1.0)]
 SIZES = {(0, 0): 4.0, (1, 0): 5.0, (2, 0): 6.0}

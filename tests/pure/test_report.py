@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from eqsat.report import PHASES, Progress, Report, count, duration, percent, quantity
+from eqsat.report.report import PHASES, Progress, Report, count, duration, percent, quantity
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.deadline import TimeUp
 from eqsat.errors import UsageError
 from eqsat.runtime.measure import LEAST_ROUNDS, Timings, interleaved, ratio_bound
+from eqsat.system.deadline import TimeUp
 
 TIMES = st.lists(st.floats(1e-6, 1e3), min_size=LEAST_ROUNDS, max_size=40)
 

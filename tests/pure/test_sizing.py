@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.deadline import Deadline
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.sizes.constraints import Constraint
 from eqsat.language.sizes.search import Search, proved
@@ -17,6 +16,7 @@ from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import execute
 from eqsat.runtime.examples import example_inputs
+from eqsat.system.deadline import Deadline
 
 N, M = Sym.named("n"), Sym.named("m")
 

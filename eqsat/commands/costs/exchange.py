@@ -12,8 +12,8 @@ from eqsat.commands.costs.entries import Filter, filter_options
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, printable
-from eqsat.files import write_text
-from eqsat.report import count, integer
+from eqsat.report.report import count, integer
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.costs.table.entry import Record

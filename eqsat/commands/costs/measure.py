@@ -13,9 +13,9 @@ from eqsat.commands.arguments import DURATION, SIZE, debug_option
 from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, interruptible
 from eqsat.errors import UsageError
-from eqsat.report import count
+from eqsat.report.report import count
 from eqsat.runtime.threads import check_threads
-from eqsat.terminal import standard_error
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.kernels.fusion import Key

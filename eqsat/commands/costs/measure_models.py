@@ -16,10 +16,10 @@ from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, interruptible
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
-from eqsat.files import write_text
-from eqsat.report import count
+from eqsat.report.report import count
 from eqsat.runtime.threads import check_threads
-from eqsat.terminal import standard_error
+from eqsat.system.files import write_text
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device

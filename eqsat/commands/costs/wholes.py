@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
     from eqsat.costs.table.entry import Entry
     from eqsat.costs.table.table import CostTable
-    from eqsat.result import Result
+    from eqsat.report.result import Result
 
 #: What choosing a graph needs, which measuring kernels does not.
 _NEEDED = ("egglog", "highspy", "scipy")

@@ -10,7 +10,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from eqsat.commands.arguments import Command
-from eqsat.terminal import standard_error
+from eqsat.system.terminal import standard_error
 
 
 def jobs_option(command: Command) -> Command:

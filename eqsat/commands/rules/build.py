@@ -9,7 +9,7 @@ import click
 from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console
 from eqsat.commands.rules.batch import alone_option, jobs_option, stages, workers
-from eqsat.report import count
+from eqsat.report.report import count
 
 
 @click.command()

@@ -9,8 +9,8 @@ from eqsat.commands.display import console
 from eqsat.commands.rules.batch import stages, workers
 from eqsat.commands.targets import check_target
 from eqsat.errors import UsageError
-from eqsat.files import write_text
-from eqsat.report import count
+from eqsat.report.report import count
+from eqsat.system.files import write_text
 
 
 def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:

@@ -11,8 +11,8 @@ from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console
 from eqsat.commands.rules.batch import jobs_option, stages, workers
 from eqsat.commands.targets import check_target
-from eqsat.files import write_text
-from eqsat.report import count, duration
+from eqsat.report.report import count, duration
+from eqsat.system.files import write_text
 
 
 @click.command()

@@ -22,8 +22,8 @@ from eqsat.commands.rules.report import report
 from eqsat.commands.rules.show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
-from eqsat.report import count
-from eqsat.terminal import standard_error
+from eqsat.report.report import count
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.rules.evidence import Evidence

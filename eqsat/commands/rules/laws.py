@@ -17,8 +17,8 @@ from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report import count
-from eqsat.terminal import standard_error
+from eqsat.report.report import count
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck

@@ -15,8 +15,8 @@ from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report import count
-from eqsat.terminal import standard_error
+from eqsat.report.report import count
+from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof

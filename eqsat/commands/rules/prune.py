@@ -10,8 +10,8 @@ from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console
 from eqsat.commands.rules.batch import alone_option, stages
 from eqsat.commands.targets import check_target
-from eqsat.files import write_text
-from eqsat.report import count
+from eqsat.report.report import count
+from eqsat.system.files import write_text
 
 
 @click.command()

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from eqsat.costs.kernels.key import OpKey
-from eqsat.deadline import check
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.sizes.solve import DEFAULT_SIZE
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType
+from eqsat.system.deadline import check
 
 
 class Sizes(dict[str, int]):

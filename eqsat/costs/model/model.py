@@ -22,7 +22,6 @@ from eqsat.costs.model.wholes import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
-from eqsat.deadline import check
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.graph import Graph, Node
@@ -31,6 +30,7 @@ from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.program.placement import VIEWS
 from eqsat.runtime.examples import SizePoint
+from eqsat.system.deadline import check
 
 
 @dataclass(frozen=True)

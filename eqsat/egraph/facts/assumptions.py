@@ -5,10 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.system.deadline import check
 
 #: Operators by which a model asks whether elements are numbers.
 _QUESTIONS = ("isnan", "isinf")

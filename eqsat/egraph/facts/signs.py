@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.system.deadline import check
 
 #: Operators of which no result tells the sign of a zero that they read.
 _DEAF = frozenset(

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.errors import printable
-from eqsat.report import WIDTH
-from eqsat.terminal import plain
+from eqsat.report.report import WIDTH
+from eqsat.system.terminal import plain
 
 Row = Sequence[Any]
 _STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px"

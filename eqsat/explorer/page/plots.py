@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.explorer.view.views import GrowthView
-from eqsat.figure import figure
+from eqsat.system.figure import figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.changes import grounds
 from eqsat.costs.model.cost import GraphCost
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import SnapshotNode
-from eqsat.explanation import Explanation
 from eqsat.explorer.choosing import Choice, computed
 from eqsat.explorer.naming import attributes, is_absent, seen_attrs, shown_operator
 from eqsat.explorer.pricing import Price
 from eqsat.explorer.view.blocks import Path, by_value
 from eqsat.explorer.view.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
-from eqsat.finalists import Candidate
-from eqsat.given import Given
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.changes import grounds
+from eqsat.report.explanation import Explanation
+from eqsat.report.finalists import Candidate
 from eqsat.rewrites.rules.rule import Rule
 
 #: E-nodes that run nothing, and so have no cost of their own.

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from eqsat.deadline import Deadline
 from eqsat.extract.limited.infeasible import cannot, not_found
 from eqsat.extract.limited.lagrange import Prices
 from eqsat.extract.limited.limited import LimitedSearch
@@ -15,6 +14,7 @@ from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice
 from eqsat.extract.problem.solution import Solution, Status, choice_of, decode
 from eqsat.extract.solve.highs import Clock, deadline_of
+from eqsat.system.deadline import Deadline
 
 PRICED_RUNS = 12
 """Runs of a heuristic extractor, each under other prices."""

@@ -6,13 +6,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from eqsat.deadline import Deadline
 from eqsat.errors import ExtractionError
 from eqsat.extract.limited.limited import LimitedSearch
 from eqsat.extract.problem.limits import PEAK, Memory, exceeds, written
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.solve.highs import Clock
 from eqsat.extract.solve.ilp import solve_ilp
+from eqsat.system.deadline import Deadline
 
 LEAST_SECONDS = 2.0
 """Time for finding out what the tightest bounds are, even if the search has used up its own."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.limited.bounded import solve_limited
 from eqsat.extract.problem.limits import PEAK, Limit
@@ -19,7 +18,8 @@ from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.solution import Solution, choice_of, decode
 from eqsat.extract.solve.highs import deadline_of
 from eqsat.extract.solve.ilp import solve_ilp
-from eqsat.figure import figure
+from eqsat.system.deadline import Deadline
+from eqsat.system.figure import figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

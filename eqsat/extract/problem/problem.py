@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.deadline import watched
 from eqsat.errors import ExtractionError
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
 from eqsat.extract.problem.program import Program, derivable
+from eqsat.system.deadline import watched
 
 Goal = tuple[int, int]
 

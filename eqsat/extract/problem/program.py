@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.deadline import check, watched
+from eqsat.system.deadline import check, watched
 
 Choice = dict[int, int]
 """Goal -> the option chosen for it."""

@@ -27,13 +27,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from eqsat.deadline import Deadline
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, Status, decode
 from eqsat.extract.solve.bounds import tree_bound
 from eqsat.extract.solve.highs import Clock, deadline_of
+from eqsat.system.deadline import Deadline
 
 ALPHA = 1.05
 """TASO's default."""

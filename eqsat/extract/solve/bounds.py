@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eqsat.deadline import spend
 from eqsat.extract.problem.program import Program
+from eqsat.system.deadline import spend
 
 INFINITY = float("inf")
 

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from eqsat.deadline import spend
 from eqsat.extract.problem.program import Program, cheapest_trees, components
+from eqsat.system.deadline import spend
 
 MOST_PAIRS = 200
 """An option is compared with at most this many cheaper ones that need something besides, and per operand."""

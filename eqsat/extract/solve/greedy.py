@@ -8,11 +8,11 @@ import time
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, decode
 from eqsat.extract.solve.bounds import tree_bound
+from eqsat.system.deadline import check
 
 
 def tree_greedy(problem: Problem) -> Solution:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.deadline import Deadline, current
 from eqsat.errors import ExtractionError
 from eqsat.extract.solve.model import Model, Row, Values
+from eqsat.system.deadline import Deadline, current
 
 RESTART_OPTIONS = 1000
 """Options above which HiGHS may reduce the program anew after its root node; below, branching is faster."""

@@ -12,7 +12,6 @@ from weakref import ref
 
 import numpy as np
 
-from eqsat.deadline import Deadline
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice, Program, closure, pieces, total, unfounded
 from eqsat.extract.problem.solution import Solution, Status, choice_of, decode
@@ -26,6 +25,7 @@ from eqsat.extract.solve.model import Model, Row, Values
 from eqsat.extract.solve.neighbourhood import solve_windows
 from eqsat.extract.solve.points import Relaxed, reduced_costs, repairs, scaling, selected
 from eqsat.extract.solve.presolve import Presolved, compose, presolve
+from eqsat.system.deadline import Deadline
 
 SLACK = 1e-9
 """Relative: a cost within this of the bound is optimal."""

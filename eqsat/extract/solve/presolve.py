@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eqsat.deadline import spend
 from eqsat.extract.problem.program import Choice, Program, components, derivable
 from eqsat.extract.solve.dominance import Dominance
+from eqsat.system.deadline import spend
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.model.cost import Cost
-from eqsat.deadline import check
 from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
@@ -18,6 +17,7 @@ from eqsat.extract.tensors.tensors import TensorProblem, Way
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
 from eqsat.language.terms.state import PLAIN, State
+from eqsat.system.deadline import check
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from eqsat.costs.kernels.fusion import MOST_FUSED, Member, fuses
 from eqsat.costs.model.cost import Cost
-from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import State
+from eqsat.system.deadline import check
 
 #: Chains of one kind that end in one class in one state, of each length: those that cost least.
 _MOST_CHAINS = 6

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.costs.kernels.fusion import Member
-from eqsat.deadline import check
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.tensors.fused import Chain, member
 from eqsat.extract.tensors.pricing import Pricing
@@ -16,6 +15,7 @@ from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN
 from eqsat.runtime.onnxruntime.support import has_fused_kernel
+from eqsat.system.deadline import check
 
 #: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
 _MOST_WAYS, _MOST_TRIED = 3, 16

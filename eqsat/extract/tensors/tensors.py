@@ -12,7 +12,6 @@ from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import NARROW, lowers
 from eqsat.costs.model.cost import Cost
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import check, watched
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
@@ -27,6 +26,7 @@ from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.definitions import definition
+from eqsat.system.deadline import check, watched
 
 #: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
 Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.language.terms.constant import PART
 from eqsat.language.terms.types import DType, TensorType
+from eqsat.system.deadline import check
 
 
 def _erf(x: Any) -> Any:

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import OPS, spec
@@ -23,6 +22,7 @@ from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import UNKNOWN, DType, OpaqueType, TensorType, ValueType
+from eqsat.system.deadline import check
 
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
 FOLDED_BYTES = 1 << 16

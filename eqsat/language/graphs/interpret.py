@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from eqsat.deadline import check, expect
 from eqsat.errors import BackendError, GraphError
 from eqsat.language.declaration.checks import check_results, declaration_at_fault
 from eqsat.language.declaration.spec import OpSpec, spec
 from eqsat.language.terms.dims import Sym, evaluate, linear_in
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check, expect
 
 #: Seconds that NumPy takes for an element that it reads or writes, and for an operation of a product, on one slow core.
 _ELEMENT_SECONDS, _FLOP_SECONDS = 1e-8, 1e-10

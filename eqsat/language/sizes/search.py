@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.deadline import check, current
 from eqsat.language.sizes.constraints import Constraint
 from eqsat.language.terms.dims import Dim, Sym
+from eqsat.system.deadline import check, current
 
 #: Sizes up to this one are tried, and as many about a size that is wished for.
 LARGEST = 4096

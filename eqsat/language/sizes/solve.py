@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from eqsat.deadline import check, watched
 from eqsat.errors import EqsatError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import concrete
@@ -16,6 +15,7 @@ from eqsat.language.sizes.search import Exhausted, Order, Search, proved
 from eqsat.language.terms.dims import Dim, Sym, evaluate
 from eqsat.language.terms.graph import OPAQUE
 from eqsat.language.terms.types import TensorType
+from eqsat.system.deadline import check, watched
 
 if TYPE_CHECKING:
     from eqsat.language.terms.graph import Graph, Node

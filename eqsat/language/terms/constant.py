@@ -10,9 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from eqsat.deadline import check
 from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.types import DType, TensorType
+from eqsat.system.deadline import check
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Elements of a tensor that are looked at together.

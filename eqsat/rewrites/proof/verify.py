@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from eqsat.terminal import Terminal
+    from eqsat.system.terminal import Terminal
 
     options = _options().parse_args(arguments)
     console = Terminal()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from eqsat.deadline import current
+from eqsat.system.deadline import current
 
 #: Seconds between two looks at the deadline, which may come to end earlier.
 _LOOK_SECONDS = 0.2

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.deadline import check, current
 from eqsat.errors import BackendError, first_line
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import DType, TensorType
@@ -18,6 +17,7 @@ from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.onnxruntime.halves import FATAL, has_halves
 from eqsat.runtime.onnxruntime.rehearsal import rehearse
 from eqsat.runtime.threads import check_threads
+from eqsat.system.deadline import check, current
 
 if TYPE_CHECKING:
     from onnx import ModelProto

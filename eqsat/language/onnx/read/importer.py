@@ -8,7 +8,6 @@ from pathlib import Path
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
-from eqsat.deadline import check
 from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.graphs.fold import Folder, fresh_beside
 from eqsat.language.onnx.control.inference import Control, control
@@ -33,6 +32,7 @@ from eqsat.language.terms.formulas import reader
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.terms.names import Names
 from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
+from eqsat.system.deadline import check
 
 #: Operators that have a counterpart for strings.
 _FOR_STRINGS = ("Identity", "Shape", "Size", "Constant")

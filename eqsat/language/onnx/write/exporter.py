@@ -8,7 +8,6 @@ from pathlib import Path
 
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, checker, defs, helper, shape_inference
 
-from eqsat.deadline import check
 from eqsat.errors import ExportModelError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.fold import FOLDED_BYTES, holds_symbols
@@ -29,6 +28,7 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.formulas import reader, text_of
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.system.deadline import check
 
 #: The opset of graphs that were built in Python.
 DEFAULT_OPSET = 21

@@ -12,14 +12,14 @@ from eqsat.costs.model.cost import Cost
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
-from eqsat.explanation import Explanation
 from eqsat.extract import Solution
-from eqsat.finalists import RUN_SECONDS, Candidate, Measured
-from eqsat.given import Given, Inside
 from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.onnx.read.model import Given, Inside
 from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
 from eqsat.language.terms.plan import Conversion
-from eqsat.report import Report, count, percent
+from eqsat.report.explanation import Explanation
+from eqsat.report.finalists import RUN_SECONDS, Candidate, Measured
+from eqsat.report.report import Report, count, percent
 from eqsat.runtime.examples import SizePoint
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
-from eqsat.explanation import Explanation
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
-from eqsat.report import Report
+from eqsat.report.explanation import Explanation
+from eqsat.report.report import Report
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 

@@ -11,17 +11,17 @@ from eqsat.certify import certify as certify_graphs
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.errors import BackendError, CertificateError, UncheckedError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.judging import is_lowered
-from eqsat.failures import released, rules_behind
-from eqsat.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
 from eqsat.language.terms.graph import Graph
-from eqsat.report import Progress
-from eqsat.settings import Settings
+from eqsat.report.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
+from eqsat.report.report import Progress
+from eqsat.steps.failures import released, rules_behind
+from eqsat.steps.settings import Settings
+from eqsat.system.deadline import TimeUp
 
 
 @dataclass

@@ -12,11 +12,10 @@ from eqsat.certify import Certificate
 from eqsat.certify.outputs import DRIFT, Judge, samples
 from eqsat.costs.model.cost import Cost, GraphCost
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import check, current
 from eqsat.errors import BackendError, EqsatError, ExportModelError
 from eqsat.extract.tensors.assembly import Assembled
-from eqsat.given import Given
 from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.plan import Plan
@@ -25,6 +24,7 @@ from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved
 from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
+from eqsat.system.deadline import check, current
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0

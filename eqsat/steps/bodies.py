@@ -9,26 +9,26 @@ from typing import TypeAlias
 from onnx import GraphProto
 
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import Deadline, TimeUp
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.errors import ExportModelError
-from eqsat.failures import is_for_the_caller, released, told
-from eqsat.finalists import written_size
-from eqsat.given import Given, Inside, dims_of
 from eqsat.language.graphs.fold import fresh_beside
 from eqsat.language.onnx.control.hoisting import Moved, hoisted
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, names_in, replaced, sites, written
+from eqsat.language.onnx.read.model import Given, Inside, dims_of
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.language.terms.graph import Graph
-from eqsat.pipeline import Pipeline
-from eqsat.report import Progress
-from eqsat.result import Result
+from eqsat.report.finalists import written_size
+from eqsat.report.report import Progress
+from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.sizes import points_for
+from eqsat.steps.failures import is_for_the_caller, released, told
+from eqsat.steps.pipeline import Pipeline
+from eqsat.steps.sizes import points_for
+from eqsat.system.deadline import Deadline, TimeUp
 
 #: The share of the limit that all bodies together may take, and the share of what is left of that that one may.
 _SHARE, _MOST = 0.5, 0.25

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from eqsat.changes import regions
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Explainer
 from eqsat.errors import (
@@ -24,12 +22,14 @@ from eqsat.errors import (
     UsageError,
     first_line,
 )
-from eqsat.explanation import Explanation
-from eqsat.finalists import Candidate
-from eqsat.given import Given
-from eqsat.report import Report
-from eqsat.result import Result
-from eqsat.summary import operators_of
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.changes import regions
+from eqsat.report.explanation import Explanation
+from eqsat.report.finalists import Candidate
+from eqsat.report.report import Report
+from eqsat.report.result import Result
+from eqsat.report.summary import operators_of
+from eqsat.system.deadline import TimeUp
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 

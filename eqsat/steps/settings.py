@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.costs.kernels.implementations import Choices
-from eqsat.deadline import Deadline
 from eqsat.egraph.saturate import Limits
 from eqsat.language.terms.state import State
-from eqsat.report import Progress
+from eqsat.report.report import Progress
 from eqsat.runtime.examples import OverSizes, SizePoint
+from eqsat.system.deadline import Deadline
 
 
 @dataclass(frozen=True)

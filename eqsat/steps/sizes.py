@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from eqsat.errors import BackendError, EqsatError, UsageError
-from eqsat.given import Given, dims_of
+from eqsat.language.onnx.read.model import Given, dims_of
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import BACKENDS, Program
 from eqsat.runtime.examples import OverSizes, SizePoint, tried

@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from eqsat.terminal import plain, shown
+from eqsat.system.terminal import plain, shown
 
 Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
 

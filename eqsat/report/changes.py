@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.deadline import check
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Derivation, Explainer
 from eqsat.egraph.notation import Notation
-from eqsat.explanation import SHARED, STATES, Change, Explanation, Grounds, Step, counted, together
-from eqsat.finalists import Candidate
 from eqsat.language.terms.graph import Graph, Node, operator_name
+from eqsat.report.explanation import SHARED, STATES, Change, Explanation, Grounds, Step, counted, together
+from eqsat.report.finalists import Candidate
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.loader import evidence_of
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.system.deadline import check
 
 #: What tells e-nodes apart: operator, attributes, classes of operands.
 _Key: TypeAlias = tuple[Any, ...]

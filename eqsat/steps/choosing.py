@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eqsat import fused
 from eqsat.costs.model.cost import TERMS
 from eqsat.costs.model.model import CostModel
 from eqsat.extract import Solution
@@ -14,10 +13,11 @@ from eqsat.extract.problem.limits import PEAK
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.judging import as_given, keeps, plan_cost, price_of
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.finalists import Candidate, with_bodies, written_size
-from eqsat.given import Given
 from eqsat.language.graphs.lower import lower
-from eqsat.settings import Settings
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.finalists import Candidate, with_bodies, written_size
+from eqsat.steps import fused
+from eqsat.steps.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from eqsat.changes import Region
-from eqsat.deadline import TimeUp, current
 from eqsat.errors import BackendError, EqsatError
-from eqsat.explanation import Change, Explanation
-from eqsat.finalists import Candidate, measure_finalists
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.types import TensorType
+from eqsat.report.changes import Region
+from eqsat.report.explanation import Change, Explanation
+from eqsat.report.finalists import Candidate, measure_finalists
 from eqsat.runtime.examples import SizePoint
+from eqsat.system.deadline import TimeUp, current
 
 #: Seconds that measuring the changes of one result may take, and those of timing one of them.
 SECONDS, EACH = 3.0, 0.5

@@ -8,41 +8,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from eqsat import fused
-from eqsat.changes import explain, regions
-from eqsat.choosing import Choosing
-from eqsat.collector import seldom_collecting
 from eqsat.costs.kernels.precision import POLICIES
 from eqsat.costs.model.model import CostModel
-from eqsat.deadline import TimeUp
 from eqsat.egraph.encode import Encoding, encode, nan_warnings
 from eqsat.egraph.saturate import Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
-from eqsat.explanation import Explanation
 from eqsat.extract import Solution, solve
 from eqsat.extract.solve.restricted import Restricted
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
-from eqsat.failures import is_for_the_caller, kept_original, released, told
-from eqsat.finalists import (
+from eqsat.language.onnx.read.model import Given
+from eqsat.language.onnx.write.availability import opset_of
+from eqsat.language.terms.graph import Graph
+from eqsat.report.changes import explain, regions
+from eqsat.report.explanation import Explanation
+from eqsat.report.finalists import (
     Candidate,
     kept,
 )
-from eqsat.given import Given
-from eqsat.language.onnx.write.availability import opset_of
-from eqsat.language.terms.graph import Graph
-from eqsat.report import Phase, Progress, Report
-from eqsat.result import Result
+from eqsat.report.report import Phase, Progress, Report
+from eqsat.report.result import Result
+from eqsat.report.savings import measured_changes
+from eqsat.report.summary import Baseline, Outcome, report_of
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.runtime.examples import SizePoint
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
-from eqsat.savings import measured_changes
-from eqsat.settings import Settings
-from eqsat.sizes import Sizes, check_sizes, points_for
-from eqsat.summary import Baseline, Outcome, report_of
-from eqsat.trials import Trials
-from eqsat.worst import ROUNDS, balanced
+from eqsat.steps import fused
+from eqsat.steps.choosing import Choosing
+from eqsat.steps.failures import is_for_the_caller, kept_original, released, told
+from eqsat.steps.settings import Settings
+from eqsat.steps.sizes import Sizes, check_sizes, points_for
+from eqsat.steps.trials import Trials
+from eqsat.steps.worst import ROUNDS, balanced
+from eqsat.system.collector import seldom_collecting
+from eqsat.system.deadline import TimeUp
 
 #: The shares of a call that growing may take, and of what is then left those of choosing and, after that, of measuring:
 #: the certificate has the rest, since nothing is kept without one.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.report import count, duration
+from eqsat.report.report import count, duration
 
 #: What a change is put down to that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"

@@ -1,0 +1,1 @@
+"""The result of a run, and the report of it."""

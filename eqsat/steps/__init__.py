@@ -1,0 +1,1 @@
+"""The steps of a run: what is read, chosen, tried and certified."""
