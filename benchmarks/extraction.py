@@ -32,7 +32,7 @@ from rich.table import Table
 from benchmarks.models import MODELS, load
 from eqsat.extract import Problem, Solution, solve
 from eqsat.extract.problem.gym import read_gym
-from eqsat.extract.solve.greedy import dag_greedy, tree_greedy
+from eqsat.extract.solvers.greedy import dag_greedy, tree_greedy
 
 RESULTS = Path(__file__).parent / "results" / "extraction.json"
 #: Batch 16 grows the e-graphs of batch 1 again.

@@ -37,7 +37,7 @@ KINDS: dict[str, Kind] = {
         "random graphs, under random costs for three of four, optimised",
         "every output is the same at several sizes, on NumPy in float64 and its own width, and on ONNX Runtime; types, "
         "names and bounds hold; a graph that fails is made small and kept in `tests/regressions`",
-        "tests/property/test_optimize_random.py",
+        "tests/property/run/test_optimize_random.py",
         kept=graphs.kept,
     ),
     "models": Kind(
@@ -48,7 +48,7 @@ KINDS: dict[str, Kind] = {
         "costs, some by the command line or written at another opset",
         "what ONNX Runtime runs is read, optimised and written, and the result runs at every size at which the "
         "original did and gives the same: integers exactly, floats within what rounding of the original explains",
-        "tests/backend/test_random_models.py",
+        "tests/backend/run/test_random_models.py",
         alone=trying.alone,
         kept=shrinking.kept,
     ),
@@ -58,7 +58,7 @@ KINDS: dict[str, Kind] = {
         files.BOUNDS,
         "ONNX files with one to four bytes, fields or statements changed, read, and optimised where they read",
         "a result that reads again, or one error of eqsat; no crash, none over 10 s, no process over 1 GB",
-        "tests/property/test_onnx_fuzz.py",
+        "tests/property/language/test_onnx_fuzz.py",
     ),
     "paths": Kind(
         len(hostile_paths.NAMES),
@@ -66,7 +66,7 @@ KINDS: dict[str, Kind] = {
         hostile_paths.BOUNDS,
         "absolute paths, `..`, links, pipes, devices, NUL, line ends, long names as the place of data or of a model",
         "nothing outside the folder of the model is read, nothing is waited for; as for files",
-        "tests/backend/test_faults_hostile.py",
+        "tests/backend/benchmarks/test_faults_hostile.py",
         drawn=False,
     ),
     "sizes": Kind(
@@ -76,7 +76,7 @@ KINDS: dict[str, Kind] = {
         "4 TB declared in 200 bytes, overflowing dims, operators with giant results, nests, functions that multiply, "
         "a million nodes",
         "as for files",
-        "tests/backend/test_faults_hostile.py",
+        "tests/backend/benchmarks/test_faults_hostile.py",
         drawn=False,
     ),
     "kills": Kind(
@@ -86,7 +86,7 @@ KINDS: dict[str, Kind] = {
         "`eqsat optimize`, `costs measure` and `rules generate` killed at random moments, some as they write",
         "a target is the old file or the new one, whole; tables pass SQLite's check and lose no entry; the same "
         "command then goes on where it stood",
-        "tests/backend/test_faults_processes.py",
+        "tests/backend/benchmarks/test_faults_processes.py",
     ),
     "crowds": Kind(
         18,
@@ -94,7 +94,7 @@ KINDS: dict[str, Kind] = {
         crowds.BOUNDS,
         "several processes on one cost table and on one cache of kernels, some killed; whole commands on one table",
         "nothing acknowledged is missing, nothing is torn, no process fails, the cache keeps its limit",
-        "tests/backend/test_faults_processes.py",
+        "tests/backend/benchmarks/test_faults_processes.py",
     ),
     "disk": Kind(
         30,
@@ -103,7 +103,7 @@ KINDS: dict[str, Kind] = {
         "a file system of a few kB, full while a model, a report, a table or a kernel is written",
         "the old file or the new one, whole; nothing left behind; no entry lost; one error that says so, none where "
         "the file was not asked for",
-        "tests/backend/test_faults_places.py",
+        "tests/backend/benchmarks/test_faults_places.py",
     ),
     "read-only home": Kind(
         12,
@@ -111,7 +111,7 @@ KINDS: dict[str, Kind] = {
         places.BOUNDS,
         "a home on a file system that is mounted to be read only, or a file in its place",
         "commands work, and warn that costs are kept in memory",
-        "tests/backend/test_faults_places.py",
+        "tests/backend/benchmarks/test_faults_places.py",
         drawn=False,
     ),
     "no home": Kind(
@@ -120,7 +120,7 @@ KINDS: dict[str, Kind] = {
         places.BOUNDS,
         "`HOME` and `XDG_CACHE_HOME` unset, empty, relative, missing or a device; a user that the system does not know",
         "commands work, and make no file but those asked for",
-        "tests/backend/test_faults_places.py",
+        "tests/backend/benchmarks/test_faults_places.py",
         drawn=False,
     ),
     "clocks": Kind(
@@ -129,6 +129,6 @@ KINDS: dict[str, Kind] = {
         clocks.BOUNDS,
         "the clock an hour to decades back, or slow, between two commands and in one; cached files of the future",
         "entries stay known, limits of time end a run, the cache keeps its limit and what was just put",
-        "tests/backend/test_faults_places.py",
+        "tests/backend/benchmarks/test_faults_places.py",
     ),
 }

@@ -11,9 +11,9 @@ from eqsat.extract.limited.bounded import solve_limited, solve_priced
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
 from eqsat.extract.problem.problem import Conversion, Node, Problem
 from eqsat.extract.problem.solution import Solution, choice_of
-from eqsat.extract.solve.backtracking import ALPHA, solve_backtracking
-from eqsat.extract.solve.greedy import greedy
-from eqsat.extract.solve.ilp import solve_ilp
+from eqsat.extract.solvers.backtracking import ALPHA, solve_backtracking
+from eqsat.extract.solvers.greedy import greedy
+from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
 
 __all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]

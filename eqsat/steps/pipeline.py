@@ -15,7 +15,7 @@ from eqsat.egraph.saturate import Saturation, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import CertificateError, ExtractionError, UnsoundRuleError
 from eqsat.extract import Solution, solve
-from eqsat.extract.solve.restricted import Restricted
+from eqsat.extract.solvers.restricted import Restricted
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.language.onnx.read.model import Given

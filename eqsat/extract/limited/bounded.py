@@ -13,7 +13,7 @@ from eqsat.extract.limited.limited import LimitedSearch
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice
 from eqsat.extract.problem.solution import Solution, Status, choice_of, decode
-from eqsat.extract.solve.highs import Clock, deadline_of
+from eqsat.extract.solvers.highs import Clock, deadline_of
 from eqsat.system.deadline import Deadline
 
 PRICED_RUNS = 12

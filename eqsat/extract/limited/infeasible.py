@@ -10,8 +10,8 @@ from eqsat.errors import ExtractionError
 from eqsat.extract.limited.limited import LimitedSearch
 from eqsat.extract.problem.limits import PEAK, Memory, exceeds, written
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.solve.highs import Clock
-from eqsat.extract.solve.ilp import solve_ilp
+from eqsat.extract.solvers.highs import Clock
+from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
 
 LEAST_SECONDS = 2.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from eqsat.extract.problem.limits import exceeds
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure
-from eqsat.extract.solve.greedy import cheapest_dags
+from eqsat.extract.solvers.greedy import cheapest_dags
 
 ROUNDS = 24
 """Changes of the prices."""

@@ -15,11 +15,11 @@ from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import Choice, closure, total, unfounded
 from eqsat.extract.problem.schedule import MOST_MOVES
 from eqsat.extract.problem.solution import choice_of
-from eqsat.extract.solve.bounds import dual_ascent, ruled_out
-from eqsat.extract.solve.highs import Clock
-from eqsat.extract.solve.ilp import solve_ilp
-from eqsat.extract.solve.model import Row
-from eqsat.extract.solve.presolve import Presolved, presolve
+from eqsat.extract.solvers.bounds import dual_ascent, ruled_out
+from eqsat.extract.solvers.highs import Clock
+from eqsat.extract.solvers.ilp import solve_ilp
+from eqsat.extract.solvers.model import Row
+from eqsat.extract.solvers.presolve import Presolved, presolve
 
 SLACK = 1e-9
 """Relative: a cost within this of the bound is optimal."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 from eqsat.extract.limited.lagrange import Demand
 from eqsat.extract.problem.program import Choice, closure
-from eqsat.extract.solve.bounds import path_bounds
-from eqsat.extract.solve.flows import flow_cuts
-from eqsat.extract.solve.highs import Clock, Outcome, Solver
-from eqsat.extract.solve.model import Model, Row, Values
-from eqsat.extract.solve.presolve import Presolved
+from eqsat.extract.solvers.bounds import path_bounds
+from eqsat.extract.solvers.flows import flow_cuts
+from eqsat.extract.solvers.highs import Clock, Outcome, Solver
+from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.presolve import Presolved
 
 UNIT = 1024.0
 """What a limit is scaled to, so that HiGHS's tolerance of 1e-6 is 1e-9 of it."""

@@ -16,8 +16,8 @@ from eqsat.extract.limited.bounded import solve_limited
 from eqsat.extract.problem.limits import PEAK, Limit
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.solution import Solution, choice_of, decode
-from eqsat.extract.solve.highs import deadline_of
-from eqsat.extract.solve.ilp import solve_ilp
+from eqsat.extract.solvers.highs import deadline_of
+from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
 from eqsat.system.figure import figure
 

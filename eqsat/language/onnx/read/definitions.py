@@ -21,7 +21,7 @@ from eqsat.language.terms.types import DType, TensorType
 Read = Callable[[GraphProto, Scope, ModelProto], Graph]
 
 #: Operators read by the definition that ONNX gives them, by domain and name. ONNX Runtime runs that definition, or a
-#: kernel that makes the same: `tests/backend/test_definitions.py` compares the two.
+#: kernel that makes the same: `tests/backend/language/test_definitions.py` compares the two.
 DEFINED = frozenset(
     {
         ("", "AffineGrid"),

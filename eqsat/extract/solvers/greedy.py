@@ -1,0 +1,108 @@
+"""Greedy extraction: bottom-up by tree cost, and bottom-up by DAG cost with shared parts counted once."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import time
+
+import numpy as np
+
+from eqsat.extract.problem.problem import Problem
+from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure, total
+from eqsat.extract.problem.solution import Solution, decode
+from eqsat.extract.solvers.bounds import tree_bound
+from eqsat.system.deadline import check
+
+
+def tree_greedy(problem: Problem) -> Solution:
+    """The choice of least tree cost, which counts a shared operand once for every e-node that uses it."""
+    start = time.monotonic()
+    choice, _ = cheapest_trees(problem.program, problem.program.costs)
+    return _finish(problem, choice, start)
+
+
+def dag_greedy(problem: Problem) -> Solution:
+    """Like tree_greedy, but an e-node costs the union of what its operands' choices use."""
+    start = time.monotonic()
+    return _finish(problem, cheapest_dags(problem.program), start)
+
+
+def greedy(problem: Problem) -> Solution:
+    """The cheaper of tree_greedy and dag_greedy."""
+    start = time.monotonic()
+    return _finish(problem, best_greedy(problem.program), start)
+
+
+def best_greedy(program: Program, weights: list[float] | None = None) -> Choice:
+    """The cheaper of the two greedy choices, pruned to what the roots use.
+
+    `weights` steer the choices instead of the costs.
+    """
+    guide = program if weights is None else dataclasses.replace(program, costs=weights)
+    choices = cheapest_trees(guide, guide.costs)[0], cheapest_dags(guide)
+    used = [closure(program, choice, program.roots) for choice in choices]
+    return min(used, key=lambda choice: total(program, choice))
+
+
+def _finish(problem: Problem, choice: Choice, start: float) -> Solution:
+    bound = tree_bound(problem.program)
+    return decode(problem, choice, lower_bound=bound, status="heuristic", seconds=time.monotonic() - start)
+
+
+def cheapest_dags(program: Program) -> Choice:
+    """For every derivable goal the option whose union of operand choices costs least, settled cheapest first.
+
+    The goals a choice uses are bits of an integer, numbered in the order they were settled, so that early sets are
+    small. Acyclic for the reason given at cheapest_trees.
+    """
+    waiting = [len(needs) for needs in program.needs]
+    users = program.users()
+    choice: Choice = {}
+    used = [0] * program.goals
+    value = [0.0] * program.goals
+    prices = np.zeros(program.goals + 8)
+    heap = [(program.costs[option], option, 0) for option, count in enumerate(waiting) if count == 0]
+    heapq.heapify(heap)
+    while heap:
+        cost, option, below = heapq.heappop(heap)
+        goal = program.provides[option]
+        if goal in choice:
+            continue
+        check(1 + len(choice) // 4096)
+        rank = len(choice)
+        prices[rank] = program.costs[option]
+        choice[goal], value[goal], used[goal] = option, cost, below | (1 << rank)
+        for user in users[goal]:
+            waiting[user] -= 1
+            if waiting[user] == 0 and program.provides[user] not in choice:
+                union, price = _union(program.needs[user], used, value, prices)
+                heapq.heappush(heap, (program.costs[user] + price, user, union))
+    return choice
+
+
+def _union(
+    needs: tuple[int, ...], used: list[int], value: list[float], prices: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> tuple[int, float]:
+    """The goals that any of `needs` uses, and what they cost together."""
+    dearest = max(needs, key=lambda need: (value[need], need))
+    union, price = used[dearest], value[dearest]
+    for need in needs:
+        extra = used[need] & ~union
+        if extra:
+            price += _price(extra, prices)
+            union |= extra
+    return union, price
+
+
+def _price(bits: int, prices: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    if bits.bit_count() <= 8:
+        price = 0.0
+        while bits:
+            low = bits & -bits
+            price += float(prices[low.bit_length() - 1])
+            bits ^= low
+        return price
+    size = (bits.bit_length() + 7) // 8
+    mask = np.unpackbits(np.frombuffer(bits.to_bytes(size, "little"), dtype=np.uint8), bitorder="little")
+    return float(prices[: len(mask)] @ mask)
