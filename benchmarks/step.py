@@ -96,8 +96,8 @@ def explain(name: str, folder: Path) -> dict[str, Any]:
     from eqsat.egraph.explain import Explainer
     from eqsat.egraph.saturate import Saturator
     from eqsat.language.onnx.read.model import read
-    from eqsat.optimize import limits_for
     from eqsat.rewrites.rules.loader import load_rules
+    from eqsat.steps.settings import limits_for
 
     chosen = eqsat.optimize(folder / "model.onnx", measure=False).explain()
     kept = eqsat.optimize(folder / "model.onnx")

@@ -12,15 +12,15 @@ Graph('twice', 2 nodes, inputs=['x'], outputs=['y'])
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module, metadata
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import EqsatError
+from eqsat.moved import find_moved
 
 if TYPE_CHECKING:
     from eqsat.buckets.result import BucketedResult
+    from eqsat.calls import optimize
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.explorer.explorer import Explorer, explore
     from eqsat.frontier import pareto
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from eqsat.language.graphs.builder import Builder as Graph
     from eqsat.language.graphs.builder import Tensor
     from eqsat.language.terms.state import State
-    from eqsat.optimize import optimize
     from eqsat.report.report import Progress, Report
     from eqsat.report.result import Result
 
@@ -42,7 +41,7 @@ _PUBLIC = {
     "State": ("eqsat.language.terms.state", "State"),
     "explore": ("eqsat.explorer.explorer", "explore"),
     "Explorer": ("eqsat.explorer.explorer", "Explorer"),
-    "optimize": ("eqsat.optimize", "optimize"),
+    "optimize": ("eqsat.calls", "optimize"),
     "pareto": ("eqsat.frontier", "pareto"),
     "Progress": ("eqsat.report.report", "Progress"),
     "Report": ("eqsat.report.report", "Report"),
@@ -70,15 +69,7 @@ __all__ = [
 ]
 
 
-class _Package(ModuleType):
-    """Keeps `eqsat.optimize` and `eqsat.explore` functions: importing modules of these names would replace them."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+find_moved()
 
 
 def __getattr__(name: str) -> Any:

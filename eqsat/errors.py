@@ -129,6 +129,10 @@ class MissingExtraError(EqsatError, ImportError):
     """A part of eqsat that needs a package which is not installed."""
 
 
+#: The note on exceptions that a function of the caller's raised.
+CALLERS_NOTE = "raised by a function that the caller passed"
+
+
 def first_line(error: BaseException) -> str:
     """What an error of another library says, in one line; its type where it says nothing.
 

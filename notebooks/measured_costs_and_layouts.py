@@ -38,7 +38,7 @@ from eqsat.costs.measuring.measure import fill, measure
 from eqsat.costs.table.shipped import shipped_records
 from eqsat.costs.table.table import CostTable
 from eqsat.costs.model.validation import validate
-from eqsat.optimize import choices_for
+from eqsat.steps.settings import choices_for
 
 # %% [markdown]
 # ## One operator

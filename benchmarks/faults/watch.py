@@ -150,7 +150,7 @@ def _serve(connection: Connection, bounds: Bounds, cold: bool, notes: str) -> No
 def _load(cold: bool) -> None:
     """Loads what every try needs."""
     import eqsat
-    import eqsat.steps.pipeline
+    import eqsat.run
 
     if not cold:
         g = eqsat.Graph("first")

@@ -11,12 +11,12 @@ import numpy as np
 
 from eqsat.bench.case import Case
 from eqsat.bench.contender import Loaded
+from eqsat.calls import optimize
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
-from eqsat.optimize import optimize
 from eqsat.report.finalists import gpu_program
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded

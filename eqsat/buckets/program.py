@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.buckets.choice import Bucket, Buckets, sizes_in
 from eqsat.buckets.padding import leak_of
 from eqsat.errors import BackendError
+from eqsat.language.sizes.buckets import Bucket, Buckets, sizes_in
 from eqsat.language.terms.dims import Sym, evaluate
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.buckets.choice import Bucket, Buckets
 from eqsat.buckets.program import BucketProgram, may_pad
 from eqsat.costs.table.environment import kind_of
 from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.sizes.buckets import Bucket, Buckets
 from eqsat.language.terms.graph import Graph
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded

@@ -5,77 +5,57 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from eqsat.buckets.choice import Bucket, Buckets, check_names
 from eqsat.buckets.result import BucketedResult
-from eqsat.costs.model.model import CostModel
-from eqsat.language.onnx.read.model import Given
+from eqsat.language.sizes.buckets import Bucket, Buckets, check_names
 from eqsat.language.terms.graph import Graph
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.steps.pipeline import Pipeline
+from eqsat.run import Run
+from eqsat.steps.failures import guarded
+from eqsat.steps.placing import placed
 from eqsat.system.deadline import TimeUp
 
 
-def choose_each(
-    pipeline: Pipeline,
-    given: Given,
-    rules: tuple[Rule, ...],
-    costs: CostModel,
-    buckets: Buckets,
-    measure: bool,
-) -> BucketedResult:
+def choose_each(run: Run, buckets: Buckets) -> BucketedResult:
     """The result of each bucket: one e-graph, grown once, and a choice for the sizes at which each bucket ends.
 
     The time for choosing is shared among the buckets; each is measured and certified at its own sizes. Choices that are
     one graph become one. UsageError for a bucket of a dim that no input has.
     """
-    check_names(given.graph, buckets.ends)
+    check_names(run.given.graph, buckets.ends)
 
-    def attempt(left: tuple[Rule, ...], again: bool) -> dict[Bucket, Result]:
-        grown = pipeline.grow(given, left)
+    def attempt(rules: tuple[Rule, ...], again: bool) -> dict[Bucket, Result]:
+        grown = run.saturate(rules)
 
-        def choose(part: Pipeline, priced: CostModel) -> Result:
+        def choose(part: Run) -> Result:
             try:
-                return part.finish(given, *grown, priced, measure, again).result
+                return part.finish(grown, run.settings.options.measure, again).result
             except TimeUp as late:
-                part.skipped.append(f"nothing was chosen for this bucket: {late}")
-                return part.original(given, priced)
+                part.log.skipped.append(f"nothing was chosen for this bucket: {late}")
+                return part.original()
 
-        return _each(pipeline, given, costs, buckets, choose)
+        return _each(run, buckets, choose)
 
     def original() -> dict[Bucket, Result]:
-        return _each(pipeline, given, costs, buckets, lambda part, priced: part.original(given, priced))
+        return _each(run, buckets, Run.original)
 
-    results = _merged(pipeline.guarded(attempt, rules, original))
+    results = _merged(guarded(attempt, run.rules, original, run.settings, run.log))
     largest = list(results.values())[-1]
     fields = {name: getattr(largest, name) for name in Result.__dataclass_fields__}
     return BucketedResult(**fields, buckets=buckets, results=results)
 
 
-def _each(
-    pipeline: Pipeline,
-    given: Given,
-    costs: CostModel,
-    buckets: Buckets,
-    choose: Callable[[Pipeline, CostModel], Result],
-) -> dict[Bucket, Result]:
-    """What is chosen for each bucket, costed and measured at the sizes at which it ends."""
+def _each(run: Run, buckets: Buckets, choose: Callable[[Run], Result]) -> dict[Bucket, Result]:
+    """The result for each bucket, costed and measured at the sizes at which it ends."""
     results: dict[Bucket, Result] = {}
+    settings = run.settings
     for done, bucket in enumerate(buckets):
-        share = pipeline.settings.deadline.part(1 / (len(buckets) - done))
-        part = replace(
-            pipeline,
-            settings=replace(pipeline.settings, deadline=share),
-            skipped=list(pipeline.skipped),
-            seconds=dict(pipeline.seconds),
-            warnings=list(pipeline.warnings),
-            failures=list(pipeline.failures),
-        )
-        priced = costs.at({})
-        sizes = {**pipeline.settings.sizes, **dict(bucket)}
-        points = part.place(given, {name: {size: 1.0} for name, size in sizes.items()}, priced)
-        priced.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
-        results[bucket] = choose(part, priced)
+        share = settings.deadline.part(1 / (len(buckets) - done))
+        log = run.log.copy()
+        sizes = {**settings.sizes, **dict(bucket)}
+        part = replace(settings, costs=settings.costs.at({}), deadline=share)
+        part = placed(run.given, {name: {size: 1.0} for name, size in sizes.items()}, part, log)
+        results[bucket] = choose(replace(run, settings=part, log=log))
     return results
 
 

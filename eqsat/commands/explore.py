@@ -29,7 +29,7 @@ _RULES, _CHANGES = 15, 12
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--tensor", "tensors", metavar="NAME", multiple=True, help="List all forms of a value; may be repeated.")
 @click.option("--measure", is_flag=True, help="Time the result against the original, as optimize does.")
-@run_options
+@run_options("explore")
 @import_option
 @debug_option
 def explore(
@@ -56,7 +56,7 @@ def explore(
         follow = begun.following(show)
         from eqsat.explorer.explorer import explore as run
 
-        explorer = run(model, **run_arguments(options), progress=follow, should_stop=should_stop)
+        explorer = run(model, **run_arguments(options, "explore"), progress=follow, should_stop=should_stop)
         growth = explorer.grow()
         result = explorer.optimize(measure=measure)
         forms = [explorer.eclass(name) for name in tensors]

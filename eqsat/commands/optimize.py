@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.commands.arguments import BUCKET, Settings, debug_option, import_option
+from eqsat.commands.arguments import Settings, debug_option, import_option
 from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
@@ -32,14 +32,7 @@ FAILED = 3
 @click.command()
 @click.argument("model", metavar="IN.onnx", type=FILE)
 @click.option("-o", "--output", "target", metavar="OUT.onnx", type=FILE, required=True, help="Where to write.")
-@run_options
-@click.option(
-    "--bucket",
-    "buckets",
-    type=BUCKET,
-    multiple=True,
-    help="Sizes of a named dim to choose for, each on its own; may be repeated for other dims.",
-)
+@run_options("optimize")
 @click.option("--no-measure", is_flag=True, help="Do not time the result against the original.")
 @click.option("--json", "report_file", metavar="REPORT.json", type=FILE, help="Write the report there too.")
 @click.option("--html", "page_file", metavar="PAGE.html", type=FILE, help="Write a page of this run to look into.")
@@ -48,7 +41,6 @@ FAILED = 3
 def optimize(
     model: Path,
     target: Path,
-    buckets: tuple[tuple[str, list[int]], ...],
     no_measure: bool,
     report_file: Path | None,
     page_file: Path | None,
@@ -66,12 +58,10 @@ def optimize(
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         follow = begun.following(show)
-        if buckets and page_file is not None:
+        if options["buckets"] and page_file is not None:
             raise UsageError("--bucket and --html", expected="one of the two: a page shows one choice")
         _check_files(model, target, report_file, page_file, options["rules"])
-        given = {**run_arguments(options), "progress": follow, "should_stop": should_stop}
-        if buckets:
-            given |= {"buckets": _by_name(buckets)}
+        given = {**run_arguments(options, "optimize"), "progress": follow, "should_stop": should_stop}
         result, page = _optimised(model, given, not no_measure, page_file is not None)
         follow(Progress("write", detail=str(target)))
         start = time.perf_counter()
@@ -95,20 +85,11 @@ def optimize(
     return FAILED if report.failure else 0
 
 
-def _by_name(buckets: tuple[tuple[str, list[int]], ...]) -> dict[str, list[int]]:
-    """The buckets of each named dim; UsageError for a dim that is named twice."""
-    ends = dict(buckets)
-    if len(ends) < len(buckets):
-        twice = next(name for i, (name, _) in enumerate(buckets) if name in dict(buckets[:i]))
-        raise UsageError(f"--bucket {twice} twice", expected="all sizes of a dim in one, as batch=1,4,8")
-    return ends
-
-
 def _optimised(
     model: Path, given: Mapping[str, Any], measure: bool, paged: bool
 ) -> tuple[Result, Callable[[Path], object] | None]:
     """The result, and what writes the page of its run, if one is wanted and the run can be shown."""
-    from eqsat.optimize import optimize as run
+    from eqsat.calls import optimize as run
 
     if not paged:
         return run(model, measure=measure, **given), None
@@ -116,7 +97,7 @@ def _optimised(
     from eqsat.steps.failures import is_for_the_caller, told
 
     try:
-        explorer = explore(model, **given)
+        explorer = explore(model, **{name: value for name, value in given.items() if name != "buckets"})
         explorer.grow()
         result = explorer.optimize(measure=measure)
     except Exception as error:

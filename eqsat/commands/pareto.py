@@ -1,54 +1,38 @@
-"""`eqsat pareto`: what a model can be in one respect for what it costs in another."""
+"""`eqsat pareto`: the Pareto front of two cost terms."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, debug_option, import_option, once
+from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import Begun, console, interruptible, progress_bar
+from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target
 from eqsat.errors import ExtractionError
 from eqsat.system.files import write_text
 from eqsat.system.terminal import standard_error
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("model", metavar="IN.onnx", type=_FILE)
+@click.argument("model", metavar="IN.onnx", type=FILE)
 @click.option("-x", default="time", show_default=True, help="One term.")
 @click.option("-y", default="peak_memory", show_default=True, help="The other.")
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose costs to minimise.")
-@click.option("--limit", "limits", type=LIMIT, multiple=True, help="Most of a term, as launches=40; may be repeated.")
-@click.option("--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in.")
-@click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed or bfloat16.")
-@click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes.")
-@click.option("--time-limit", type=DURATION, default="60s", show_default=True, help="For all but reading.")
-@click.option("--steps", type=int, help="Most steps in place of the time limit: the same front on any machine.")
-@click.option("--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed at; may be repeated.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
-@click.option("--plot", "plot_file", metavar="OUT.png", type=_FILE, help="Draw the front there: .png, .svg or .pdf.")
-@click.option("--json", "json_file", metavar="OUT.json", type=_FILE, help="Write the points there.")
+@run_options("pareto")
+@click.option("--plot", "plot_file", metavar="OUT.png", type=FILE, help="Draw the front there: .png, .svg or .pdf.")
+@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there.")
 @import_option
 @debug_option
 def pareto(
     model: Path,
     x: str,
     y: str,
-    device: str,
-    limits: tuple[tuple[str, str], ...],
-    layouts: list[str],
-    precision: str,
-    node_limit: int,
-    time_limit: float,
-    steps: int | None,
-    sizes: tuple[tuple[str, dict[int, float]], ...],
-    seed: int,
     plot_file: Path | None,
     json_file: Path | None,
+    **options: Any,
 ) -> None:
     """Print the Pareto front of two terms over all graphs that rules prove equal to IN.onnx.
 
@@ -67,15 +51,7 @@ def pareto(
                 model,
                 x,
                 y,
-                device=device,
-                layouts="auto" if layouts == ["auto"] else layouts,
-                precision=precision,
-                limits=once(limits, "--limit"),
-                node_limit=node_limit,
-                time_limit=time_limit,
-                steps=steps,
-                sizes=dict(sizes),
-                seed=seed,
+                **run_arguments(options, "pareto"),
                 progress=begun.following(show),
                 should_stop=should_stop,
             )

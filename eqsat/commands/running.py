@@ -1,78 +1,96 @@
-"""The options of a run of the pipeline, which the commands that run it share."""
+"""The options of a run on a command line, made from the fields of `Options`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import Field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from eqsat.commands.arguments import DURATION, LIMIT, NAMES, SIZES, WEIGHT, once
+from eqsat.commands.arguments import BUCKET, DURATION, LIMIT, NAMES, SIZES, WEIGHT, once
+from eqsat.errors import UsageError
+from eqsat.options.options import Call, default_of, meaning_of, options_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: The type of an option that names a file.
 FILE = click.Path(path_type=Path)
 
-_OPTIONS = (
-    click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose costs to minimise."),
-    click.option("--objective", type=WEIGHT, multiple=True, help="Term to minimise, with its weight; may be repeated."),
-    click.option(
-        "--limit", "limits", type=LIMIT, multiple=True, help="Most of a term, as launches=40; may be repeated."
-    ),
-    click.option(
-        "--layouts", type=NAMES, default="auto", show_default=True, help="Layouts that values may be held in."
-    ),
-    click.option("--precision", default="exact", show_default=True, help="exact, tf32, mixed, float16 or bfloat16."),
-    click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking."),
-    click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out."),
-    click.option("--node-limit", type=int, default=20_000, show_default=True, help="Most e-nodes."),
-    click.option(
-        "--time-limit", type=DURATION, default="30s", show_default=True, help="For all but reading and writing."
-    ),
-    click.option("--steps", type=int, help="Most steps in place of the time limit: the same result on any machine."),
-    click.option("--outputs", type=NAMES, help="Keep only these outputs."),
-    click.option(
-        "--size", "sizes", type=SIZES, multiple=True, help="What a named dim is costed and measured at: one or several."
-    ),
-    click.option(
-        "--over-sizes",
-        default="sum",
-        show_default=True,
-        help="Of several sizes, the weighted sum of costs, or the worst share of the original's.",
-    ),
-    click.option("--rules", type=FILE, multiple=True, help="File of rules to use besides the library's."),
-    click.option(
-        "--finite-math/--no-finite-math",
-        default=None,
-        help="Assume that no infinity or NaN occurs, or that any may; if left out, that inputs are finite.",
-    ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the checks, the search and the timing."),
-    click.option("--threads", type=int, default=1, show_default=True, help="Threads of the measured runtime."),
-    click.option("--opset", type=int, help="Opset to write; the model's own if left out."),
-    click.option(
-        "--portable",
-        is_flag=True,
-        help="Write ONNX's operators alone, also where ONNX Runtime has faster ones of its own.",
-    ),
-)
+#: The type of an option's text, by its kind.
+_TYPES: Mapping[str, Any] = {
+    "": str,
+    "number": float,
+    "count": int,
+    "duration": DURATION,
+    "names": NAMES,
+    "layouts": NAMES,
+    "weights": WEIGHT,
+    "limits": LIMIT,
+    "sizes": SIZES,
+    "buckets": BUCKET,
+    "files": FILE,
+}
+#: Kinds of options that may be repeated.
+_REPEATED = {"weights", "limits", "sizes", "buckets", "files"}
 
 
-def run_options(command: Command) -> Command:
-    """Adds the options of a run; the command takes them as keywords, for `run_arguments`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def run_options(call: Call) -> Callable[[Command], Command]:
+    """Add the options of a call; the command takes them as keywords, for `run_arguments`."""
+
+    def decorate(command: Command) -> Command:
+        for one in reversed(options_of(call)):
+            if meaning_of(one).flag:
+                command = _click_option(one, call)(command)
+        return command
+
+    return decorate
 
 
-def run_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What `optimize` and `explore` take for these options."""
-    return {
-        **options,
-        "objective": dict(options["objective"]) or None,
-        "limits": once(options["limits"], "--limit"),
-        "layouts": "auto" if options["layouts"] == ["auto"] else options["layouts"],
-        "rules": options["rules"] or None,
-        "sizes": dict(options["sizes"]),
-    }
+def _click_option(one: Field[Any], call: Call) -> Callable[[Command], Command]:
+    meaning, default = meaning_of(one), default_of(one, call)
+    more: dict[str, Any] = {"help": meaning.help}
+    if meaning.kind == "flag":
+        more["is_flag"] = True
+    elif meaning.kind == "switch":
+        more["default"] = default
+    elif meaning.kind in _REPEATED:
+        more |= {"type": _TYPES[meaning.kind], "multiple": True}
+    else:
+        more["type"] = _TYPES[meaning.kind]
+        if default is not None:
+            shown = f"{default:g}s" if meaning.kind == "duration" else default
+            more |= {"default": shown, "show_default": True}
+    return click.option(meaning.flag, one.name, **more)
+
+
+def run_arguments(options: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    """The keyword arguments of a call for these options."""
+    kinds = {one.name: meaning_of(one).kind for one in options_of(call)}
+    return {name: _argument(kinds[name], value) for name, value in options.items()}
+
+
+def _argument(kind: str, value: Any) -> Any:
+    if kind == "weights":
+        return dict(value) or None
+    if kind == "limits":
+        return once(value, "--limit")
+    if kind == "layouts":
+        return "auto" if value == ["auto"] else value
+    if kind == "files":
+        return value or None
+    if kind == "sizes":
+        return dict(value)
+    if kind == "buckets":
+        return _by_name(value) if value else None
+    return value
+
+
+def _by_name(buckets: tuple[tuple[str, list[int]], ...]) -> dict[str, list[int]]:
+    """The buckets of each named dim; UsageError for a dim that is named twice."""
+    ends = dict(buckets)
+    if len(ends) < len(buckets):
+        twice = next(name for i, (name, _) in enumerate(buckets) if name in dict(buckets[:i]))
+        raise UsageError(f"--bucket {twice} twice", expected="all sizes of a dim in one, as batch=1,4,8")
+    return ends

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.costs.kernels.precision import PrecisionPolicy
-from eqsat.costs.model.model import CostFunction, Objective
-from eqsat.costs.table.table import CostTable
+from eqsat.costs.model.model import CostFunction
 from eqsat.egraph.explain import Explainer
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import PHASES
@@ -24,19 +22,19 @@ from eqsat.explorer.page.markup import html_block
 from eqsat.explorer.pricing import Price, change_of
 from eqsat.explorer.session import Session
 from eqsat.explorer.view import tables
-from eqsat.explorer.view.reading import Run, class_view, class_views, growth_views, run_view
+from eqsat.explorer.view.reading import ViewedRun, class_view, class_views, growth_views, run_view
 from eqsat.explorer.view.views import RunView
 from eqsat.explorer.why import Chain, chain
 from eqsat.language.onnx.read.model import ModelArgument
-from eqsat.language.terms.state import State
-from eqsat.optimize import RulesArgument, check_extractor, limits_for, prepare
-from eqsat.report.report import Progress, Report, count
+from eqsat.options import checks
+from eqsat.options.keywords import ExploreKeywords
+from eqsat.options.options import Options
+from eqsat.options.signatures import documented
+from eqsat.report.report import Report, count
 from eqsat.report.result import Result
 from eqsat.report.summary import steps_of
-from eqsat.runtime.examples import OverSizes
-from eqsat.steps.arguments import check_budget, check_calls, check_flags
-from eqsat.steps.failures import marked
-from eqsat.steps.sizes import SizesArgument
+from eqsat.run import Run
+from eqsat.steps.settings import limits_for
 from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
@@ -44,68 +42,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def explore(
-    model: ModelArgument,
-    *,
-    device: str = "onnxruntime-cpu",
-    objective: Objective | None = None,
-    cost: CostFunction | None = None,
-    layouts: str | Sequence[str] = "auto",
-    precision: str | PrecisionPolicy = "exact",
-    limits: Mapping[str, float | str] | None = None,
-    boundary: Mapping[str, State] | None = None,
-    extractor: str = "ilp",
-    alpha: float | None = None,
-    node_limit: int = 20_000,
-    time_limit: float = 30.0,
-    steps: int | None = None,
-    rules: RulesArgument = None,
-    finite_math: bool | None = None,
-    outputs: Sequence[str] | None = None,
-    sizes: SizesArgument | None = None,
-    over_sizes: OverSizes = "sum",
-    seed: int = 0,
-    opset: int | None = None,
-    portable: bool = False,
-    table: CostTable | str | Path | None = None,
-    threads: int = 1,
-    progress: Callable[[Progress], None] | None = None,
-    should_stop: Callable[[], bool] | None = None,
-) -> Explorer:
+@documented("explore")
+def explore(model: ModelArgument, **options: Unpack[ExploreKeywords]) -> Explorer:
     """An e-graph of a model to grow step by step, to look into, and to choose from.
 
     The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
-    `optimize` returns; each has the limit to itself. Errors are the same too. Times are in seconds.
+    `optimize` returns; each has the limit to itself. Errors are the same too. Times are in seconds. The options are
+
+    {options}
     """
-    check_calls(should_stop=should_stop)
-    prepared = prepare(
-        model,
-        device=device,
-        objective=objective,
-        cost=cost,
-        layouts=layouts,
-        precision=precision,
-        limits=limits,
-        boundary=boundary,
-        extractor=extractor,
-        alpha=alpha,
-        node_limit=node_limit,
-        time_limit=time_limit,
-        steps=steps,
-        rules=rules,
-        finite_math=finite_math,
-        outputs=outputs,
-        sizes=sizes,
-        over_sizes=over_sizes,
-        seed=seed,
-        opset=opset,
-        portable=portable,
-        table=table,
-        threads=threads,
-        progress=progress,
-        should_stop=None,  # growth hears of it by itself, and goes on when it is asked to
-    )
-    return Explorer(Session(prepared, marked(should_stop)), model)
+    checked = Options.of("explore", options)
+    # Growth hears of a stop by itself, and goes on when it is asked to.
+    run = Run.read(model, replace(checked, should_stop=None))
+    return Explorer(Session(run, checked.should_stop), model)
 
 
 class Explorer:
@@ -122,7 +71,7 @@ class Explorer:
         self._session = session
         self._model = model
         self._explainer: Explainer | None = None
-        self._run: tuple[Any, Any, Run] | None = None
+        self._run: tuple[Any, Any, ViewedRun] | None = None
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -146,14 +95,11 @@ class Explorer:
         between steps.
         """
         session = self._session
-        settings = session.pipeline.settings
-        check_budget(
-            1 if node_limit is None else node_limit, 1.0 if time_limit is None else time_limit, 1, settings.seed
-        )
         if node_limit is not None:
-            session.limits = replace(session.limits, nodes=node_limit)
+            session.limits = replace(session.limits, nodes=checks.count("node_limit", node_limit))
         if time_limit is not None:
-            session.limits = replace(session.limits, seconds=limits_for(1, time_limit).seconds)
+            seconds = limits_for(1, checks.seconds("time_limit", time_limit)).seconds
+            session.limits = replace(session.limits, seconds=seconds)
         return session.grow()
 
     def growth(self) -> Figure:
@@ -172,8 +118,8 @@ class Explorer:
 
         The one that was given to `explore` where left out. ExtractionError where no choice keeps the limits.
         """
-        wanted = self._session.pipeline.settings.extractor if extractor is None else extractor
-        check_extractor(wanted, None)
+        wanted = self._session.run.settings.options.extractor if extractor is None else extractor
+        checks.extractor("extractor", wanted)
         self._session.finished = None
         return self._session.choose(wanted)
 
@@ -219,8 +165,7 @@ class Explorer:
 
         After `grow` it is that of `eqsat.optimize`.
         """
-        check_flags(measure=measure)
-        return self._session.finish(measure)
+        return self._session.finish(checks.switch("measure", measure))
 
     @property
     def result(self) -> Result:
@@ -353,11 +298,11 @@ class Explorer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _current(self) -> Run:
+    def _current(self) -> ViewedRun:
         """The run as it stands."""
         choice, finished = self.choice, self._session.finished
         if self._run is None or self._run[0] is not choice or self._run[1] is not finished:
-            self._run = choice, finished, self._session.run(choice)
+            self._run = choice, finished, self._session.read(choice)
         return self._run[2]
 
     def _locator(self) -> Locator:

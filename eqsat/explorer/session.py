@@ -14,16 +14,18 @@ from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.growing import Growth
 from eqsat.explorer.pricing import Repriced, repriced, standing
-from eqsat.explorer.view.reading import Run
+from eqsat.explorer.view.reading import ViewedRun
 from eqsat.extract.tensors.judging import as_given
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.optimize import Prepared
+from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.result import Result
 from eqsat.report.summary import Baseline
+from eqsat.run import Finished, Run
+from eqsat.steps.choosing import Chosen
 from eqsat.steps.failures import is_for_the_caller
-from eqsat.steps.pipeline import Finished, Pipeline
+from eqsat.steps.growing import Grown, begin
 from eqsat.system.deadline import TimeUp
 from eqsat.system.interrupts import interruptible
 
@@ -52,14 +54,12 @@ class Session:
     It belongs to the thread that made it, as its e-graph does.
     """
 
-    def __init__(self, prepared: Prepared, should_stop: Callable[[], bool] | None = None) -> None:
-        self.given, self.rules = prepared.given, prepared.rules
-        self._model = prepared.costs
+    def __init__(self, run: Run, should_stop: Callable[[], bool] | None = None) -> None:
         self._stop = _Stop(should_stop)
-        settings = replace(prepared.pipeline.settings, should_stop=self._stop)
-        self.pipeline = replace(prepared.pipeline, settings=settings)
-        with self.pipeline.phase("saturate"):
-            self.encoding, self.saturator = self.pipeline.begin(self.given, self.rules)
+        settings = replace(run.settings, options=replace(run.settings.options, should_stop=self._stop))
+        self.run = replace(run, settings=settings)
+        with self.run.log.phase("saturate"):
+            self.encoding, self.saturator = begin(run.given, run.rules, settings, run.log)
         if settings.deadline.counts_steps:
             self.saturator.deadline = settings.deadline.part()
         self.changes: list[Repriced] = []
@@ -68,6 +68,11 @@ class Session:
         self._framed: TensorProblem | None = None
         self.choice: Choice | None = None
         self.finished: Finished | None = None
+
+    @property
+    def given(self) -> Given:
+        """The model as it was read."""
+        return self.run.given
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -114,7 +119,7 @@ class Session:
         self.saturator.check_thread()
         first = len(self.saturator.report.steps)
         before = self.encoding.egraph.size()
-        with self.pipeline.phase("saturate"), interruptible() as asked:
+        with self.run.log.phase("saturate"), interruptible() as asked:
             self._stop.interrupted = asked
             try:
                 taken = take()
@@ -147,12 +152,17 @@ class Session:
         return self._snapshot
 
     @property
+    def grown(self) -> Grown:
+        """The e-graph as it is, with how it grew."""
+        return Grown(self.encoding, self.saturator.report, self.snapshot)
+
+    @property
     def costs(self) -> CostModel:
         """The cost model, under the last function that a user put in its place."""
         asked = next((c.function for c in reversed(self.changes) if c.function is not None), None)
         if asked is None:
-            return self._model
-        model = copy.copy(self._model)
+            return self.run.settings.costs
+        model = copy.copy(self.run.settings.costs)
         model.cost = asked
         return model
 
@@ -165,7 +175,7 @@ class Session:
     def framed(self) -> TensorProblem:
         """The problem of choosing, at the costs that hold now."""
         if self._framed is None:
-            self._framed = self._choosing().frame(self.given.graph, self.snapshot, self.costs)
+            self._framed = self._choosing().chooser(self.grown).problem()
         return self._framed
 
     def reprice(self, changes: Sequence[Repriced]) -> None:
@@ -179,23 +189,22 @@ class Session:
             raise
 
     def choose(self, extractor: str) -> Choice:
-        """What an extractor chooses, beside what the baselines find."""
-        pipeline, framed = self._choosing(), self.framed
-        pipeline.settings.deadline.begin()
-        with pipeline.phase("extract"):
-            others = pipeline.baselines(framed)
+        """The choice of an extractor, beside those of the baselines."""
+        run, framed = self._choosing(), self.framed
+        chooser = run.chooser(self.grown)
+        run.settings.deadline.begin()
+        with run.log.phase("extract"):
+            others = chooser.baselines(framed)
             if extractor == "greedy" and extractor in others:
                 solution = others[extractor]
             else:
-                solution = pipeline.solved(framed, extractor, list(others.values()))
-            original, *found = pipeline.finalists(self.given, framed, self.costs, {extractor: solution})
+                solution = chooser.solved(framed, extractor, list(others.values()))
+            candidates = chooser.finalists(framed, {extractor: solution})
         beside = [
             Baseline(name, one.cost, one.seconds, one.status) for name, one in others.items() if name != extractor
         ]
-        candidate = found[0] if found else original
-        given = as_given(framed)
         self.finished = None
-        self.choice = Choice(extractor, framed, solution, candidate, original, given, beside, self.in_seconds)
+        self.choice = self._choice(extractor, Chosen(framed, solution, beside, candidates))
         return self.choice
 
     def finish(self, measure: bool) -> Result:
@@ -203,46 +212,56 @@ class Session:
 
         Where that fails, the original is the result, and its report says what failed.
         """
-        pipeline = self._choosing()
-        pipeline.warnings += [f"costs were changed: {change.text}" for change in self.changes]
-        grown = self.saturator.report
-        pipeline.settings.deadline.begin()
+        run = self._choosing()
+        as_it_was = replace(run, settings=self.run.settings)
+        run.log.warnings += [f"costs were changed: {change.text}" for change in self.changes]
+        run.settings.deadline.begin()
         try:
-            found = pipeline.finish(self.given, self.encoding, grown, self.snapshot, self.costs, measure)
+            finished = run.finish(self.grown, measure)
         except TimeUp as late:
-            pipeline.skipped.append(f"nothing was chosen from what was grown: {late}")
-            return pipeline.original(self.given, self._model)
+            run.log.skipped.append(f"nothing was chosen from what was grown: {late}")
+            return as_it_was.original()
         except Exception as error:
-            if pipeline.settings.strict or is_for_the_caller(error, bool(pipeline.settings.bounds)):
+            if run.settings.options.strict or is_for_the_caller(error, bool(run.settings.bounds)):
                 raise
-            pipeline.failures.append(error)
-            return pipeline.original(self.given, self._model)
-        extractor, original = pipeline.settings.extractor, found.candidates[0]
-        candidate = next((c for c in found.candidates if c.name == extractor), original)
-        given = as_given(found.framed)
-        self.choice = Choice(
-            extractor, found.framed, found.solution, candidate, original, given, found.baselines, self.in_seconds
-        )
-        self.finished = found
-        return found.result
+            run.log.failures.append(error)
+            return as_it_was.original()
+        chosen = replace(finished.chosen, candidates=list(finished.candidates))
+        self.choice = self._choice(run.settings.options.extractor, chosen)
+        self.finished = finished
+        return finished.result
 
-    def _choosing(self) -> Pipeline:
-        """A pipeline of its own for each choice: what it warns of and times does not add up over several."""
-        pipeline, egraph = self.pipeline, self.encoding.egraph
+    def _choice(self, extractor: str, chosen: Chosen) -> Choice:
+        """A choice as it is shown: the original where nothing that the extractor chose is left."""
+        original = chosen.candidates[0]
+        candidate = next((c for c in chosen.candidates if c.name == extractor), original)
+        given = as_given(chosen.framed)
+        return Choice(
+            extractor,
+            chosen.framed,
+            chosen.solution,
+            candidate,
+            original,
+            given,
+            list(chosen.baselines),
+            self.in_seconds,
+        )
+
+    def _choosing(self) -> Run:
+        """A run with a log of its own for each choice: its warnings and times do not add up over several."""
+        run, egraph = self.run, self.encoding.egraph
         changes = [c if c.enode is None else replace(c, enode=standing(egraph, c.enode)) for c in self.changes]
         adjust = partial(repriced, changes=changes, in_seconds=self.in_seconds)
         return replace(
-            pipeline,
-            seconds=dict(pipeline.seconds),
-            warnings=list(pipeline.warnings),
-            failures=[],
-            skipped=[],
+            run,
+            settings=replace(run.settings, costs=self.costs),
+            log=run.log.copy(anew=True),
             adjust=adjust if any(c.change is not None for c in changes) else None,
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def run(self, choice: Choice) -> Run:
+    def read(self, choice: Choice) -> ViewedRun:
         """The run as views are made of it: that of the result where there is one, else of the choice."""
         finished = self.finished
         kept = choice.candidate if finished is None else finished.kept
@@ -253,10 +272,11 @@ class Session:
             return explain(self.encoding, choice.original, kept, regions(self.encoding, kept))
 
         report = f"{choice}\n\n{self.totals()}" if finished is None else str(finished.result.report)
-        costs: GraphCost = self._model.graph(self.given.graph)
+        costs: GraphCost = self.run.settings.costs.graph(self.given.graph)
         notes = tuple(f"cost changed: {change.text}" for change in self.changes)
         grown = self.saturator.report
-        return Run(self.given, self.encoding, grown, self.rules, choice, kept, costs, explained, report, notes)
+        rules = self.run.rules
+        return ViewedRun(self.given, self.encoding, grown, rules, choice, kept, costs, explained, report, notes)
 
     def totals(self) -> Growth:
         """All growth so far."""

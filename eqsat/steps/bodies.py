@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
 from onnx import GraphProto
 
-from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.errors import ExportModelError
 from eqsat.language.graphs.fold import fresh_beside
@@ -24,9 +23,9 @@ from eqsat.report.finalists import written_size
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
-from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.failures import is_for_the_caller, released, told
-from eqsat.steps.pipeline import Pipeline
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
 from eqsat.steps.sizes import points_for
 from eqsat.system.deadline import Deadline, TimeUp
 
@@ -38,29 +37,32 @@ _TRIPS = 8
 HOISTED = "loop-invariant"
 
 
-def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], costs: CostModel) -> Given:
-    """The model with the bodies of its nodes optimised, each as a graph of its own, and what was done to them.
+#: What optimises a body, given as a model, under settings.
+Optimise: TypeAlias = Callable[[Given, Settings], Result]
+
+
+def optimised_inside(given: Given, settings: Settings, log: Log, optimise: Optimise) -> Given:
+    """The model with the bodies of its nodes optimised, each as a graph of its own, and a record of each.
 
     Each has the rules, the checks and a share of the time of a whole model; times are not measured, as those of the
-    whole model are. Where something fails the body stays as it was, and what is returned says so; what there was no
-    time for is among what the pipeline skipped.
+    whole model are. Where something fails the body stays as it was, and its record says so; the log says what there was
+    no time for.
     """
-    plain = all(state.is_plain for state in pipeline.settings.boundary.values())
-    if not plain or not holds_bodies(given.graph):
+    if not settings.is_plain or not holds_bodies(given.graph):
         return given
-    warned = len(pipeline.warnings)
-    deadline = pipeline.settings.deadline.part(_SHARE)
+    warned = len(log.warnings)
+    deadline = settings.deadline.part(_SHARE)
     try:
-        with pipeline.phase("bodies"), deadline:
-            graph, inside = _Bodies(pipeline, given.graph, rules, costs, deadline).whole(given.graph)
+        with log.phase("bodies"), deadline:
+            graph, inside = _Bodies(given.graph, settings, log, optimise, deadline).whole(given.graph)
     except TimeUp as late:
         released(late)
-        pipeline.skipped.append(f"bodies of If, Loop and Scan were left as they were: {late}")
+        log.skipped.append(f"bodies of If, Loop and Scan were left as they were: {late}")
         return given
     except Exception as error:
-        if pipeline.settings.strict or is_for_the_caller(error, False):
+        if settings.options.strict or is_for_the_caller(error, False):
             raise
-        del pipeline.warnings[warned:]
+        del log.warnings[warned:]
         graph, inside = given.graph, [Inside("bodies of If, Loop and Scan", (0, 0), failure=told(error))]
     if graph is given.graph:
         return replace(given, inside=tuple(inside))
@@ -69,14 +71,12 @@ def optimised_inside(pipeline: Pipeline, given: Given, rules: tuple[Rule, ...], 
 
 
 class _Bodies:
-    def __init__(
-        self, pipeline: Pipeline, graph: Graph, rules: tuple[Rule, ...], costs: CostModel, deadline: Deadline
-    ) -> None:
-        self.pipeline = pipeline
-        self.settings = pipeline.settings
+    def __init__(self, graph: Graph, settings: Settings, log: Log, optimise: Optimise, deadline: Deadline) -> None:
+        self.settings = settings
+        self.log = log
+        self.optimise = optimise
         self.deadline = deadline
-        self.rules = rules
-        self.costs = costs
+        self.costs = settings.costs
         self.names = names_in(graph)
         self.fresh = fresh_beside(graph.types.values())
         self.late = 0
@@ -91,7 +91,7 @@ class _Bodies:
         graph, after = self._hoisted_in_time(graph)
         if self.late:
             what = f"{self.late} bodies were" if self.late > 1 else "1 body was"
-            self.pipeline.skipped.append(f"{what} left as given: {self.deadline.reason}")
+            self.log.skipped.append(f"{what} left as given: {self.deadline.reason}")
         return graph, [*before, *inside, *after]
 
     def _hoisted_in_time(self, graph: Graph) -> tuple[Graph, list[Inside]]:
@@ -99,7 +99,7 @@ class _Bodies:
             return self.hoisted(graph)
         except TimeUp as late:
             released(late)
-            self.pipeline.skipped.append(f"nodes were not moved out of loops: {late}")
+            self.log.skipped.append(f"nodes were not moved out of loops: {late}")
             return graph, []
 
     def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
@@ -119,7 +119,7 @@ class _Bodies:
         self, graph: Graph, where: str = "", runs: float = 1.0, doubted: frozenset[str] = frozenset()
     ) -> tuple[Graph, list[Inside]]:
         """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and what was done."""
-        finite = _Finite(graph, self.settings.finite_math, doubted)
+        finite = _Finite(graph, self.settings.options.finite_math, doubted)
         nodes, constants, types = list(graph.nodes), dict(graph.constants), dict(graph.types)
         inside: list[Inside] = []
         changed = False
@@ -147,7 +147,7 @@ class _Bodies:
         """The changes to a body and the bodies within it, and what stands in its place where there are any."""
         size = sum(n.op_type != "Constant" for n in body.proto.node)
         records: list[Inside] = []
-        stop = self.settings.should_stop
+        stop = self.settings.options.should_stop
         if stop is not None and stop():
             return records, None
         if self.deadline.over:
@@ -164,15 +164,15 @@ class _Bodies:
             new = written(final, body, outside, self.names)
         except TimeUp as late:
             released(late)
-            self.pipeline.skipped.append(f"{place} was left as it was: {late}")
+            self.log.skipped.append(f"{place} was left as it was: {late}")
             return [], None
         except ExportModelError as error:
-            self.pipeline.warnings.append(f"{place} was left as it was: {error.what}")
+            self.log.warnings.append(f"{place} was left as it was: {error.what}")
             return [], None
         except Exception as error:
-            if self.settings.strict or is_for_the_caller(error, False):
+            if self.settings.options.strict or is_for_the_caller(error, False):
                 raise
-            self.pipeline.warnings.append(f"{place} was left as it was: {told(error)}")
+            self.log.warnings.append(f"{place} was left as it was: {told(error)}")
             return [Inside(place, (size, size), failure=told(error))], None
         report = result.report
         rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.get("rules", ())))
@@ -185,25 +185,17 @@ class _Bodies:
         before = body.graph if graph is not body.graph else None
         given = Given(None, graph, size, before=before, doubted=doubted, heard=True)
         settings, names = self.settings, dims_of(graph)
-        wanted = {name: {sized: 1.0} for name, sized in settings.sizes.items() if name in names}
-        points, _ = points_for(given, wanted, settings.threads, run=False)
-        settings = replace(
-            settings,
-            deadline=self.deadline.part(_MOST),
-            progress=None,
-            contrib=False,
-            bounds={},
-            opset=None,
-            points=points,
-            sizes={name: sized for name, sized in settings.sizes.items() if name in names},
-        )
+        sizes = {name: size for name, size in settings.sizes.items() if name in names}
+        points, _ = points_for(given, {name: {size: 1.0} for name, size in sizes.items()}, run=False)
+        options = replace(settings.options, progress=None, limits=None, opset=None, sizes=sizes, measure=False)
         costs = self.costs.at({})
         costs.settle(sum(c.nbytes for c in graph.constants.values()), points)
-        if self.settings.progress is not None:
-            self.settings.progress(Progress("bodies", detail=place))
-        result = Pipeline(settings).run(given, self.rules, costs, measure=False)
-        self.pipeline.warnings += [f"{place}: {warning}" for warning in result.report.warnings]
-        self.pipeline.skipped += [f"{place}: {skipped}" for skipped in result.report.skipped]
+        deadline = self.deadline.part(_MOST)
+        settings = replace(settings, options=options, costs=costs, deadline=deadline, points=points, contrib=False)
+        self.log.say(Progress("bodies", detail=place))
+        result = self.optimise(given, settings)
+        self.log.warnings += [f"{place}: {warning}" for warning in result.report.warnings]
+        self.log.skipped += [f"{place}: {skipped}" for skipped in result.report.skipped]
         return result
 
     def _runs(self, site: Site) -> float:

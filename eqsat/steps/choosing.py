@@ -1,80 +1,175 @@
-"""Finalists from solutions: the graph that each stands for, with its cost and what it uses."""
+"""The choice among the forms in an e-graph: its problem, its solvers, and the finalists that come of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eqsat.costs.model.cost import TERMS
-from eqsat.costs.model.model import CostModel
-from eqsat.extract import Solution
-from eqsat.extract.problem.limits import PEAK
-from eqsat.extract.tensors.assembly import assemble
-from eqsat.extract.tensors.judging import as_given, keeps, plan_cost, price_of
-from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.lower import lower
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.errors import ExtractionError
+from eqsat.extract import Solution, solve
+from eqsat.extract.solvers.restricted import Restricted
+from eqsat.extract.tensors.resources import limited
+from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.language.onnx.read.model import Given
-from eqsat.report.finalists import Candidate, with_bodies, written_size
+from eqsat.language.onnx.write.availability import opset_of
+from eqsat.report.finalists import Candidate
+from eqsat.report.report import Progress
+from eqsat.report.summary import Baseline
+from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
+from eqsat.steps.candidates import Finalists
+from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
+from eqsat.steps.worst import ROUNDS, balanced
+
+#: The share of what is left of a call that choosing may take.
+_EXTRACT = 0.5
+#: Seconds that the backtracking search may take for the report, and its share of what is left.
+_BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
+#: The share of the time for extraction that choosing among row-major values alone may take.
+_FIRST_SHARE = 0.6
+#: The share of what is left that weighing sizes against each other may take.
+_BALANCE_SHARE = 0.25
+
+#: A change of the costs of a problem before anything is chosen; what is chosen is judged by the changed costs.
+Adjust = Callable[[TensorProblem], TensorProblem]
 
 
 @dataclass(frozen=True)
-class Choosing:
-    """The parts of finalists; `adjusted` says that the costs of the problem are no longer those of the model."""
+class Chosen:
+    """A problem with its solution, the solutions of baselines, and the finalists, the original first."""
+
+    framed: TensorProblem
+    solution: Solution
+    baselines: Sequence[Baseline]
+    candidates: list[Candidate]
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses among the e-nodes of a snapshot of the e-graph of a model."""
 
     settings: Settings
+    log: Log
     given: Given
-    framed: TensorProblem
-    costs: CostModel
-    adjusted: bool = False
+    snapshot: Snapshot
+    adjust: Adjust | None = None
 
-    def finalists(self, solutions: Mapping[str, Solution]) -> list[Candidate]:
+    def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
+        """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
+        settings, costs, original = self.settings, self.settings.costs, self.given.graph
+        opset = settings.options.opset or opset_of(original)
+        moved = windowed_dims(original)
+        available: Available = available_on(settings.device.name, opset, contrib=settings.contrib, windowed=moved)
+        if costs.device.strided:
+            available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
+        framed = tensor_problem(
+            self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
+        )
+        framed = limited(framed, costs, settings.bounds, counted)
+        return framed if self.adjust is None else self.adjust(framed)
+
+    def weighed_problem(self) -> TensorProblem:
+        """The problem under the weights of sizes that are asked for."""
+        settings, costs = self.settings, self.settings.costs
+        if settings.options.over_sizes == "sum" or len(costs.parts) < 2:
+            return self.problem()
+
+        def solved(framed: TensorProblem) -> Solution:
+            share = settings.deadline.part(_BALANCE_SHARE / ROUNDS)
+            return solve(framed.problem, time_limit=share, should_stop=settings.options.should_stop)
+
+        return balanced(self.given.graph, costs, self.problem, solved)
+
+    def choice(self, framed: TensorProblem) -> Chosen:
+        """The solution of a problem, those of the baselines, and the finalists."""
+        extractor = self.settings.options.extractor
+        solutions = self.baselines(framed)
+        if extractor in ("ilp", "backtracking") or extractor not in solutions:
+            solutions[extractor] = self.solved(framed, extractor, list(solutions.values()))
+        baselines = [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
+        names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
+        candidates = self.finalists(framed, {name: solutions[name] for name in names})
+        if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
+            candidates += self._portable()
+        return Chosen(framed, solutions[extractor], baselines, candidates)
+
+    def finalists(self, framed: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
         """The original, then the graph of each solution once."""
-        given, framed, original = self.given, self.framed, self.given.graph
-        candidates = [self._as_given()]
-        known: dict[Any, Any] = {}
-        # Where reading folded nothing away, a choice of the very same nodes is the original itself.
-        seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
-        for name, solution in solutions.items():
-            assembled = assemble(framed, solution, original, known)
-            if self.settings.contrib:
-                assembled = fused.for_onnxruntime(assembled)
-            graph = lower(assembled.plan)
-            if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
-                continue
-            if assembled.plan.is_plain:
-                seen.append(assembled.decoded.graph.nodes)
-            cost = self.costs.graph(graph) if assembled.plan.is_plain else plan_cost(assembled)
-            if not assembled.plan.is_plain or framed.problem.memory is not None or self.adjusted:
-                cost = replace(cost, price=self._price(solution))
-            size = written_size(graph, self.settings.opset)
-            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
-        return candidates
+        return Finalists(self.settings, self.given, framed, adjusted=self.adjust is not None).of(solutions)
 
-    def _as_given(self) -> Candidate:
-        """The original as it is, or between the states that its inputs and outputs are wanted in."""
-        settings, original, problem = self.settings, self.given.graph, self.framed.problem
-        solution = as_given(self.framed)
-        if any(not state.is_plain for state in settings.boundary.values()):
-            assembled = assemble(self.framed, solution, original)
-            graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=self._price(solution))
-            found = Candidate("original", graph, cost, written_size(graph, settings.opset), assembled=assembled)
-            found.amounts = solution.amounts
-        else:
-            given = self.given
-            cost = with_bodies(self.costs.graph(given.original), given, self.costs)
-            size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
-            found = Candidate("original", given.original, cost, size)
-            found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
-            if problem.memory is not None:
-                found.amounts[PEAK] = solution.amounts[PEAK]
-                found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
-            if self.adjusted:
-                found.cost = replace(cost, price=solution.cost)
-        found.within = keeps(problem, found.amounts)
-        return found
+    def _portable(self) -> list[Candidate]:
+        """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
+        plain = replace(self, settings=replace(self.settings, contrib=False))
+        without = plain.problem()
+        solution = plain.solved(without, self.settings.options.extractor, [])
+        return plain.finalists(without, {"portable": solution})[1:]
 
-    def _price(self, solution: Solution) -> float:
-        return solution.cost if self.adjusted else price_of(self.framed, solution, self.costs)
+    def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
+        """The solution of an extractor; the integer program starts from what is `known`."""
+        settings = self.settings
+
+        def follow(best: float, bound: float) -> None:
+            self.log.say(Progress("extract", nodes=len(framed.snapshot.nodes), best=best, bound=bound))
+
+        if extractor == "ilp":
+            return self._integer_program(framed, list(known), follow)
+        more: dict[str, Any] = {}
+        if extractor == "backtracking":
+            more = {"start": framed.original(), "alpha": settings.options.alpha, "progress": follow}
+        return solve(
+            framed.problem,
+            extractor=extractor,
+            time_limit=settings.deadline.part(_EXTRACT),
+            should_stop=settings.options.should_stop,
+            **more,
+        )
+
+    def baselines(self, framed: TensorProblem) -> dict[str, Solution]:
+        """The solutions of greedy and of a short backtracking search, as far as they keep the limits."""
+        settings = self.settings
+        short = settings.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
+        searches: dict[str, dict[str, Any]] = {
+            "greedy": {},
+            "backtracking": {"start": framed.original(), "time_limit": short},
+        }
+        solutions: dict[str, Solution] = {}
+        for name, more in searches.items():
+            try:
+                stop = settings.options.should_stop
+                solutions[name] = solve(framed.problem, extractor=name, should_stop=stop, **more)
+            except ExtractionError as error:
+                if not framed.problem.is_limited:
+                    raise
+                self.log.warnings.append(f"{name}: {error.what}")
+        return solutions
+
+    def _integer_program(
+        self, framed: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
+    ) -> Solution:
+        """The solution of the integer program, started from what is known, and from the best row-major one.
+
+        Layouts make a program several times as large; where the time does not suffice for all of it, the choice is at
+        least as good as that of the smaller one.
+        """
+        settings = self.settings
+        deadline = settings.deadline.part(_EXTRACT)
+        rows = Restricted(framed)
+        if rows.is_smaller and not framed.problem.is_limited:
+            first = solve(
+                rows.problem,
+                time_limit=deadline.part(_FIRST_SHARE),
+                seed=settings.options.seed,
+                should_stop=settings.options.should_stop,
+            )
+            known = [*known, rows.lifted(first)]
+        return solve(
+            framed.problem,
+            time_limit=deadline,
+            seed=settings.options.seed,
+            should_stop=settings.options.should_stop,
+            known=known,
+            progress=follow,
+        )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.explain import Explainer
 from eqsat.errors import (
+    CALLERS_NOTE,
     CertificateError,
     CostError,
     DeclarationError,
@@ -26,32 +25,17 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Candidate
-from eqsat.report.report import Report
+from eqsat.report.report import Phase, Report
 from eqsat.report.result import Result
 from eqsat.report.summary import operators_of
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+from eqsat.system.collector import seldom_collecting
 from eqsat.system.deadline import TimeUp
-
-Call = TypeVar("Call", bound=Callable[..., Any])
 
 #: Errors that say what a caller has to change.
 _FOR_THE_CALLER = (UsageError, CostError, DeclarationError, MissingExtraError, RuleError)
-_NOTE = "raised by a function that the caller passed"
-
-
-def marked(call: Call | None) -> Call | None:
-    """A function of the caller's, whose own exceptions are told from eqsat's by a note."""
-    if call is None:
-        return None
-
-    @wraps(call)
-    def noted(*arguments: Any, **more: Any) -> Any:
-        try:
-            return call(*arguments, **more)
-        except Exception as error:
-            error.add_note(_NOTE)
-            raise
-
-    return noted  # type: ignore[return-value]
 
 
 def is_for_the_caller(error: Exception, limited: bool) -> bool:
@@ -59,7 +43,7 @@ def is_for_the_caller(error: Exception, limited: bool) -> bool:
 
     `limited` says that the caller set limits, which nothing may meet.
     """
-    if _NOTE in getattr(error, "__notes__", ()):
+    if CALLERS_NOTE in getattr(error, "__notes__", ()):
         return True
     if isinstance(error, CertificateError | UnsoundRuleError):
         return False
@@ -105,27 +89,70 @@ def told(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {first_line(error)}"
 
 
-def kept_original(
-    given: Given,
-    costs: CostModel,
-    phase: str,
-    failures: Sequence[Exception],
-    seconds: Mapping[str, float],
-    warnings: Sequence[str],
-    skipped: Sequence[str] = (),
-    *,
-    threads: int,
-    opset: int | None,
-    interrupted: bool = False,
-) -> Result:
-    """The original as the result of a run that failed in a phase, or was `skipped`; nothing in it was computed."""
-    graph = given.original
+#: The work that a phase leaves undone where there was no time for it.
+_UNDONE: dict[Phase, str] = {
+    "read": "nothing was looked for",
+    "bodies": "bodies of If, Loop and Scan were left as they were",
+    "saturate": "nothing was looked for",
+    "extract": "nothing was chosen from what was found",
+    "measure": "what was found was not compared",
+    "certify": "what was found was not certified",
+    "write": "nothing was written",
+}
+
+Answer = TypeVar("Answer")
+
+
+def guarded(
+    attempt: Callable[[tuple[Rule, ...], bool], Answer],
+    rules: tuple[Rule, ...],
+    original: Callable[[], Answer],
+    settings: Settings,
+    log: Log,
+) -> Answer:
+    """The answer of an attempt with rules, or the original where it fails.
+
+    Where rules made a region wrong, the attempt begins anew without them, once: the first is told that it may. With
+    `strict` every failure is raised.
+    """
+    warned = list(log.warnings)
+    try:
+        try:
+            return attempt(rules, True)
+        except (CertificateError, UnsoundRuleError) as error:
+            if settings.options.strict or not error.rules:
+                raise
+            log.refuted, log.warnings[:] = error.rules, warned
+            log.warnings.append(f"{error.what}; begun anew without the rules behind it: {', '.join(error.rules)}")
+        return attempt(tuple(rule for rule in rules if rule.name not in log.refuted), False)
+    except TimeUp as late:
+        released(late)
+        log.skipped.append(f"{_UNDONE[log.current]}: {late}")
+        return original()
+    except Exception as error:
+        if settings.options.strict or is_for_the_caller(error, bool(settings.bounds)):
+            raise
+        log.failures.append(released(error))
+        return original()
+
+
+def kept_original(given: Given, settings: Settings, log: Log) -> Result:
+    """The original as the result of a run that failed, or that there was no time for; nothing in it was computed."""
+    with settings.deadline.grace(), seldom_collecting():
+        return _kept_original(given, settings, log)
+
+
+def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
+    graph, costs, failures = given.original, settings.costs, log.failures
+    warnings, skipped, interrupted = list(log.warnings), list(log.skipped), settings.is_stopped
     try:
         price = costs.graph(graph).price
     except TimeUp as late:
-        price, skipped = 0.0, [*skipped, f"the original was not costed: {late}"]
+        price = 0.0
+        skipped.append(f"the original was not costed: {late}")
     except Exception as fault:  # noqa: BLE001 - costs may be what failed; the report says so
-        price, warnings = 0.0, [*warnings, f"the original was not costed: {told(fault)}"]
+        price = 0.0
+        warnings.append(f"the original was not costed: {told(fault)}")
     operators = operators_of(graph)
     report = Report(
         name=graph.name,
@@ -140,15 +167,27 @@ def kept_original(
         extraction="none",
         objective={} if costs.cost is not None else dict(costs.objective),
         certificate={"kind": "identical", "error": 0.0, "text": "nothing changed"},
-        seconds=dict(seconds),
+        seconds=dict(log.seconds),
         kept_because="the run failed"
         if failures
         else f"there was {'an interruption' if interrupted else 'no time for more'}",
         opaque=[],
         operators_before=operators,
         operators_after=dict(operators),
-        warnings=list(warnings),
-        failure=f"{phase}: {told(failures[-1])}" if failures else "",
+        warnings=warnings,
+        failure=f"{log.current}: {told(failures[-1])}" if failures else "",
         skipped=tuple(skipped),
     )
-    return Result(graph, report, Explanation(()), given.source, threads, opset, failures=tuple(failures))
+    name_limit(report, settings)
+    options = settings.options
+    return Result(
+        graph, report, Explanation(()), given.source, options.threads, options.opset, failures=tuple(failures)
+    )
+
+
+def name_limit(report: Report, settings: Settings) -> None:
+    """Say of what ended at a limit that it was the one of steps, where these are counted."""
+    if settings.deadline.counts_steps:
+        late = "time_limit", "step_limit"
+        report.stopped_by = report.stopped_by.replace(*late)
+        report.extraction = report.extraction.replace(*late)

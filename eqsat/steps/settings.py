@@ -1,41 +1,123 @@
-"""The settings of a run."""
+"""The settings of a run: its options, and what they come to on a device and for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
+from eqsat.costs.kernels.precision import POLICIES, PrecisionPolicy, policy
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.saturate import Limits
 from eqsat.language.terms.state import State
-from eqsat.report.report import Progress
-from eqsat.runtime.examples import OverSizes, SizePoint
+from eqsat.options.checks import layouts_of
+from eqsat.options.options import Options
+from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
+
+#: The share of the time limit that a run grows in.
+SATURATE = 0.4
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The choices that a run of the pipeline has, and how long it may take.
+    """Options with what they come to on the device of `costs`.
 
-    `contrib` says whether a result may be written in operators of ONNX Runtime's own.
+    `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
+    operators of ONNX Runtime's own.
     """
 
-    device: str
-    extractor: str
-    alpha: float | None
+    options: Options
+    costs: CostModel
+    choices: Choices
     limits: Limits
     deadline: Deadline
-    choices: Choices
-    boundary: Mapping[str, State]
-    bounds: Mapping[str, float]
-    finite_math: bool | None
-    seed: int
-    opset: int | None
-    threads: int
-    sizes: Mapping[str, int]
-    points: Sequence[SizePoint]
-    over_sizes: OverSizes
-    progress: Callable[[Progress], None] | None
-    should_stop: Callable[[], bool] | None
-    strict: bool = False
+    points: Sequence[SizePoint] = ()
     contrib: bool = False
+
+    @classmethod
+    def of(cls, options: Options, growing: float = SATURATE) -> tuple[Settings, list[str]]:
+        """The settings for options, of whose time a share is for growing, and warnings about costs.
+
+        CostError for a device or a table that cannot be used.
+        """
+        table = options.opened_table()
+        costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
+        choices, warnings = choices_for(costs.device, options.layouts, options.precision)
+        if (mismatch := table.mismatch(costs.environment)) is not None:
+            warnings.append(f"{mismatch}; costs here are estimates")
+        if (stand_in := table.stand_in(costs.environment)) is not None:
+            warnings.append(stand_in)
+        time_limit = options.time_limit if options.steps is None else math.inf
+        settings = cls(
+            options,
+            costs,
+            choices,
+            limits_for(options.node_limit, time_limit, growing),
+            Deadline(options.time_limit, steps=options.steps, asked=options.should_stop),
+            contrib=not options.portable and options.buckets is None and costs.device.name == "onnxruntime-cpu",
+        )
+        return settings, warnings
+
+    @property
+    def device(self) -> Device:
+        """The device whose costs count."""
+        return self.costs.device
+
+    @property
+    def boundary(self) -> Mapping[str, State]:
+        """The states of inputs and outputs that are not row-major in their own type."""
+        return self.options.boundary or {}
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all inputs and outputs are row-major in their own types."""
+        return all(state.is_plain for state in self.boundary.values())
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The most of each term that is limited."""
+        return {term: float(most) for term, most in (self.options.limits or {}).items()}
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The least size that was asked for of each named dim."""
+        return {name: min(shares) for name, shares in self.options.asked_sizes.items()}
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if the caller asked for an end."""
+        return self.options.should_stop is not None and self.options.should_stop()
+
+    @property
+    def backend(self) -> str:
+        """The backend of the device."""
+        return "cupy" if self.device.gpu else "onnxruntime"
+
+    @property
+    def exact(self) -> Settings:
+        """The same, in the precision of the model."""
+        return replace(self, choices=replace(self.choices, policy=POLICIES["exact"]))
+
+
+def limits_for(node_limit: int, time_limit: float, share: float = SATURATE) -> Limits:
+    """The limits of growing where growing and choosing together may take so many seconds."""
+    return Limits(nodes=node_limit, seconds=share * time_limit)
+
+
+def choices_for(
+    device: Device, layouts: str | Sequence[str], precision: str | PrecisionPolicy
+) -> tuple[Choices, list[str]]:
+    """The layouts and precisions to choose from on a device, and warnings of those that a policy allows in vain."""
+    names = layouts_of(layouts, device.layouts, device.name)
+    wanted = policy(precision)
+    known = replace(
+        wanted,
+        precisions=tuple(p for p in wanted.precisions if p in device.precisions),
+        arithmetic=tuple(p for p in wanted.arithmetic if p in device.precisions),
+    )
+    left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in device.precisions]
+    warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left else []
+    return Choices(names, known), warnings

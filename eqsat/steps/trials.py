@@ -10,7 +10,6 @@ from eqsat.certify import assignments
 from eqsat.certify import certify as certify_graphs
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
-from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.errors import BackendError, CertificateError, UncheckedError
@@ -20,20 +19,20 @@ from eqsat.language.terms.graph import Graph
 from eqsat.report.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
 from eqsat.report.report import Progress
 from eqsat.steps.failures import released, rules_behind
+from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import TimeUp
 
 
 @dataclass
 class Trials:
-    """The trials of one run: what they warn of, the errors that cost it a finalist, and the names of finalists whose
-    outputs are not the original's; `skipped` is what there was no time for. What was compared before there was no time
-    left to measure is not compared again."""
+    """The trials of the finalists of a run, and the names of those whose outputs are not the original's.
+
+    What was compared before there was no time left to measure is not compared again.
+    """
 
     settings: Settings
-    warnings: list[str]
-    failures: list[Exception]
-    skipped: list[str]
+    log: Log
     differing: set[str] = field(default_factory=set)
     _compared: Compared | None = None
 
@@ -48,11 +47,11 @@ class Trials:
         try:
             sizes = assignments(original, settings.sizes)
             candidate.certificate = certify_graphs(
-                original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.seed
+                original, decoded.graph, assembled.graph, decoded.shared, sizes=sizes, seed=settings.options.seed
             )
             return self._certify_states(candidate, assembled, sizes[0])
         except TimeUp as late:
-            self.skipped.append(f"{candidate.name} was not certified: {late}")
+            self.log.skipped.append(f"{candidate.name} was not certified: {late}")
             return f"what was found could not be checked: {late}"
         except UncheckedError as error:
             return f"what was found could not be checked: {error.what}"
@@ -67,9 +66,9 @@ class Trials:
                 pairs=error.pairs,
                 rules=behind if error.pairs else (),
             )
-            if again or self.settings.strict:
+            if again or self.settings.options.strict:
                 raise wrong from error
-            self.failures.append(released(wrong))
+            self.log.failures.append(released(wrong))
             return f"it is wrong: {error.what}; rules behind it: {fired or 'none'}"
 
     def _certify_states(self, candidate: Candidate, assembled: Assembled, sizes: Mapping[str, int]) -> str | None:
@@ -77,17 +76,17 @@ class Trials:
         if candidate.graph is assembled.graph:
             return None
         plan = assembled.plan
-        error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.seed)
+        error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.options.seed)
         candidate.certificate = replace(candidate.certificate, stated=error)
         limit = self.settings.choices.policy.error if is_lowered(assembled) else DRIFT
         if error <= limit:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
 
-    def agreeing(self, candidates: list[Candidate], source: Any, costs: CostModel) -> list[Candidate]:
+    def agreeing(self, candidates: list[Candidate], source: Any) -> list[Candidate]:
         """The finalists whose outputs agree with the original's where both can be run, the original first."""
         settings = self.settings
-        if len(candidates) == 1 or any(not state.is_plain for state in settings.boundary.values()):
+        if len(candidates) == 1 or not settings.is_plain:
             return candidates  # of outputs held in states of their own, the certificate compares the rounding
         known, self._compared = self._compared, None
         try:
@@ -95,17 +94,17 @@ class Trials:
                 {c.name: c.graph for c in candidates},
                 source,
                 points=settings.points,
-                seed=settings.seed,
-                threads=settings.threads,
+                seed=settings.options.seed,
+                threads=settings.options.threads,
                 drift=self._drift(candidates),
-                runs_elsewhere=bool(costs.device.gpu),
+                runs_elsewhere=bool(settings.device.gpu),
             )
         except TimeUp as late:
             # Outputs that nothing compared may be wrong; of what is not the original, nothing is kept then.
-            self.skipped.append(f"outputs were not compared: {late}")
+            self.log.skipped.append(f"outputs were not compared: {late}")
             return candidates[:1]
         except BackendError as error:
-            self.warnings.append(f"rounding was not compared: {error.what}")
+            self.log.warnings.append(f"rounding was not compared: {error.what}")
             return candidates
         self._tell(compared)
         return [c for c in candidates if c.name not in compared.refused]
@@ -117,19 +116,19 @@ class Trials:
 
     def _tell(self, outcome: Measured | Compared) -> None:
         self.differing |= outcome.differing
-        self.warnings += [f"{name} was left out: {why}" for name, why in outcome.refused.items()]
-        self.warnings += [f"{name}: {loss}" for name, losses in outcome.losses.items() for loss in losses]
+        self.log.warnings += [f"{name} was left out: {why}" for name, why in outcome.refused.items()]
+        self.log.warnings += [f"{name}: {loss}" for name, losses in outcome.losses.items() for loss in losses]
 
-    def measure(self, candidates: Sequence[Candidate], source: Any, costs: CostModel) -> Measured | None:
+    def measure(self, candidates: Sequence[Candidate], source: Any) -> Measured | None:
         """The finalists' times where the device is here; None where they could not be measured, or need not be."""
         settings = self.settings
-        if not costs.device.is_here:
-            self.warnings.append(f"not measured: {settings.device} is not this machine's")
+        if not settings.device.is_here:
+            self.log.warnings.append(f"not measured: {settings.device.name} is not this machine's")
             return None
         if len(candidates) == 1:
             return None
-        if any(not state.is_plain for state in settings.boundary.values()):
-            self.warnings.append("not measured: inputs or outputs are held in states of their own")
+        if not settings.is_plain:
+            self.log.warnings.append("not measured: inputs or outputs are held in states of their own")
             return None
         self._compared = None
         try:
@@ -137,26 +136,22 @@ class Trials:
                 {c.name: c.graph for c in candidates},
                 source,
                 points=settings.points,
-                worst=settings.over_sizes == "worst",
-                seed=settings.seed,
-                threads=settings.threads,
+                worst=settings.options.over_sizes == "worst",
+                seed=settings.options.seed,
+                threads=settings.options.threads,
                 plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},
-                backend="cupy" if costs.device.gpu else "onnxruntime",
-                tuned=costs.library_plans,
+                backend=settings.backend,
+                tuned=settings.costs.library_plans,
                 drift=self._drift(candidates),
-                should_stop=settings.should_stop,
-                follow=lambda text: self._follow(text),
+                should_stop=settings.options.should_stop,
+                follow=lambda text: self.log.say(Progress("measure", detail=text)),
                 when_compared=lambda compared: setattr(self, "_compared", compared),
             )
         except TimeUp as late:
-            self.skipped.append(f"not measured: {late}")
+            self.log.skipped.append(f"not measured: {late}")
             return None
         except BackendError as error:
-            self.warnings.append(f"not measured: {error.what}")
+            self.log.warnings.append(f"not measured: {error.what}")
             return None
         self._tell(measured)
         return measured
-
-    def _follow(self, text: str) -> None:
-        if self.settings.progress is not None:
-            self.settings.progress(Progress("measure", detail=text))

@@ -53,7 +53,7 @@ def measure(
     from eqsat.costs.devices.device import Device
     from eqsat.costs.measuring.measure import DEVICE, fill
     from eqsat.costs.table.table import CostTable
-    from eqsat.optimize import choices_for
+    from eqsat.steps.settings import choices_for
 
     if Device.of(device).name != DEVICE:
         raise UsageError(f"{device} is not measured here", expected=DEVICE, remedy="`eqsat measure` measures GPUs")

@@ -171,7 +171,7 @@ def _gathered(
     if job.keys is not None or not models:
         return keys, []
     from eqsat.costs.measuring.kernel import runs_nothing
-    from eqsat.optimize import choices_for
+    from eqsat.steps.settings import choices_for
 
     warnings: list[str] = []
     task = bar.add_task("reading", total=len(models) * len(job.variants))

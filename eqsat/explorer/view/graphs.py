@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eqsat.costs.model.cost import Cost
 from eqsat.explorer.naming import attributes, node_name
 from eqsat.explorer.view.blocks import Path, inherited
-from eqsat.explorer.view.reading import Run
+from eqsat.explorer.view.reading import ViewedRun
 from eqsat.explorer.view.views import GraphView, NodeView
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name
@@ -60,7 +60,7 @@ class _Drawing:
         return GraphView(self.graph.name, tuple(self.nodes), tuple(self.edges))
 
 
-def original_view(run: Run) -> GraphView:
+def original_view(run: ViewedRun) -> GraphView:
     """The graph as it was given, each node with its cost, its e-class and the change that it goes in."""
     graph = run.given.graph
     drawing = _Drawing(graph)
@@ -88,7 +88,7 @@ def original_view(run: Run) -> GraphView:
     return drawing.view()
 
 
-def result_view(run: Run) -> GraphView:
+def result_view(run: ViewedRun) -> GraphView:
     """What runs now: the nodes, and the conversions between states, each with its cost."""
     assembled = run.kept.assembled
     if assembled is None:
@@ -97,7 +97,7 @@ def result_view(run: Run) -> GraphView:
 
 
 class _Result:
-    def __init__(self, run: Run, assembled: Assembled) -> None:
+    def __init__(self, run: ViewedRun, assembled: Assembled) -> None:
         self.run, self.assembled, self.graph = run, assembled, assembled.graph
         self.drawing = _Drawing(self.graph)
         self.eclasses = _result_classes(run, assembled)
@@ -190,7 +190,7 @@ def _node_view(
     )
 
 
-def _given_costs(run: Run) -> Sequence[Cost]:
+def _given_costs(run: ViewedRun) -> Sequence[Cost]:
     """What each node of the original is costed at, also where costs were changed since."""
     choice, egraph = run.choice, run.encoding.egraph
     framed, given = choice.framed, choice.given
@@ -210,7 +210,7 @@ def _given_costs(run: Run) -> Sequence[Cost]:
     return found
 
 
-def _result_classes(run: Run, assembled: Assembled) -> dict[str, int]:
+def _result_classes(run: ViewedRun, assembled: Assembled) -> dict[str, int]:
     """The e-class of each value of the result."""
     egraph, snapshot = run.encoding.egraph, assembled.snapshot
     found = {}
@@ -220,7 +220,7 @@ def _result_classes(run: Run, assembled: Assembled) -> dict[str, int]:
     return found
 
 
-def _known_blocks(run: Run, assembled: Assembled) -> dict[str, Path]:
+def _known_blocks(run: ViewedRun, assembled: Assembled) -> dict[str, Path]:
     """The blocks of the values of the result that the original had too."""
     shared = assembled.decoded.shared
     return {

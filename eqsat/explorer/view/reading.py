@@ -29,7 +29,7 @@ _FREE = (INPUT, CONST, PROJECTION, ABSENT)
 
 
 @dataclass(frozen=True)
-class Run:
+class ViewedRun:
     """A run as far as it got: the model, its e-graph, what was chosen from it, and the candidate that was kept.
 
     `kept` is that of a result where there is one, else the choice's; `costs` are the original's node by node, `explain`
@@ -86,7 +86,7 @@ class Run:
         return self.encoding.egraph.find(self.encoding.values[value])
 
 
-def run_view(run: Run) -> RunView:
+def run_view(run: ViewedRun) -> RunView:
     """The whole run as a page shows it."""
     from eqsat.explorer.view.graphs import original_view, result_view
 
@@ -103,7 +103,7 @@ def run_view(run: Run) -> RunView:
     )
 
 
-def class_views(run: Run) -> Iterator[ClassView]:
+def class_views(run: ViewedRun) -> Iterator[ClassView]:
     """Every e-class but that of operands left out."""
     placed = _class_blocks(run)
     for leader in sorted(run.choice.framed.snapshot.classes):
@@ -111,7 +111,7 @@ def class_views(run: Run) -> Iterator[ClassView]:
             yield class_view(run, leader, placed.get(leader, ()))
 
 
-def class_view(run: Run, leader: int, block: Path = ()) -> ClassView:
+def class_view(run: ViewedRun, leader: int, block: Path = ()) -> ClassView:
     """One e-class with its forms: the chosen one first, then the cheapest with what they need."""
     snapshot, chosen, prices = run.choice.framed.snapshot, run.chosen, run.choice.prices
     found = snapshot.classes[leader]
@@ -145,7 +145,7 @@ def shown_price(price: Price, in_seconds: bool, free: bool) -> tuple[float | Non
     return None if free else price.seconds, None
 
 
-def is_original(run: Run, node: SnapshotNode) -> bool:
+def is_original(run: ViewedRun, node: SnapshotNode) -> bool:
     """Whether the graph as it was read has an e-node."""
     return node.number < _first_made(run.grown, len(run.encoding.egraph.nodes))
 
@@ -180,7 +180,7 @@ def growth_views(grown: Saturation) -> tuple[GrowthView, ...]:
     )
 
 
-def _class_blocks(run: Run) -> Mapping[int, Path]:
+def _class_blocks(run: ViewedRun) -> Mapping[int, Path]:
     """The block of each e-class: that of the values it holds, else of what reads it."""
     snapshot = run.choice.framed.snapshot
     placed: dict[int, Path] = {}

@@ -191,12 +191,10 @@ def test_sizes_of_other_dims_go_with_buckets() -> None:
 
 
 def test_a_run_that_fails_keeps_the_original_for_every_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    from eqsat.steps import pipeline
-
     def broken(*_given: object, **_more: object) -> object:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(pipeline, "encode", broken)
+    monkeypatch.setattr("eqsat.steps.growing.encode", broken)
     result = bucketed()
     assert result.report.failure.endswith("unexpected ZeroDivisionError: planted")
     check(result.run, 3)

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
-import eqsat.steps.pipeline
+import eqsat.steps.reporting
 from eqsat.cli import run
 from eqsat.errors import ExtractionError, UsageError
 from eqsat.language.onnx.read.importer import load
@@ -128,7 +128,7 @@ def test_a_front_without_time_for_one_point_is_an_error():
 def test_a_front_that_is_asked_to_end_has_a_little_time_left(monkeypatch):
     """A clock that goes on by a second a reading: three seconds are left of a million, and are over while encoding."""
     clock = functools.partial(next, itertools.count(0.0))
-    monkeypatch.setattr("eqsat.frontier.Deadline", functools.partial(Deadline, now=clock))
+    monkeypatch.setattr("eqsat.steps.settings.Deadline", functools.partial(Deadline, now=clock))
     with pytest.raises(ExtractionError, match="no point of the front was found: the run was interrupted") as error:
         eqsat.pareto(perceptron(), time_limit=1e6, should_stop=lambda: True)
     assert error.value.remedy == "let it run on"
@@ -165,13 +165,13 @@ class Leaping:
 
 
 def optimised(monkeypatch, clock, measure=False):
-    monkeypatch.setattr(importlib.import_module("eqsat.optimize"), "Deadline", functools.partial(Deadline, now=clock))
+    monkeypatch.setattr("eqsat.steps.settings.Deadline", functools.partial(Deadline, now=clock))
     return eqsat.optimize(perceptron(), measure=measure, time_limit=60.0)
 
 
 def test_egglog_is_loaded_before_the_time_counts(monkeypatch):
     done = []
-    monkeypatch.setattr(importlib.import_module("eqsat.optimize"), "load", lambda: done.append("loaded"))
+    monkeypatch.setattr("eqsat.run.load", lambda: done.append("loaded"))
     monkeypatch.setattr(Deadline, "begin", lambda _: done.append("begun"))
     eqsat.optimize(perceptron(), steps=50, measure=False)
     assert done == ["loaded", "begun"]
@@ -188,8 +188,8 @@ def test_wherever_the_time_ends_the_result_is_right(monkeypatch, reading):
 @pytest.mark.parametrize(
     ("step", "measure", "told"),
     [
-        ("eqsat.steps.pipeline.encode", False, "nothing was looked for"),
-        ("eqsat.steps.pipeline.tensor_problem", False, "nothing was chosen from what was found"),
+        ("eqsat.steps.growing.encode", False, "nothing was looked for"),
+        ("eqsat.steps.choosing.tensor_problem", False, "nothing was chosen from what was found"),
         ("eqsat.steps.trials.compare_finalists", False, "outputs were not compared"),
         ("eqsat.steps.trials.measure_finalists", True, "not measured"),
         ("eqsat.steps.trials.certify_graphs", False, "ilp was not certified"),
@@ -248,7 +248,7 @@ def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_orig
 
 def test_changes_that_there_was_no_time_to_explain_are_kept_and_said(monkeypatch):
     clock = Leaping()
-    monkeypatch.setattr("eqsat.steps.pipeline.regions", clock.before(eqsat.steps.pipeline.regions))
+    monkeypatch.setattr("eqsat.steps.reporting.regions", clock.before(eqsat.steps.reporting.regions))
     report = optimised(monkeypatch, clock).report
     assert report.kept == "ilp" and report.certificate["regions"]
     assert report.skipped == ("changes are not explained: the time limit of 60 s is over",)

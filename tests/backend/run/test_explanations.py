@@ -21,7 +21,9 @@ from eqsat.report.result import Result
 from eqsat.report.savings import part
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.examples import example_inputs
-from eqsat.steps.pipeline import Pipeline
+from eqsat.steps.certifying import Verdict
+from eqsat.steps.growing import Grown
+from eqsat.steps.reporting import explained
 
 
 class Kept:
@@ -29,13 +31,12 @@ class Kept:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[tuple[Any, Candidate]] = []
-        explained = Pipeline._explained
 
-        def watched(pipeline: Pipeline, encoding: Any, original: Candidate, best: Candidate, *more: Any) -> Any:
-            self.found.append((encoding, best))
-            return explained(pipeline, encoding, original, best, *more)
+        def watched(grown: Grown, verdict: Verdict, *more: Any) -> Any:
+            self.found.append((grown.encoding, verdict.best))
+            return explained(grown, verdict, *more)
 
-        monkeypatch.setattr(Pipeline, "_explained", watched)
+        monkeypatch.setattr("eqsat.run.explained", watched)
 
     @property
     def regions(self) -> list[Region]:

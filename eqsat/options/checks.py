@@ -1,0 +1,223 @@
+"""Checks of single options, made before a model is read: each returns the option in one form, or raises UsageError."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from eqsat.errors import CALLERS_NOTE, UsageError
+
+if TYPE_CHECKING:
+    from eqsat.costs.table.table import CostTable
+    from eqsat.language.sizes.buckets import Buckets
+    from eqsat.language.terms.state import State
+
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def anything(_name: str, given: Any) -> Any:
+    """An option that is checked where it is used."""
+    return given
+
+
+def name(name: str, given: Any) -> str:
+    """A name."""
+    if not isinstance(given, str):
+        raise UsageError(f"{name} = {given!r}", expected="a name")
+    return given
+
+
+def switch(name: str, given: Any) -> bool:
+    """True or False."""
+    if not isinstance(given, bool):
+        raise UsageError(f"{name} = {given!r}", expected="True or False")
+    return given
+
+
+def switch_or_none(name: str, given: Any) -> bool | None:
+    """True, False or None."""
+    if given is not None and not isinstance(given, bool):
+        raise UsageError(f"{name} = {given!r}", expected="True, False or None")
+    return given
+
+
+def count(name: str, given: Any) -> int:
+    """A whole number above 0."""
+    if not _is(given, Integral) or given < 1:
+        raise UsageError(f"{name} = {given!r}", expected="a whole number above 0")
+    return int(given)
+
+
+def whole(name: str, given: Any) -> int:
+    """A whole number of 0 or more."""
+    if not _is(given, Integral) or given < 0:
+        raise UsageError(f"{name} = {given!r}", expected="a whole number of 0 or more")
+    return int(given)
+
+
+def seconds(name: str, given: Any) -> float:
+    """Seconds above 0."""
+    if not _is(given, Real) or not given > 0:
+        raise UsageError(f"{name} = {given!r}", expected="seconds, a number above 0")
+    return float(given)
+
+
+def steps(name: str, given: Any) -> int | None:
+    """A whole number of steps, None to limit seconds."""
+    if given is not None and (not _is(given, Integral) or given < 1):
+        raise UsageError(f"{name} = {given!r}", expected="a whole number above 0, or None to limit seconds")
+    return None if given is None else int(given)
+
+
+def threads(_name: str, given: Any) -> int:
+    """A number of threads that a runtime here may be given."""
+    from eqsat.runtime.threads import check_threads
+
+    check_threads(given)
+    return int(given)
+
+
+def opset(name: str, given: Any) -> int | None:
+    """An opset that models are read and written in, None for the model's own."""
+    if given is None:
+        return None
+    from eqsat.language.onnx.files.reader import OLDEST_OPSET, newest_opset
+
+    if not _is(given, Integral) or not OLDEST_OPSET <= given <= newest_opset():
+        raise UsageError(f"{name} = {given!r}", expected=f"an opset from {OLDEST_OPSET} to {newest_opset()}")
+    return int(given)
+
+
+def over_sizes(name: str, given: Any) -> Any:
+    """A way to weigh sizes against each other."""
+    from eqsat.runtime.examples import OverSizes
+
+    if given not in get_args(OverSizes):
+        raise UsageError(f"{name} = {given!r}", expected="'sum' or 'worst'")
+    return given
+
+
+def extractor(_name: str, given: Any) -> str:
+    """The name of an extractor."""
+    from eqsat.extract import EXTRACTORS
+
+    if not isinstance(given, str) or given not in EXTRACTORS:
+        raise UsageError(f"no extractor {given!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
+    return given
+
+
+def alpha(name: str, given: Any) -> float | None:
+    """A factor, or None."""
+    if given is not None and not _is(given, Real):
+        raise UsageError(f"{name}={given!r}", expected="a factor above 0, such as 1.05")
+    return None if given is None else float(given)
+
+
+def extractor_reads_alpha(extractor: str, alpha: float | None) -> None:
+    """UsageError for an alpha with an extractor that does not read it."""
+    if alpha is not None and extractor != "backtracking":
+        raise UsageError(
+            f"alpha={alpha!r} with extractor={extractor!r}",
+            expected="alpha for the search that reads it",
+            remedy="leave it out, or pass extractor='backtracking'",
+        )
+
+
+def called(name: str, given: Called | None) -> Called | None:
+    """A function of the caller's, whose own exceptions are told from eqsat's by a note; None for none."""
+    if given is None:
+        return None
+    if not callable(given):
+        raise UsageError(f"{name} = {given!r}", expected="a function, or None")
+
+    @wraps(given)
+    def noted(*arguments: Any, **more: Any) -> Any:
+        try:
+            return given(*arguments, **more)
+        except Exception as error:
+            if CALLERS_NOTE not in getattr(error, "__notes__", ()):
+                error.add_note(CALLERS_NOTE)
+            raise
+
+    return noted  # type: ignore[return-value]
+
+
+def outputs(name: str, given: Any) -> Sequence[str] | None:
+    """Names of outputs, None for all."""
+    if given is None or (isinstance(given, Sequence) and not isinstance(given, str) and given):
+        return given
+    raise UsageError(f"{name} = {given!r}", expected="a list of one name or more")
+
+
+def table(name: str, given: Any) -> Any:
+    """A table, the path of one, or None for the user's own."""
+    from eqsat.costs.table.table import CostTable
+
+    if given is not None and not isinstance(given, CostTable | str | os.PathLike):
+        raise UsageError(f"{name} = {given!r}", expected="a CostTable, or the path of one")
+    return given
+
+
+def opened_table(given: CostTable | str | os.PathLike[str] | None) -> CostTable:
+    """The table that is given, or that of a file; the user's own where there is none."""
+    from eqsat.costs.table.table import CostTable
+
+    return given if isinstance(given, CostTable) else CostTable(None if given is None else os.fspath(given))
+
+
+def limits(name: str, given: Mapping[str, float | str] | None) -> dict[str, float]:
+    """The most of each term: bytes, seconds or a count."""
+    from eqsat.costs.model.amounts import amount
+
+    _check_mapping(name, given, "{'peak_memory': '8 GB', 'launches': 40}")
+    return {term: amount(term, most) for term, most in (given or {}).items()}
+
+
+def boundary(name: str, given: Mapping[str, State] | None) -> dict[str, State]:
+    """The states of inputs and outputs."""
+    from eqsat.language.terms.state import State, check_layouts
+
+    _check_mapping(name, given, "{'x': State('column', 'float16')}")
+    for value, state in (given or {}).items():
+        if not isinstance(state, State):
+            raise UsageError(f"{name}[{value!r}] = {state!r}", expected="a State, such as State('column', 'float16')")
+        check_layouts((state.layout,))
+    return dict(given or {})
+
+
+def buckets(_name: str, given: Any) -> Buckets | None:
+    """Buckets, None for none."""
+    from eqsat.language.sizes.buckets import Buckets
+
+    return given if given is None or isinstance(given, Buckets) else Buckets.of(given)
+
+
+def layouts_of(given: str | Sequence[str], known: tuple[str, ...], device: str) -> tuple[str, ...]:
+    """The layouts that values may be held in on a device that has kernels for those `known`; row-major always."""
+    from eqsat.language.terms.state import check_layouts
+
+    if isinstance(given, str):
+        given = known if given == "auto" else (given,)
+    if not isinstance(given, Sequence):
+        raise UsageError(f"layouts = {given!r}", expected="'auto', or names of layouts such as ('row', 'column')")
+    check_layouts(tuple(given))
+    missing = [name for name in given if name not in known]
+    if missing:
+        raise UsageError(
+            f"layout {missing[0]!r} on {device}",
+            expected="layouts it has kernels for: " + ", ".join(known),
+            remedy="layouts='auto' takes them all",
+        )
+    return tuple(dict.fromkeys(("row", *given)))
+
+
+def _is(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _check_mapping(name: str, given: Any, example: str) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{name} = {given!r}", expected=f"a mapping, such as {example}")

@@ -1,0 +1,59 @@
+"""The keyword arguments of calls, for type checkers: the fields of `Options`, as a test holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from eqsat.costs.kernels.precision import PrecisionPolicy
+from eqsat.costs.model.model import CostFunction, Objective
+from eqsat.costs.table.table import CostTable
+from eqsat.language.sizes.buckets import BucketsArgument
+from eqsat.language.terms.state import State
+from eqsat.options.options import RulesArgument
+from eqsat.options.sizes import SizesArgument
+from eqsat.report.report import Progress
+from eqsat.runtime.examples import OverSizes
+
+
+class ParetoKeywords(TypedDict, total=False):
+    """The keyword arguments of `pareto`."""
+
+    device: str
+    limits: Mapping[str, float | str] | None
+    layouts: str | Sequence[str]
+    precision: str | PrecisionPolicy
+    node_limit: int
+    time_limit: float
+    steps: int | None
+    rules: RulesArgument
+    finite_math: bool | None
+    outputs: Sequence[str] | None
+    sizes: SizesArgument | None
+    seed: int
+    table: CostTable | str | Path | None
+    threads: int
+    progress: Callable[[Progress], None] | None
+    should_stop: Callable[[], bool] | None
+
+
+class ExploreKeywords(ParetoKeywords, total=False):
+    """The keyword arguments of `explore`."""
+
+    objective: Objective | None
+    cost: CostFunction | None
+    boundary: Mapping[str, State] | None
+    extractor: str
+    alpha: float | None
+    over_sizes: OverSizes
+    opset: int | None
+    portable: bool
+
+
+class OptimizeKeywords(ExploreKeywords, total=False):
+    """The keyword arguments of `optimize`."""
+
+    buckets: BucketsArgument | None
+    measure: bool
+    strict: bool

@@ -1,0 +1,387 @@
+"""The options of a run: one field each, from which keyword arguments, their checks, help and command line derive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from eqsat.errors import UsageError
+from eqsat.options import checks
+from eqsat.options.sizes import sizes_of
+
+# A command line reads the options before it knows what to do: nothing heavy is imported here.
+if TYPE_CHECKING:
+    from eqsat.costs.kernels.precision import PrecisionPolicy
+    from eqsat.costs.model.model import CostFunction, Objective
+    from eqsat.costs.table.table import CostTable
+    from eqsat.language.sizes.buckets import Buckets, BucketsArgument
+    from eqsat.language.terms.state import State
+    from eqsat.options.sizes import SizesArgument
+    from eqsat.report.report import Progress
+    from eqsat.rewrites.rules.rule import Rule
+    from eqsat.runtime.examples import OverSizes
+
+#: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
+RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
+#: The calls that take options. Each takes what the ones before it take.
+Call: TypeAlias = Literal["pareto", "explore", "optimize"]
+CALLS: tuple[Call, ...] = ("pareto", "explore", "optimize")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The text of an option, the calls that take it, and how it is asked for on a command line.
+
+    `text` goes into docstrings, `help` into the help of commands. `since` is the first of `CALLS` that takes it. `flag`
+    is its name on a command line, "" for one that has none there; `kind` is the form of its text there. `defaults` are
+    those of calls that have another default.
+    """
+
+    check: Callable[[str, Any], Any]
+    text: str
+    since: Call
+    help: str = ""
+    flag: str = ""
+    kind: str = ""
+    defaults: Mapping[Call, Any] = field(default_factory=dict)
+
+
+def _meaning(
+    check: Callable[[str, Any], Any],
+    text: str,
+    *,
+    since: Call = "pareto",
+    help: str = "",
+    flag: str = "",
+    kind: str = "",
+    **defaults: Any,
+) -> dict[str, Meaning]:
+    return {"meaning": Meaning(check, text, since, help, flag, kind, defaults)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Every option of a run, checked when it is made; UsageError for one that is out of its domain.
+
+    Fields hold options in one form, such as sizes with their weights and limits as numbers.
+    """
+
+    device: str = field(
+        default="onnxruntime-cpu",
+        metadata=_meaning(
+            checks.name,
+            'the device whose costs count, "cuda" for the GPU that is here',
+            flag="--device",
+            help="Whose costs to minimise.",
+        ),
+    )
+    objective: Objective | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.anything,
+            "the weights of the terms of the cost: time (seconds), flops, bytes, launches, weight_memory and "
+            "peak_memory "
+            "(bytes), error (relative); time alone if left out",
+            since="explore",
+            flag="--objective",
+            kind="weights",
+            help="Term to minimise, with its weight; may be repeated.",
+        ),
+    )
+    cost: CostFunction | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.called,
+            "a function from an Application of one operator to its cost, in place of an objective",
+            since="explore",
+        ),
+    )
+    limits: Mapping[str, float | str] | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.limits,
+            'the most of each term, such as {"peak_memory": "8 GB", "launches": 40}',
+            flag="--limit",
+            kind="limits",
+            help="Most of a term, as launches=40; may be repeated.",
+        ),
+    )
+    layouts: str | Sequence[str] = field(
+        default="auto",
+        metadata=_meaning(
+            checks.anything,
+            'the layouts that values may be held in, "auto" for all that the device has kernels for',
+            flag="--layouts",
+            kind="layouts",
+            help="Layouts that values may be held in.",
+        ),
+    )
+    precision: str | PrecisionPolicy = field(
+        default="exact",
+        metadata=_meaning(
+            checks.anything,
+            '"exact", which keeps the model\'s element types, "tf32", "mixed", "float16", "bfloat16", or a policy',
+            flag="--precision",
+            help="exact, tf32, mixed, float16 or bfloat16.",
+        ),
+    )
+    boundary: Mapping[str, State] | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.boundary,
+            "the states of inputs and outputs that are not row-major in their own type",
+            since="explore",
+        ),
+    )
+    extractor: str = field(
+        default="ilp",
+        metadata=_meaning(
+            checks.extractor,
+            'the way to choose, "ilp", "greedy" or "backtracking"',
+            since="explore",
+            flag="--extractor",
+            help="How to choose: ilp, greedy or backtracking.",
+        ),
+    )
+    alpha: float | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.alpha,
+            "how much dearer than the best a graph may be from which backtracking goes on; 1.05 if left out",
+            since="explore",
+            flag="--alpha",
+            kind="number",
+            help="Of backtracking: how much dearer than the best; 1.05 if left out.",
+        ),
+    )
+    node_limit: int = field(
+        default=20_000,
+        metadata=_meaning(checks.count, "the most e-nodes", flag="--node-limit", kind="count", help="Most e-nodes."),
+    )
+    time_limit: float = field(
+        default=30.0,
+        metadata=_meaning(
+            checks.seconds,
+            "the most seconds of the call, but for reading the model; the report says what there was no time for",
+            flag="--time-limit",
+            kind="duration",
+            help="For all but reading and writing.",
+            pareto=60.0,
+        ),
+    )
+    steps: int | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.steps,
+            "the most counted steps (matches, rows, iterations of some microseconds each) in place of the time "
+            "limit: two "
+            "runs without measuring come to the same bytes, however fast the machine is",
+            flag="--steps",
+            kind="count",
+            help="Most steps in place of the time limit: the same result on any machine.",
+        ),
+    )
+    rules: RulesArgument = field(
+        default=None,
+        metadata=_meaning(
+            checks.anything,
+            "a file or a text of rules to check and add to the library's, or a sequence of Rule in place of them",
+            flag="--rules",
+            kind="files",
+            help="File of rules to use besides the library's.",
+        ),
+    )
+    finite_math: bool | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.switch_or_none,
+            "whether rules may assume that no infinity or NaN occurs; left out, that inputs hold none and results "
+            "do not "
+            "overflow, unless the model asks (docs/adr/0010)",
+            flag="--finite-math/--no-finite-math",
+            kind="switch",
+            help="Assume that no infinity or NaN occurs, or that any may; if left out, that inputs are finite.",
+        ),
+    )
+    outputs: Sequence[str] | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.outputs,
+            "the outputs to keep; all if left out",
+            flag="--outputs",
+            kind="names",
+            help="Keep only these outputs.",
+        ),
+    )
+    sizes: SizesArgument | None = field(
+        default=None,
+        metadata=_meaning(
+            lambda _name, given: sizes_of(given),
+            'the sizes that named dims are costed and measured at: one a name, several, such as {"batch": [1, 8, '
+            "32]}, or "
+            "several with their weights; what the model does not accept gives way to the nearest size that it does",
+            flag="--size",
+            kind="sizes",
+            help="What a named dim is costed and measured at: one or several.",
+        ),
+    )
+    over_sizes: OverSizes = field(
+        default="sum",
+        metadata=_meaning(
+            checks.over_sizes,
+            '"sum" for the least weighted sum of costs over several sizes, or "worst" for the least share of the '
+            "original's "
+            "cost at the size where that is largest",
+            since="explore",
+            flag="--over-sizes",
+            help="Of several sizes, the weighted sum of costs, or the worst share of the original's.",
+        ),
+    )
+    buckets: BucketsArgument | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.buckets,
+            'sizes such as {"batch": [1, 4, 8]}: a choice for each from one e-graph, as a `BucketedResult`, which '
+            "picks the "
+            "smallest bucket that holds its inputs",
+            since="optimize",
+            flag="--bucket",
+            kind="buckets",
+            help="Sizes of a named dim to choose for, each on its own; may be repeated for other dims.",
+        ),
+    )
+    seed: int = field(
+        default=0,
+        metadata=_meaning(
+            checks.whole,
+            "the seed of the checks, the search and the timing",
+            flag="--seed",
+            kind="count",
+            help="Of the checks, the search and the timing.",
+        ),
+    )
+    opset: int | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.opset,
+            "the opset to write, the model's own if left out",
+            since="explore",
+            flag="--opset",
+            kind="count",
+            help="Opset to write; the model's own if left out.",
+        ),
+    )
+    measure: bool = field(
+        default=True,
+        metadata=_meaning(
+            checks.switch,
+            "whether the finalists are timed against the original where the device's backend is here; the original "
+            "is then "
+            "kept unless the upper 95 % bound of new/old is below 1",
+            since="optimize",
+        ),
+    )
+    strict: bool = field(
+        default=False,
+        metadata=_meaning(
+            checks.switch,
+            "whether a failure is raised; else the original is the result, `report.failure` says what failed, and a "
+            "region "
+            "that is found wrong is first tried anew without the rules behind it",
+            since="optimize",
+        ),
+    )
+    portable: bool = field(
+        default=False,
+        metadata=_meaning(
+            checks.switch,
+            "whether to write ONNX's operators alone; else a result for ONNX Runtime's CPU may be written in "
+            "operators of its "
+            "own, of the domain com.microsoft, which other runtimes lack",
+            since="explore",
+            flag="--portable",
+            kind="flag",
+            help="Write ONNX's operators alone, also where ONNX Runtime has faster ones of its own.",
+        ),
+    )
+    table: CostTable | str | Path | None = field(
+        default=None,
+        metadata=_meaning(checks.table, "the table of measured costs, or its file; the user's own if left out"),
+    )
+    threads: int = field(
+        default=1,
+        metadata=_meaning(
+            checks.threads,
+            "the threads of the runtime",
+            flag="--threads",
+            kind="count",
+            help="Threads of the measured runtime.",
+        ),
+    )
+    progress: Callable[[Progress], None] | None = field(
+        default=None,
+        metadata=_meaning(checks.called, "a function that is called with a Progress while the search runs"),
+    )
+    should_stop: Callable[[], bool] | None = field(
+        default=None, metadata=_meaning(checks.called, "a function whose True ends the search with the best so far")
+    )
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            checked = meaning_of(one).check(one.name, getattr(self, one.name))
+            object.__setattr__(self, one.name, checked)
+        if self.cost is not None and self.objective is not None:
+            raise UsageError(
+                "cost and objective", expected="one of the two: a function stands in place of weights of terms"
+            )
+        checks.extractor_reads_alpha(self.extractor, self.alpha)
+        asked = self.asked_buckets
+        if both := sorted(asked.ends.keys() & self.asked_sizes.keys()) if asked else []:
+            raise UsageError(
+                f"buckets and sizes of {both[0]!r}", expected="one of the two: buckets are costed at their own"
+            )
+
+    @classmethod
+    def of(cls, call: Call, given: Mapping[str, Any]) -> Options:
+        """The options of a call from its keyword arguments; TypeError for one that the call does not take."""
+        taken = {one.name: default_of(one, call) for one in options_of(call)}
+        for name in given:
+            if name not in taken:
+                near = get_close_matches(name, taken, n=1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{call}() got an unexpected keyword argument {name!r}{hint}")
+        return cls(**{**taken, **given})
+
+    def opened_table(self) -> CostTable:
+        """The table of measured costs, the one that was given or one that is closed when it is dropped."""
+        return checks.opened_table(self.table)
+
+    @property
+    def asked_buckets(self) -> Buckets | None:
+        """The buckets that were asked for."""
+        return cast("Buckets | None", self.buckets)
+
+    @property
+    def asked_sizes(self) -> dict[str, dict[int, float]]:
+        """The sizes that were asked for, each with its weight."""
+        return sizes_of(self.sizes)
+
+
+def meaning_of(one: Field[Any]) -> Meaning:
+    """The meaning of a field of `Options`."""
+    meaning: Meaning = one.metadata["meaning"]
+    return meaning
+
+
+def options_of(call: Call) -> list[Field[Any]]:
+    """The options that a call takes, in the order of its signature."""
+    return [one for one in fields(Options) if CALLS.index(meaning_of(one).since) <= CALLS.index(call)]
+
+
+def default_of(one: Field[Any], call: Call) -> Any:
+    """The default of an option in a call."""
+    assert one.default is not MISSING
+    return meaning_of(one).defaults.get(call, one.default)

@@ -1,0 +1,25 @@
+"""The rules that a user asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from eqsat.errors import UsageError
+from eqsat.options.options import RulesArgument
+from eqsat.rewrites.rules.loader import load_rules
+from eqsat.rewrites.rules.rule import Rule
+
+
+def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
+    """The library, the library with files or texts of rules besides, or exactly the rules given."""
+    if given is None:
+        return load_rules()
+    if isinstance(given, str | Path):
+        return load_rules([given])
+    wrong = [r for r in given if not isinstance(r, Rule | str | Path)] if isinstance(given, Sequence) else [given]
+    if wrong:
+        raise UsageError(f"rules = {given!r}", expected="a file or a text of rules, or a list of them or of rules")
+    exact = tuple(r for r in given if isinstance(r, Rule))
+    more = [r for r in given if not isinstance(r, Rule)]
+    return (*exact, *load_rules(more)) if more else exact

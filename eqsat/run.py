@@ -1,0 +1,163 @@
+"""A run: read, saturate, choose, measure, certify, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.egraph.engine import load
+from eqsat.language.onnx.read.model import Given, ModelArgument, read
+from eqsat.options.options import Options
+from eqsat.options.rules import rules_of
+from eqsat.report.finalists import Candidate
+from eqsat.report.result import Result
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.steps.bodies import optimised_inside
+from eqsat.steps.certifying import Judged, Verdict, first_certified
+from eqsat.steps.choosing import Adjust, Chooser, Chosen
+from eqsat.steps.failures import guarded, kept_original
+from eqsat.steps.growing import Grown, grow
+from eqsat.steps.log import Log
+from eqsat.steps.placing import placed
+from eqsat.steps.reporting import explained, result_of
+from eqsat.steps.settings import SATURATE, Settings
+from eqsat.steps.trials import Trials
+
+#: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since
+#: nothing is kept without one.
+_MEASURE = 0.8
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A result with what it was chosen from, and the finalist that was kept."""
+
+    result: Result
+    chosen: Chosen
+    candidates: Sequence[Candidate]
+    kept: Candidate
+
+
+@dataclass(frozen=True)
+class Run:
+    """One optimisation of a model: its settings, its log, the model as it was read, and the rules.
+
+    `adjust` changes the costs of a problem before anything is chosen.
+    """
+
+    settings: Settings
+    log: Log
+    given: Given
+    rules: tuple[Rule, ...]
+    adjust: Adjust | None = None
+
+    @classmethod
+    def read(cls, model: ModelArgument, options: Options, growing: float = SATURATE) -> Run:
+        """Read a model and the rules, and find the sizes that the model is costed at.
+
+        `growing` is the share of the time for growth. Reading itself is not in the time limit.
+        """
+        settings, warnings = Settings.of(options, growing)
+        log = Log(options.progress, warnings=warnings)
+        with log.phase("read"):
+            load()
+            rules, given = rules_of(options.rules), read(model, options.outputs)
+            settings.deadline.begin()
+            settings = placed(given, options.asked_sizes, settings, log)
+        return cls(settings, log, given, rules)
+
+    def with_bodies(self) -> Run:
+        """The same run with the bodies of If, Loop and Scan optimised, each by a run of its own."""
+
+        def optimised(given: Given, settings: Settings) -> Result:
+            return Run(settings, Log(), given, self.rules).result()
+
+        return replace(self, given=optimised_inside(self.given, self.settings, self.log, optimised))
+
+    def result(self) -> Result:
+        """The result of all steps: the original where something fails, and the report says what did."""
+
+        def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
+            return self.finish(self.saturate(rules), self.settings.options.measure, again).result
+
+        return guarded(attempt, self.rules, self.original, self.settings, self.log)
+
+    def original(self) -> Result:
+        """The original, as the result of a run that failed, or that there was no time for."""
+        return kept_original(self.given, self.settings, self.log)
+
+    def saturate(self, rules: tuple[Rule, ...]) -> Grown:
+        """The e-graph of the model, grown by rules."""
+        return grow(self.given, rules, self.settings, self.log)
+
+    def chooser(self, grown: Grown) -> Chooser:
+        """The chooser among the e-nodes of an e-graph, at the costs of this run."""
+        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust)
+
+    def finish(self, grown: Grown, measure: bool, again: bool = False) -> Finished:
+        """The result from an e-graph, however far it was grown: chosen, measured if asked for, and certified.
+
+        A finalist that is wrong is left out and the report says that the run failed; with `again`, its CertificateError
+        is raised instead, and names the rules behind it.
+        """
+        trials, deadline = Trials(self.settings, self.log), self.settings.deadline
+        chosen = self.choose(grown)
+        judged = self.measure(chosen, trials, measure)
+        with self.log.phase("certify"), deadline:
+            chosen, verdict = self.certify(grown, chosen, judged, trials, again)
+        timed = measure and judged.measured is not None
+        with deadline:
+            explanation = explained(grown, verdict, timed, self.settings, self.log)
+        result = result_of(self.given, grown, chosen, verdict, judged.measured, explanation, self.settings, self.log)
+        return Finished(result, chosen, verdict.candidates, verdict.best)
+
+    def choose(self, grown: Grown) -> Chosen:
+        """The cheapest choices by cost, the finalists."""
+        chooser = self.chooser(grown)
+        with self.log.phase("extract"), self.settings.deadline:
+            return chooser.choice(chooser.weighed_problem())
+
+    def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
+        """The finalists that agree with the original, timed against it where that is asked for and can be."""
+        settings, source = self.settings, self.given.source
+        candidates = chosen.candidates
+        with self.log.phase("measure"):
+            with settings.deadline.part(_MEASURE):
+                measured = trials.measure(candidates, source) if measure else None
+            if measured is None:
+                with settings.deadline.part(_MEASURE):
+                    candidates = trials.agreeing(candidates, source)
+        # What is asked for besides time is not what was timed.
+        only_time = settings.costs.cost is not None or set(settings.costs.objective) == {"time"}
+        times = measured if only_time and self.adjust is None else None
+        return Judged(candidates, chosen.candidates, measured, times)
+
+    def certify(
+        self, grown: Grown, chosen: Chosen, judged: Judged, trials: Trials, again: bool
+    ) -> tuple[Chosen, Verdict]:
+        """The best finalist with a certificate, and its choice: made anew where none in a lower precision holds."""
+        given, log = self.given, self.log
+        # Outputs that differ for more than rounding are a wrong region's, and that is no reason to stop here.
+        for other in (c for c in judged.finalists if c.name in trials.differing):
+            trials.certify(given.graph, grown.encoding, other, grown.saturation, again)
+        verdict = first_certified(given, grown, judged.candidates, judged.times, trials, again)
+        refused_all = len(verdict.candidates) == 1 < len(judged.candidates)
+        if refused_all and not self.settings.choices.policy.is_exact:
+            chosen, verdict = self._choose_exactly(grown, again)
+        if log.failures:
+            first = verdict.candidates[0]
+            verdict = replace(verdict, best=first, because="a region of what was found is wrong")
+        unchecked = judged.measured is None or len(verdict.candidates) < len(judged.finalists)
+        is_original = verdict.best is verdict.candidates[0]
+        if is_original and log.skipped and len(judged.finalists) > 1 and unchecked:
+            verdict = replace(verdict, because=self.settings.deadline.reason)
+        return chosen, verdict
+
+    def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Verdict]:
+        """The choice in the precision of the model, after none in a lower one could be kept."""
+        self.log.warnings.append("chosen anew in the precision of the model")
+        run = replace(self, settings=self.settings.exact)
+        chooser, trials = run.chooser(grown), Trials(run.settings, run.log)
+        chosen = chooser.choice(chooser.problem())
+        candidates = trials.agreeing(chosen.candidates, self.given.source)
+        return chosen, first_certified(self.given, grown, candidates, None, trials, again)

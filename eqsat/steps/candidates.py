@@ -1,0 +1,78 @@
+"""Finalists from solutions: the graph that each stands for, with its cost and what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eqsat.costs.model.cost import TERMS
+from eqsat.extract import Solution
+from eqsat.extract.problem.limits import PEAK
+from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.judging import as_given, keeps, plan_cost, price_of
+from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.graphs.lower import lower
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.finalists import Candidate, with_bodies, written_size
+from eqsat.steps import fused
+from eqsat.steps.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finalists:
+    """Finalists of a problem; `adjusted` says that the costs of the problem are no longer those of the model."""
+
+    settings: Settings
+    given: Given
+    framed: TensorProblem
+    adjusted: bool = False
+
+    def of(self, solutions: Mapping[str, Solution]) -> list[Candidate]:
+        """The original, then the graph of each solution once."""
+        given, framed, original = self.given, self.framed, self.given.graph
+        candidates = [self._as_given()]
+        known: dict[Any, Any] = {}
+        # Where reading folded nothing away, a choice of the very same nodes is the original itself.
+        seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
+        for name, solution in solutions.items():
+            assembled = assemble(framed, solution, original, known)
+            if self.settings.contrib:
+                assembled = fused.for_onnxruntime(assembled)
+            graph = lower(assembled.plan)
+            if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
+                continue
+            if assembled.plan.is_plain:
+                seen.append(assembled.decoded.graph.nodes)
+            cost = self.settings.costs.graph(graph) if assembled.plan.is_plain else plan_cost(assembled)
+            if not assembled.plan.is_plain or framed.problem.memory is not None or self.adjusted:
+                cost = replace(cost, price=self._price(solution))
+            size = written_size(graph, self.settings.options.opset)
+            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
+        return candidates
+
+    def _as_given(self) -> Candidate:
+        """The original as it is, or between the states that its inputs and outputs are wanted in."""
+        settings, original, problem = self.settings, self.given.graph, self.framed.problem
+        solution = as_given(self.framed)
+        if not settings.is_plain:
+            assembled = assemble(self.framed, solution, original)
+            graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=self._price(solution))
+            found = Candidate("original", graph, cost, written_size(graph, settings.options.opset), assembled=assembled)
+            found.amounts = solution.amounts
+        else:
+            given = self.given
+            cost = with_bodies(self.settings.costs.graph(given.original), given, self.settings.costs)
+            size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
+            found = Candidate("original", given.original, cost, size)
+            found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
+            if problem.memory is not None:
+                found.amounts[PEAK] = solution.amounts[PEAK]
+                found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
+            if self.adjusted:
+                found.cost = replace(cost, price=solution.cost)
+        found.within = keeps(problem, found.amounts)
+        return found
+
+    def _price(self, solution: Solution) -> float:
+        return solution.cost if self.adjusted else price_of(self.framed, solution, self.settings.costs)

@@ -1,0 +1,54 @@
+"""The finalist that is kept: the best one that its certificate does not refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.finalists import Candidate, Measured, kept
+from eqsat.steps.growing import Grown
+from eqsat.steps.log import Log
+from eqsat.steps.trials import Trials
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Finalists that could be compared, and their times where they decide."""
+
+    candidates: Sequence[Candidate]
+    finalists: Sequence[Candidate]
+    measured: Measured | None
+    times: Measured | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The finalists that are left, the one that is kept, and why."""
+
+    candidates: Sequence[Candidate]
+    best: Candidate
+    because: str
+
+
+def first_certified(
+    given: Given, grown: Grown, candidates: Sequence[Candidate], times: Measured | None, trials: Trials, again: bool
+) -> Verdict:
+    """The best finalist that is certified; those before it are left out with a warning.
+
+    CertificateError for one that is wrong, if the run may begin `again`. Where only the original is left of a choice in
+    lower precision, it is not looked at.
+    """
+    log: Log = trials.log
+    while True:
+        best, because = kept(candidates, times)
+        refused = trials.certify(given.graph, grown.encoding, best, grown.saturation, again)
+        if refused is None:
+            return Verdict(candidates, best, because)
+        if best is candidates[0]:
+            log.warnings.append(f"the original in the states asked for is not checked: {refused}")
+            return Verdict(candidates, best, because)
+        log.warnings.append(f"{best.name} was left out: {refused}")
+        candidates = [c for c in candidates if c is not best]
+        if len(candidates) == 1 and not trials.settings.choices.policy.is_exact:
+            return Verdict(candidates, candidates[0], "")  # there is a choice in the model's precision to be made

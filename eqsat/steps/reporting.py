@@ -1,0 +1,93 @@
+"""The result of a run from the finalist that is kept: its changes explained, and the report of it all."""
+
+from __future__ import annotations
+
+from eqsat.extract import Solution
+from eqsat.language.onnx.read.model import Given
+from eqsat.report.changes import explain, regions
+from eqsat.report.explanation import Explanation
+from eqsat.report.finalists import Measured
+from eqsat.report.result import Result
+from eqsat.report.savings import measured_changes
+from eqsat.report.summary import Outcome, report_of
+from eqsat.steps import fused
+from eqsat.steps.certifying import Verdict
+from eqsat.steps.choosing import Chosen
+from eqsat.steps.failures import name_limit, told
+from eqsat.steps.growing import Grown
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+from eqsat.system.deadline import TimeUp
+
+
+def explained(grown: Grown, verdict: Verdict, measure: bool, settings: Settings, log: Log) -> Explanation:
+    """The changes of the finalist that is kept, and the saving that each is predicted, and measured, to bring."""
+    original, best = verdict.candidates[0], verdict.best
+    try:
+        changed = regions(grown.encoding, best)
+        explanation = explain(grown.encoding, original, best, changed)
+    except TimeUp as late:
+        log.skipped.append(f"changes are not explained: {late}")
+        return Explanation(())
+    if not measure or best.assembled is None:
+        return explanation
+    with log.phase("measure"):
+        return measured_changes(
+            explanation,
+            changed,
+            grown.encoding.graph,
+            best,
+            points=settings.points,
+            seed=settings.options.seed,
+            threads=settings.options.threads,
+            backend=settings.backend,
+            should_stop=settings.options.should_stop,
+        )
+
+
+def result_of(
+    given: Given,
+    grown: Grown,
+    chosen: Chosen,
+    verdict: Verdict,
+    measured: Measured | None,
+    explanation: Explanation,
+    settings: Settings,
+    log: Log,
+) -> Result:
+    """The result, with its report."""
+    best, options = verdict.best, settings.options
+    log.warnings += fused.warnings(best.graph)
+    solution: Solution = chosen.solution
+    outcome = Outcome(
+        given,
+        verdict.candidates,
+        best,
+        verdict.because,
+        grown.encoding,
+        grown.saturation,
+        solution,
+        chosen.baselines,
+        measured,
+        explanation,
+    )
+    report = report_of(
+        outcome, settings.costs, settings.device.name, settings.is_stopped, log.seconds, log.warnings, settings.points
+    )
+    report.limits, report.refuted, report.skipped = dict(settings.bounds), log.refuted, tuple(log.skipped)
+    name_limit(report, settings)
+    if log.failures:
+        report.failure = f"certify: {told(log.failures[-1])}"
+    elif failed := [body for body in given.inside if body.failure]:
+        report.failure = f"{failed[-1].place}: {failed[-1].failure}"
+    return Result(
+        best.graph,
+        report,
+        explanation,
+        given.source if best.assembled is None else None,
+        options.threads,
+        options.opset,
+        None if best.assembled is None else best.assembled.plan,
+        settings.costs.library_plans if settings.device.gpu else (),
+        tuple(log.failures),
+    )
