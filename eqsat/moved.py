@@ -1,0 +1,86 @@
+"""Modules that documentation named at an earlier place, found there still, with a DeprecationWarning."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+#: Where modules of earlier places are, within eqsat.
+MOVED: Mapping[str, str] = {
+    "commands.keys": "commands.costs.keys",
+    "costs.amounts": "costs.model.amounts",
+    "costs.cost": "costs.model.cost",
+    "costs.device": "costs.devices.device",
+    "costs.entry": "costs.table.entry",
+    "costs.environment": "costs.table.environment",
+    "costs.fit": "costs.model.fit",
+    "costs.fusion": "costs.kernels.fusion",
+    "costs.key": "costs.kernels.key",
+    "costs.measure": "costs.measuring.measure",
+    "costs.precision": "costs.kernels.precision",
+    "costs.shipped": "costs.table.shipped",
+    "costs.validation": "costs.model.validation",
+    "explanation": "report.explanation",
+    "extract.gym": "extract.problem.gym",
+    "extract.pareto": "extract.limited.pareto",
+    "language.builder": "language.graphs.builder",
+    "language.floats": "language.arithmetic.floats",
+    "language.graph": "language.terms.graph",
+    "language.interpret": "language.graphs.interpret",
+    "language.spec": "language.declaration.spec",
+    "language.state": "language.terms.state",
+    "language.types": "language.terms.types",
+    "rewrites.derive": "rewrites.rules.derive",
+    "rewrites.evidence": "rewrites.rules.evidence",
+    "rewrites.factory": "rewrites.discovery",
+    "rewrites.factory.generate": "rewrites.discovery.enumerate.generate",
+    "rewrites.loader": "rewrites.rules.loader",
+    "rewrites.parser": "rewrites.rules.parser",
+    "rewrites.prove": "rewrites.proof.prove",
+    "rewrites.rule": "rewrites.rules.rule",
+    "rewrites.verify": "rewrites.proof.verify",
+    "runtime.cuda.source": "runtime.kernels.source",
+}
+
+
+class _Alias(MetaPathFinder, Loader):
+    """Finds a module of an earlier place, and makes one whose names are those of the module it has become."""
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        return ModuleSpec(fullname, self, is_package=True) if package == "eqsat" and name in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        place = f"eqsat.{MOVED[module.__name__.partition('.')[2]]}"
+        _warn(module.__name__, place, 2)
+        setattr(module, "__getattr__", lambda name: getattr(import_module(place), name))  # noqa: B010 - mypy
+
+
+def find_moved() -> None:
+    """Let modules be found at their earlier places; other finders are asked first."""
+    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
+        sys.meta_path.append(_Alias())
+
+
+def names_of(place: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that was a module, whose names are in the module at `place` now."""
+
+    def get(name: str) -> Any:
+        if name.startswith("__") or not hasattr(import_module(place), name):
+            raise AttributeError(f"module {place.rpartition('.')[0]!r} has no attribute {name!r}")
+        _warn(f"{place.rpartition('.')[0]}.{name}", f"{place}.{name}", 1)
+        return getattr(import_module(place), name)
+
+    return get
+
+
+def _warn(earlier: str, now: str, more: int) -> None:
+    warnings.warn(f"{earlier} is {now} now", DeprecationWarning, stacklevel=2 + more)
