@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from eqsat.errors import UsageError
 
 
-def write_text(target: Path, text: str) -> None:
-    """Writes a file beside its place, then moves it there; UsageError where that fails."""
+@contextmanager
+def staged(target: Path, suffix: str = "") -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file beside a target, open for writing, and its path; it is removed in the end unless it was moved."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=suffix)
+    path = Path(name)
     try:
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(partial).chmod(0o666 & ~_umask())
-            Path(partial).replace(target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        with os.fdopen(handle, "wb") as file:
+            yield file, path
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole(target: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of a target once it is whole; OSError leaves the target as it was."""
+    with staged(target) as (file, path):
+        yield file
+        file.close()
+        path.chmod(mode_for(target))
+        path.replace(target)
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a file beside its place, then move it there; UsageError where that fails."""
+    try:
+        with whole(target) as file:
+            file.write(text.encode())
     except OSError as error:
         raise UsageError(
             f"the file cannot be written: {error.strerror or error}",
@@ -30,7 +49,10 @@ def write_text(target: Path, text: str) -> None:
         ) from error
 
 
-def _umask() -> int:
+def mode_for(target: Path) -> int:
+    """The permissions of a file that is there, or those of a new one."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eqsat.errors import RuleError
 from eqsat.rewrites.discovery.equations.sides import Statement
 from eqsat.rewrites.discovery.select.prune import Drop, Pruned
 from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
 from eqsat.rewrites.rules.rule import PHASES, Rule
+from eqsat.system.files import write_text
 
 #: The library that is loaded by default.
 LIBRARY = Path(__file__).parent.parent / "library"
@@ -39,18 +40,25 @@ class Use:
 
 def read_usage(path: Path = LIBRARY / USAGE) -> list[Use]:
     """The uses of a file, none where there is no file; RuleError with the line for one that is none."""
-    return [Use(**r) for r in _records(path, "python -m benchmarks.usage", Use)] if path.exists() else []
+    if not path.exists():
+        return []
+    return list(read_json_lines(path, lambda r: Use(**r), "record of use", "", "run `python -m benchmarks.usage`"))
 
 
 def write_usage(uses: Iterable[Use], path: Path = LIBRARY / USAGE) -> None:
     """Writes uses, by rule and model."""
-    _write(path, "".join(json.dumps(asdict(u)) + "\n" for u in sorted(uses, key=lambda u: (u.rule, u.model))))
+    write_json_lines(sorted(uses, key=lambda u: (u.rule, u.model)), path)
 
 
 def read_dropped(path: Path = LIBRARY / DROPPED) -> list[Drop]:
     """What pruning left out, none where there is no file; RuleError with the line for a record that is none."""
-    records = _records(path, "eqsat rules build", Drop) if path.exists() else []
-    return [Drop(r["name"], r["text"], r["why"], tuple(r["by"]), r["phase"]) for r in records]
+    if not path.exists():
+        return []
+
+    def make(record: dict[str, Any]) -> Drop:
+        return Drop(**{**record, "by": tuple(record["by"])})
+
+    return list(read_json_lines(path, make, "record of drop", "", "run `eqsat rules build`"))
 
 
 def read_counts(path: Path = LIBRARY / COUNTS) -> dict[str, Any]:
@@ -96,8 +104,7 @@ def rules_text(rules: Sequence[Rule], head: str = _HEAD) -> str:
 
 def dropped_text(pruned: Pruned) -> str:
     """What went, by name, as JSON lines."""
-    drops = sorted(pruned.dropped.values(), key=lambda d: d.name)
-    return "".join(json.dumps(asdict(d), ensure_ascii=False) + "\n" for d in drops)
+    return json_lines(sorted(pruned.dropped.values(), key=lambda d: d.name))
 
 
 def write_library(
@@ -111,33 +118,9 @@ def write_library(
     """Writes the rules that stay in their order, their evidence, what went, the counts, and rules that lack a law."""
     rules = ordered(pruned.kept, uses)
     folder.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(asdict(evidence[r.name]), ensure_ascii=False) + "\n" for r in rules)
-    _write(folder / EVIDENCE, "".join(lines))
-    _write(folder / DROPPED, dropped_text(pruned))
-    _write(folder / MISSING, "".join(json.dumps(m, ensure_ascii=False) + "\n" for m in missing))
-    _write(folder / COUNTS, json.dumps(counts, indent=1) + "\n")
-    _write(folder / RULES, rules_text(rules))
+    write_json_lines((evidence[r.name] for r in rules), folder / EVIDENCE)
+    write_text(folder / DROPPED, dropped_text(pruned))
+    write_json_lines(missing, folder / MISSING)
+    write_text(folder / COUNTS, json.dumps(counts, indent=1) + "\n")
+    write_text(folder / RULES, rules_text(rules))
     return rules
-
-
-def _records(path: Path, command: str, kind: type[Any]) -> list[dict[str, Any]]:
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            kind(**record)
-        except (TypeError, ValueError) as error:
-            raise RuleError(
-                f"no record of {kind.__name__.lower()}: {error}",
-                where=f"{path}:{number}",
-                expected="one JSON object a line",
-                remedy=f"run `{command}`",
-            ) from None
-        found.append(record)
-    return found
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".tmp")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

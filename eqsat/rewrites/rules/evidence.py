@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eqsat.errors import RuleError
 from eqsat.language.declaration.spec import spec
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.rules.json_lines import read_json_lines, write_json_lines
 from eqsat.rewrites.rules.meaning import fingerprint
 from eqsat.rewrites.rules.rule import Rule
 
@@ -79,27 +78,13 @@ def read_evidence(path: Path = SHIPPED) -> dict[str, Evidence]:
     """The records of a file by rule; RuleError for a line that is none."""
     if not path.exists():
         return {}
-    found: dict[str, Evidence] = {}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        try:
-            record = Evidence.of(json.loads(line))
-        except (TypeError, ValueError) as error:
-            raise RuleError(
-                f"no record of evidence: {error}",
-                where=f"{path}:{number}",
-                expected="one JSON object a line, written by the verifier",
-                remedy="run `eqsat rules verify`",
-            ) from None
-        found[record.name] = record
-    return found
+    records = read_json_lines(path, Evidence.of, "record of evidence", "the verifier", "run `eqsat rules verify`")
+    return {record.name: record for record in records}
 
 
 def write_evidence(records: Iterable[Evidence], path: Path = SHIPPED) -> None:
-    """Writes the records, in order, in place of the file."""
-    text = "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in records)
-    partial = path.with_suffix(".tmp")
-    partial.write_text(text)
-    partial.replace(path)
+    """Write the records, in order, in place of the file."""
+    write_json_lines(records, path)
 
 
 def is_current(rule: Rule, record: Evidence | None, known: Mapping[str, Rule] | None = None) -> bool:

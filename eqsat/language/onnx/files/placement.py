@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eqsat.errors import ExportModelError
+from eqsat.system.files import mode_for, staged
 
 try:
     import fcntl
@@ -123,18 +124,13 @@ def _clear(target: Path, own: Path) -> None:
 @contextmanager
 def _staged(target: Path, write: Write) -> Iterator[Path]:
     """A file with the contents and permissions that the target is to have, under a temporary name beside it."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
+    with staged(target, ".tmp") as (file, temporary):
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        temporary.chmod(mode_for(target))
         yield temporary
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from eqsat.errors import RuleError
+from eqsat.rewrites.rules.json_lines import read_json_lines, write_json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,15 @@ class Candidate:
 
 def read_candidates(path: Path) -> Iterator[Candidate]:
     """The candidates of a file of JSON lines; RuleError with the line for one that is none."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            record["left"], record["right"] = tuple(record["left"]), tuple(record["right"])
-            record["shapes"] = {name: tuple(shape) for name, shape in record["shapes"].items()}
-            yield Candidate(**record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RuleError(
-                f"no candidate: {error}",
-                where=f"{path}:{number}",
-                expected="one JSON object a line, written by the generator",
-                remedy="run `eqsat rules generate` again",
-            ) from None
+
+    def make(record: dict[str, Any]) -> Candidate:
+        record["left"], record["right"] = tuple(record["left"]), tuple(record["right"])
+        record["shapes"] = {name: tuple(shape) for name, shape in record["shapes"].items()}
+        return Candidate(**record)
+
+    return read_json_lines(path, make, "candidate", "the generator", "run `eqsat rules generate` again")
 
 
 def write_candidates(candidates: Iterable[Candidate], path: Path) -> None:
-    """Writes the candidates, in order, in place of the file."""
-    text = "".join(json.dumps(asdict(c), ensure_ascii=False) + "\n" for c in candidates)
-    partial = path.with_name(path.name + ".tmp")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    """Write the candidates, in order, in place of the file."""
+    write_json_lines(candidates, path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from eqsat.errors import RuleError
 from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 
@@ -79,18 +78,10 @@ def from_record(record: dict[str, Any]) -> Outcome:
 
 def read_outcomes(path: Path) -> Iterator[Outcome]:
     """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            yield from_record(json.loads(line))
-        except (KeyError, TypeError, ValueError) as error:
-            raise RuleError(
-                f"no verified candidate: {error}",
-                where=f"{path}:{number}",
-                expected="one JSON object a line, written by the verifier",
-                remedy="run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`",
-            ) from None
+    remedy = "run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`"
+    return read_json_lines(path, from_record, "verified candidate", "the verifier", remedy)
 
 
 def written_outcomes(outcomes: Iterable[Outcome]) -> str:
     """The outcomes as JSON lines."""
-    return "".join(json.dumps(as_record(o), ensure_ascii=False) + "\n" for o in outcomes)
+    return json_lines(outcomes)

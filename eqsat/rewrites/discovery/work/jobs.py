@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from eqsat.system.files import whole
+
 #: The result of one part: arrays by name.
 Arrays: TypeAlias = Mapping[str, Any]
 
@@ -25,7 +27,8 @@ class Parts:
             return
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
-            if path.suffix in (".npz", ".tmp") and not path.name.startswith(subject + "-"):
+            # What begins with a dot is what a process was writing when it was killed.
+            if path.name.startswith(".") or (path.suffix == ".npz" and not path.name.startswith(subject + "-")):
                 path.unlink()
 
     def __contains__(self, name: str) -> bool:
@@ -36,10 +39,8 @@ class Parts:
         if self.folder is None:
             self._held[name] = arrays
             return
-        partial = self._path(name).with_suffix(".tmp")
-        with partial.open("wb") as file:
+        with whole(self._path(name)) as file:
             np.savez(file, **arrays)
-        partial.replace(self._path(name))
 
     def take(self, name: str) -> Arrays:
         """A result that was stored."""

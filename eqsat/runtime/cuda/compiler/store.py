@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import time
 import warnings
 from pathlib import Path
 
 from eqsat.system.cache import cache_folder
+from eqsat.system.files import staged
 
 CACHE_VARIABLE = "EQSAT_KERNEL_CACHE"
 MEBIBYTE = 1 << 20
@@ -83,14 +83,10 @@ class Store:
             self._say(error)
 
     def _write(self, path: Path, data: bytes) -> None:
-        handle, name = tempfile.mkstemp(prefix=".", suffix=_SUFFIX, dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with staged(path, _SUFFIX) as (file, partial):
+            file.write(data)
+            file.close()
+            partial.replace(path)
 
     def _prune(self) -> None:
         now = time.time()
