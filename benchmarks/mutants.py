@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from eqsat.rewrites.falsity import falsity
-from eqsat.rewrites.mutate import Mutant, mutants, sample
+from benchmarks.rules.falsity import falsity
+from benchmarks.rules.mutation import Mutant, mutants, sample
 from eqsat.rewrites.proof.check import THOROUGH, Effort, check
 from eqsat.rewrites.rules.loader import shipped_rules
 

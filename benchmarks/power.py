@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from eqsat.rewrites.power import false_table, lacking_table
+from benchmarks.rules.power import false_table, lacking_table
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
 

@@ -48,7 +48,6 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"    would follow from {rule['missing'] or 'no single equation that was found'}"
     yield f"written by hand: {count(len(found['by_hand']), 'rule')}; derived from declarations: {found['derived']}"
     yield from (f"  {r['name']}: {r['reason']}" for r in found["by_hand"])
-    yield from _effort(found["lines"])
 
 
 def _stages(counts: Mapping[str, Any]) -> Iterator[str]:
@@ -60,11 +59,3 @@ def _stages(counts: Mapping[str, Any]) -> Iterator[str]:
         shown = ", ".join(f"{integer(n)} {name.replace('_', ' ')}" for name, n in numbers.items())
         yield f"{stage}: {shown}"
     yield f"candidates for each rule kept: {counts['reduction']} (published: {counts['published_reduction']})"
-
-
-def _effort(effort: Mapping[str, Any]) -> Iterator[str]:
-    yield f"lines of specification: {integer(effort['total'])} (published: {integer(effort['published'])})"
-    yield f"  and {integer(effort['schemas'])} of schemas, from which the other laws derive"
-    for kind in ("operators", "laws"):
-        for name, n in effort[kind].items():
-            yield f"  {name}: {n}"

@@ -9,12 +9,10 @@ from typing import Any
 from eqsat.rewrites.discovery.library import COUNTS, EVIDENCE, LIBRARY, MISSING, read_counts, read_missing
 from eqsat.rewrites.rules.evidence import read_evidence
 from eqsat.rewrites.rules.loader import shipped_rules
-from eqsat.rewrites.specification import specification
 
 
 def account(folder: Path = LIBRARY) -> dict[str, Any]:
-    """The counts of each stage, laws by how many rules rest on them, what lacks a law, what is written by hand and why,
-    and how many lines declare operators and laws."""
+    """The counts of each stage, laws by how many rules rest on them, rules without a law, and those written by hand."""
     evidence = read_evidence(folder / EVIDENCE)
     laws = Counter(law for e in evidence.values() for law in e.laws)
     rules = shipped_rules()
@@ -33,17 +31,4 @@ def account(folder: Path = LIBRARY) -> dict[str, Any]:
         "missing": read_missing(folder / MISSING),
         "by_hand": [{"name": r.name, "text": r.text, "reason": r.reason} for r in axioms],
         "derived": sum(r.origin == "derived" for r in rules),
-        "lines": specification_lines(),
-    }
-
-
-def specification_lines() -> dict[str, Any]:
-    """Lines of specification by operator and by hand-written law, with the published number for all."""
-    found = specification()
-    return {
-        "published": found.published,
-        "total": found.lines,
-        "schemas": found.schemas,
-        "operators": {row.name: row.lines for row in found.operators},
-        "laws": dict(found.laws),
     }

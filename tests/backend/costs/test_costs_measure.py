@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import eqsat
+from benchmarks.calibrate import calibrate
 from eqsat.costs.devices.device import Device, read_device, write_device
 from eqsat.costs.kernels.fusion import FUSED, FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import POLICIES
-from eqsat.costs.measuring.calibrate import calibrate
 from eqsat.costs.measuring.measure import Filled, fill, measure
 from eqsat.costs.measuring.specimen import specimen
 from eqsat.costs.model.fit import known_work

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.rules.specification import specification
 from eqsat.language.declaration.spec import OPS, spec
 from eqsat.rewrites.discovery.equations.derivable import ON_REQUEST, claims, derivations
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
 from eqsat.rewrites.rules.loader import AXIOMS, laws, shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.specification import specification
 
 ROOT = Path(__file__).parents[3]
 LAWS = {rule.name: rule for rule in derived_laws()}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eqsat.rewrites.falsity import falsity
-from eqsat.rewrites.mutate import Mutant, mutants, sample
+from benchmarks.rules.falsity import falsity
+from benchmarks.rules.mutation import Mutant, mutants, sample
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.rules.power import lacking, lacking_table
 from eqsat import cli
 from eqsat.egraph.saturate import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.power import lacking, lacking_table
 from eqsat.rewrites.proof.chains.turned import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove
 from eqsat.rewrites.rules.loader import laws

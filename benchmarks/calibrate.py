@@ -1,6 +1,6 @@
 """The figures of this machine's device, fitted to operators measured here.
 
-`python -m eqsat.costs.measuring.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
+`python -m benchmarks.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
             **vars(device),
             "efficiency": efficiency,
             "rates": _rates(device, seconds),
-            "source": f"eqsat.costs.measuring.calibrate on {cpu_model()}, {_version()}, {threads} thread(s), level all",
+            "source": f"benchmarks.calibrate on {cpu_model()}, {_version()}, {threads} thread(s), level all",
         }
     )
 

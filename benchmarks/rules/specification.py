@@ -1,4 +1,4 @@
-"""How much is written down: lines of specification of each operator and each law, and what follows from them."""
+"""Lines of specification of each operator and each law, and the number of laws that follow from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.rewrites import schemas
 from eqsat.rewrites.rules.derive import derived_laws
 from eqsat.rewrites.rules.loader import AXIOMS, is_shipped
 from eqsat.rewrites.rules.parser import parse_rules
@@ -19,7 +23,7 @@ from eqsat.rewrites.rules.rule import Rule
 
 #: Lines of the published specification of operators and laws for a generator of the same kind, TASO's, in all.
 PUBLISHED_LINES = 1400
-SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMAS = Path(schemas.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,19 @@ def _filled(lines: Iterable[str]) -> int:
 
 def _is_rule(line: str) -> bool:
     return bool(line.strip()) and not line.startswith(("#", "%"))
+
+
+def main() -> None:
+    """Print the lines of each operator and law, and the published number for all."""
+    stated = specification()
+    table = Table("operator or law", "lines", box=None)
+    for name, lines in [*((row.name, row.lines) for row in stated.operators), *stated.laws.items()]:
+        table.add_row(name, str(lines))
+    table.add_row("schemas, from which the other laws derive", str(stated.schemas))
+    table.add_row("all but schemas", str(stated.lines))
+    table.add_row("published, for a generator of the same kind", str(stated.published))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What measures the rules themselves: mutants, power, and how much is written down."""
