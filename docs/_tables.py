@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,25 +22,6 @@ from eqsat.rewrites.rules.rule import PHASES, Rule
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 #: Columns of the help of a command.
 WIDTH = 96
-
-#: What the files of operators hold, in the order of the page.
-GROUPS: Mapping[str, str] = MappingProxyType(
-    {
-        "elementwise": "Element by element",
-        "activations": "Activations",
-        "linear": "Products and convolutions",
-        "einsum": "Index notation",
-        "reduce": "Reductions",
-        "nn": "Normalisation",
-        "nn_attention": "Attention",
-        "pool": "Pooling",
-        "movement": "Movement",
-        "indexing": "Gathering and scattering",
-        "sampling": "Resampling",
-        "sequences": "Sequences",
-        "terms": "Terms of rules",
-    }
-)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -68,12 +51,13 @@ def _laws() -> tuple[Rule, ...]:
 
 
 def _shipped() -> dict[str, list[OpSpec]]:
-    """The operators that ship, by the file that declares them."""
-    found: dict[str, list[OpSpec]] = {}
+    """The operators that ship, by what the file that declares them says of itself, in the order of declaration."""
+    groups: dict[str, list[OpSpec]] = {}
     for one in OPS.values():
         if one.is_shipped:
-            found.setdefault(one.reference.__module__.rpartition(".")[2], []).append(one)
-    return {group: found[group] for group in sorted(found, key=[*GROUPS, *sorted(found)].index)}
+            text = import_module(one.reference.__module__).__doc__ or ""
+            groups.setdefault(re.split(r"[.:]\s", text)[0], []).append(one)
+    return groups
 
 
 def operators() -> str:
@@ -93,7 +77,7 @@ def operators() -> str:
             for one in declared
         ]
         head = ["operator", "index form", "attributes", "laws", "ONNX", "reference"]
-        parts.append(f"### {GROUPS.get(group, group)}\n\n{table(head, rows)}")
+        parts.append(f"### {group}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -110,7 +94,7 @@ def functions() -> str:
     """The functions of all operators and their friendlier forms, for autodoc."""
     own = [n for n in dir(eqsat) if callable(getattr(eqsat, n)) and n not in eqsat.__all__ and n not in OPS]
     parts = [_autodoc("Forms of several operators", own)]
-    parts += [_autodoc(GROUPS.get(g, g), [one.name for one in declared]) for g, declared in _shipped().items()]
+    parts += [_autodoc(g, [one.name for one in declared]) for g, declared in _shipped().items()]
     return "\n\n".join(parts)
 
 

@@ -146,3 +146,18 @@ def test_public_names_resolve_lazily_and_others_do_not():
         assert name not in dir(eqsat)
         with pytest.raises(AttributeError, match=f"module 'eqsat' has no attribute '{name}'"):
             getattr(eqsat, name)
+
+
+def test_the_page_and_the_picture_of_the_architecture_are_made_from_the_code(monkeypatch):
+    """`python docs/_architecture.py` writes them anew."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import _architecture
+
+    for page in _architecture.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert "made by docs/_architecture.py" in text
+        assert _architecture.rewritten(text) == text
+    assert _architecture.PICTURE.read_text(encoding="utf-8") == _architecture.picture()
+    assert set(_architecture.floors()) == set(FLOORS)
+    for name, needed in _architecture.needs().items():
+        assert all(_architecture.floors()[other] < _architecture.floors()[name] for other in needed)
