@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from eqsat.commands.arguments import Settings
+from eqsat.commands.arguments import CommandState
 from eqsat.commands.bench import bench
 from eqsat.commands.costs.group import costs
 from eqsat.commands.costs.measure_models import measure
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
     0 for success, 2 for bad input or usage, 3 for a run that failed and kept the original, 1 for any other fault of
     eqsat itself, 130 when Ctrl-C aborted it. Errors are one message on stderr; --debug adds the traceback.
     """
-    settings = Settings()
+    settings = CommandState()
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_where, **_more: _say(f"warning: {message}")
         try:
@@ -74,7 +74,7 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
     return code if isinstance(code, int) else 0
 
 
-def _interrupted(settings: Settings, leave: Callable[[int], object] | None) -> int:
+def _interrupted(settings: CommandState, leave: Callable[[int], object] | None) -> int:
     code = _fail("interrupted; files are as they were", INTERRUPTED, settings)
     if leave is not None:
         leave(code)
@@ -88,7 +88,7 @@ def _comes_of_ctrl_c(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _fail(message: str, code: int, settings: Settings) -> int:
+def _fail(message: str, code: int, settings: CommandState) -> int:
     if settings.debug:
         _say(traceback.format_exc().rstrip())
     _say(f"error: {message}")

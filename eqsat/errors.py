@@ -134,7 +134,7 @@ CALLERS_NOTE = "raised by a function that the caller passed"
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, in one line; its type where it says nothing.
+    """The message of an error of another library in one line; its type if it has none.
 
     >>> first_line(RuntimeError("no room\\nat all")), first_line(KeyError())
     ('no room', 'KeyError')

@@ -13,7 +13,7 @@ from eqsat.report.finalists import Candidate
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.bodies import optimised_inside
-from eqsat.steps.certifying import Judged, Verdict, first_certified
+from eqsat.steps.certifying import Judged, Ruling, first_certified
 from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
@@ -104,12 +104,12 @@ class Run:
         chosen = self.choose(grown)
         judged = self.measure(chosen, trials, measure)
         with self.log.phase("certify"), deadline:
-            chosen, verdict = self.certify(grown, chosen, judged, trials, again)
+            chosen, ruling = self.certify(grown, chosen, judged, trials, again)
         timed = measure and judged.measured is not None
         with deadline:
-            explanation = explained(grown, verdict, timed, self.settings, self.log)
-        result = result_of(self.given, grown, chosen, verdict, judged.measured, explanation, self.settings, self.log)
-        return Finished(result, chosen, verdict.candidates, verdict.best)
+            explanation = explained(grown, ruling, timed, self.settings, self.log)
+        result = result_of(self.given, grown, chosen, ruling, judged.measured, explanation, self.settings, self.log)
+        return Finished(result, chosen, ruling.candidates, ruling.best)
 
     def choose(self, grown: Grown) -> Chosen:
         """The cheapest choices by cost, the finalists."""
@@ -134,26 +134,26 @@ class Run:
 
     def certify(
         self, grown: Grown, chosen: Chosen, judged: Judged, trials: Trials, again: bool
-    ) -> tuple[Chosen, Verdict]:
+    ) -> tuple[Chosen, Ruling]:
         """The best finalist with a certificate, and its choice: made anew where none in a lower precision holds."""
         given, log = self.given, self.log
         # Outputs that differ for more than rounding are a wrong region's, and that is no reason to stop here.
         for other in (c for c in judged.finalists if c.name in trials.differing):
             trials.certify(given.graph, grown.encoding, other, grown.saturation, again)
-        verdict = first_certified(given, grown, judged.candidates, judged.times, trials, again)
-        refused_all = len(verdict.candidates) == 1 < len(judged.candidates)
+        ruling = first_certified(given, grown, judged.candidates, judged.times, trials, again)
+        refused_all = len(ruling.candidates) == 1 < len(judged.candidates)
         if refused_all and not self.settings.choices.policy.is_exact:
-            chosen, verdict = self._choose_exactly(grown, again)
+            chosen, ruling = self._choose_exactly(grown, again)
         if log.failures:
-            first = verdict.candidates[0]
-            verdict = replace(verdict, best=first, because="a region of what was found is wrong")
-        unchecked = judged.measured is None or len(verdict.candidates) < len(judged.finalists)
-        is_original = verdict.best is verdict.candidates[0]
+            first = ruling.candidates[0]
+            ruling = replace(ruling, best=first, because="a region of what was found is wrong")
+        unchecked = judged.measured is None or len(ruling.candidates) < len(judged.finalists)
+        is_original = ruling.best is ruling.candidates[0]
         if is_original and log.skipped and len(judged.finalists) > 1 and unchecked:
-            verdict = replace(verdict, because=self.settings.deadline.reason)
-        return chosen, verdict
+            ruling = replace(ruling, because=self.settings.deadline.reason)
+        return chosen, ruling
 
-    def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Verdict]:
+    def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Ruling]:
         """The choice in the precision of the model, after none in a lower one could be kept."""
         self.log.warnings.append("chosen anew in the precision of the model")
         run = replace(self, settings=self.settings.exact)

@@ -280,7 +280,7 @@ class _Proof:
 
 
 def _groups(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Which axes of one shape hold the elements of which of another, fewest together; None where that is not known."""
+    """Groups of axes of two shapes that hold the same elements, as small as possible; None if unknown."""
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(before) or j < len(after):

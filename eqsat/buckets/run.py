@@ -72,7 +72,7 @@ def _merged(results: dict[Bucket, Result]) -> dict[Bucket, Result]:
 
 
 def _steps(result: Result) -> object:
-    """How a result is run, apart from its graph."""
+    """The plan of a result without its graph."""
     return None if result.plan is None else (result.plan.steps, dict(result.plan.boundary))
 
 

@@ -17,15 +17,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass
-class Settings:
-    """What holds for a whole run of the command line."""
+class CommandState:
+    """State of a whole run of the command line."""
 
     debug: bool = False
 
 
 def _set_debug(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value:
-        context.ensure_object(Settings).debug = True
+        context.ensure_object(CommandState).debug = True
 
 
 def debug_option(command: Command) -> Command:
@@ -142,7 +142,7 @@ def names(text: str) -> list[str]:
 
 
 def once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
-    """What an option that may be repeated says of each term; UsageError where it says two things of one.
+    """Amounts by term of an option that may be repeated; UsageError for a term that is given twice.
 
     >>> once([("launches", "8"), ("time", "2 ms")], "--limit")
     {'launches': '8', 'time': '2 ms'}

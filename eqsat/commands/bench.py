@@ -29,8 +29,8 @@ _FILE = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True)
-class Run:
-    """What holds for all models of a run."""
+class Contest:
+    """Settings that all models of a run share."""
 
     device: Device
     forms: tuple[str, ...]
@@ -101,7 +101,7 @@ def bench(
     if not paths:
         raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
     check_threads(threads)
-    run = Run(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
+    run = Contest(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
     done: list[Comparison] = []
     failed: list[tuple[str, str]] = []
     with interruptible() as should_stop, _bar() as bar:

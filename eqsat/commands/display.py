@@ -1,4 +1,4 @@
-"""What a terminal shows while a command works, and how Ctrl-C ends it."""
+"""Progress of a command on a terminal, and its end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _joined(known: Progress, news: Progress) -> Progress:
 
 
 def describe(progress: Progress) -> str:
-    """What is known at a moment, in one line.
+    """The progress at a moment in one line.
 
     >>> describe(Progress("extract", nodes=1840, best=1.6e-3, bound=1.2e-3))
     '1 840 e-nodes  best 1.6 ms  gap 25 %'

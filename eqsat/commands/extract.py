@@ -76,7 +76,7 @@ def extract(
 
 
 def _standing(cost: float, bound: float) -> str:
-    """What the bar shows of a search: costs have no unit here."""
+    """The text of the bar during a search; costs have no unit here."""
     gap = (cost - bound) / cost if cost > bound else 0.0
     return f"best {cost:g}, bound {bound:g}, gap {percent(gap)}"
 

@@ -79,7 +79,7 @@ def _opaque(models: Sequence[Path], as_json: bool) -> int:
 
 
 def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """What there is to say of a graph, as plain dicts and lists; FLOPs and bytes at these sizes of named dims."""
+    """A description of a graph as plain dicts and lists; FLOPs and bytes are those at these sizes of named dims."""
     from eqsat.costs.model.model import CostModel
     from eqsat.language.onnx.read.model import dims_of
     from eqsat.language.terms.graph import OPAQUE

@@ -1,4 +1,4 @@
-"""Which operators of models stay opaque, how many nodes that is, and why."""
+"""Operators of models that stay opaque, with counts of nodes and reasons."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _first(node: NodeProto) -> list[tuple[int, str]]:
 
 
 def _nodes_within(node: NodeProto) -> int:
-    """How many nodes the graphs of a node have, those of nodes within it included."""
+    """The number of nodes in the graphs of a node, nested ones included."""
     from eqsat.language.onnx.files.protos import subgraphs
 
     return sum(1 + _nodes_within(inner) for graph in subgraphs(node) for inner in graph.node)

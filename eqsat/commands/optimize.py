@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.commands.arguments import Settings, debug_option, import_option
+from eqsat.commands.arguments import CommandState, debug_option, import_option
 from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
@@ -79,7 +79,7 @@ def optimize(
         out.print(report if out.is_terminal else str(report), soft_wrap=not out.is_terminal)
     written = " and ".join(str(path) for path in (target, page_file if page else None) if path is not None)
     out.print(f"wrote {written}", soft_wrap=True)
-    if click.get_current_context().ensure_object(Settings).debug:
+    if click.get_current_context().ensure_object(CommandState).debug:
         for failure in result.failures:
             click.echo("".join(traceback.format_exception(failure)), err=True, nl=False)
     return FAILED if report.failure else 0

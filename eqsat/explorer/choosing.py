@@ -30,7 +30,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen from an e-graph: by which extractor, at what cost, and the graph that comes of it.
+    """A choice from an e-graph: its extractor, its cost, and its graph.
 
     `cost` and `bound` are in units of the objective, seconds where that is time. `given` is the original as it was
     given, `others` are what the baselines found in the same problem. `candidate` has the graph, and how it is run where
@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def cost(self) -> float:
-        """What the objective makes of it."""
+        """The cost by the objective."""
         return self.solution.cost
 
     @property
@@ -58,17 +58,17 @@ class Choice:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be from the best, as a share of it."""
+        """The largest possible distance of the cost from the best, as a share of it."""
         return 0.0 if self.solution.gap < _ROUNDING else self.solution.gap
 
     @property
     def status(self) -> str:
-        """How the search ended: "optimal", "time_limit", "interrupted" or "heuristic"."""
+        """The end of the search: "optimal", "time_limit", "interrupted" or "heuristic"."""
         return self.solution.status
 
     @cached_property
     def prices(self) -> dict[int, Price]:
-        """What each e-node costs, by its position."""
+        """The price of each e-node by its position."""
         return prices(self.framed)
 
     @cached_property
@@ -83,7 +83,7 @@ class Choice:
         return {number: ", ".join(states) for number, states in held.items()}
 
     def names(self, egraph: EGraph) -> dict[int, str]:
-        """What the chosen graph calls the values of e-classes."""
+        """The names of e-classes in the chosen graph."""
         assembled = self.candidate.assembled
         if assembled is None:
             return {}

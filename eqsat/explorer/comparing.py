@@ -22,7 +22,7 @@ _COLUMNS = ("tensor", "was", "is")
 
 @dataclass(frozen=True)
 class Flips:
-    """What became of a choice when costs were changed: for each tensor computed otherwise its form before and after.
+    """Differences of a choice under changed costs: the form before and after of each tensor computed otherwise.
 
     `rows` are (name, form before, form after), "" where the tensor is not needed.
     """
@@ -34,7 +34,7 @@ class Flips:
 
     @property
     def title(self) -> str:
-        """What changed in a line."""
+        """The change in a line."""
         costs = f"cost {self.before.amount(self.before.cost)} -> {self.after.amount(self.after.cost)}"
         flipped = count(len(self.rows), "tensor") + " computed otherwise" if self.rows else "the choice stays"
         return f"{self.what}: {flipped}; {costs}"
@@ -70,7 +70,7 @@ class Diff:
 
 
 def flips(what: str, before: Choice, after: Choice, egraph: EGraph, notation: Notation) -> Flips:
-    """What differs between two choices; what is computed before the program runs is left out."""
+    """Differences between two choices, without constants."""
     was, now = _by_class(before, egraph), _by_class(after, egraph)
     rows = [
         (notation.name(leader), *(" and ".join(map(notation.enode, forms.get(leader, ()))) for forms in (was, now)))
@@ -91,14 +91,14 @@ def _by_class(choice: Choice, egraph: EGraph) -> dict[int, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Best:
-    """What was chosen: indexed by anything that names a tensor, it gives the chosen form."""
+    """The chosen forms, indexed by anything that names a tensor."""
 
     choice: Choice
     forms: Callable[[Any], Forms]
 
     @property
     def cost(self) -> float:
-        """What the choice costs, in units of the objective."""
+        """The cost of the choice, in units of the objective."""
         return self.choice.cost
 
     def __getitem__(self, x: Where) -> Form:

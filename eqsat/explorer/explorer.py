@@ -125,7 +125,7 @@ class Explorer:
 
     @property
     def choice(self) -> Choice:
-        """What was chosen last, or is chosen now from what is grown so far."""
+        """The last choice, or one made now from what is grown so far."""
         return self._session.choice or self.choose()
 
     @property

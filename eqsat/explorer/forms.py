@@ -97,7 +97,7 @@ class Forms:
 
     @property
     def title(self) -> str:
-        """What it is in a line."""
+        """The title in a line."""
         known = ", known before the program runs" if self.view.constant else ""
         held = f": {', '.join(self.values)}" if len(self.values) > 1 else ""
         unused = "" if self.chosen is not None else "; the choice does not need it"

@@ -1,4 +1,4 @@
-"""What steps of growth did: which rules fired, where, what was refused and why."""
+"""Steps of growth: the rules that fired, where, and refusals with reasons."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ class Growth:
 
     @cached_property
     def fired(self) -> Counter[str]:
-        """How often each rule fired."""
+        """The firings of each rule."""
         return sum((s.fired for s in self.steps), Counter())
 
     @cached_property
     def matched(self) -> Counter[str]:
-        """How many new matches each rule had."""
+        """The new matches of each rule."""
         return sum((s.matched for s in self.steps), Counter())
 
     @cached_property
     def refused(self) -> dict[str, dict[str, int]]:
-        """How often each rule was refused, and why."""
+        """The refusals of each rule by reason."""
         found: dict[str, dict[str, int]] = {}
         for (rule, reason), times in sum((s.refused for s in self.steps), Counter()).items():
             found.setdefault(rule, {})[reason] = times
@@ -94,7 +94,7 @@ class Growth:
 
     @property
     def title(self) -> str:
-        """What the steps did in a line or two."""
+        """A summary of the steps in a line or two."""
         end = _ENDS.get(self.stopped_by, self.stopped_by)
         if not self.steps:
             return f"no step: {end or 'nothing to do'}"
@@ -109,7 +109,7 @@ class Growth:
         return f"{line}\n{end}" if end else line
 
     def shown(self) -> tuple[str, list[tuple[Any, ...]]]:
-        """What there is room for: the title, with a line on the rules left out, and the rules that fired most."""
+        """The title, with a line on rules left out, and the rules that fired most."""
         rows = self.rows()
         fired = [row for row in rows if row[2]] or sorted(rows, key=lambda row: -row[1])[:_IDLE]
         kept = fired[:_ROWS]

@@ -1,4 +1,4 @@
-"""Which e-class is meant: by the names of a model, tensors it was built of, forms, numbers."""
+"""Lookup of e-classes by names of a model, tensors it was built of, forms, or numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How e-classes and e-nodes are written: by the values of the graph, by operators over them."""
+"""Names of e-classes and e-nodes: values of the graph, and operators over them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = {CONST: "constant", PROJECTION: "result"}
 
 
 def shown_operator(snapshot: Snapshot, node: SnapshotNode) -> str:
-    """How the operator of an e-node is called; an opaque one as ONNX calls it."""
+    """The name of the operator of an e-node; of an opaque one, that of ONNX."""
     if node.op == OPAQUE:
         return str(snapshot.opaque[node.attrs["index"]].attrs["op_type"])
     return _SHOWN.get(node.op, node.op)
@@ -38,7 +38,7 @@ def attributes(op: str, attrs: Attrs) -> str:
 
 
 def node_name(node: GraphNode) -> str:
-    """What a node of a graph is called: its name, else the first value it makes."""
+    """The name of a node of a graph, else that of its first result."""
     return node.name or next((v for v in node.outputs if v), node.op)
 
 

@@ -1,4 +1,4 @@
-"""What e-nodes cost in an extraction problem, and the same problem at other costs."""
+"""Prices of e-nodes in an extraction problem, and the same problem at other costs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Repriced:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What an e-node costs: run as a kernel of its own, and with the cheapest tree below it.
+    """The price of an e-node: as a kernel of its own, and with the cheapest tree below it.
 
     Both are in units of the objective; None where it cannot run by itself, or not at all. `seconds` are those of
     running it whatever the objective is. `estimated` is True where a roofline says so and no measurement; `states` are
@@ -177,7 +177,7 @@ def _changed(change: Repriced, to: Change, cost: float) -> float:
 
 
 def _states(framed: TensorProblem, option: int) -> str:
-    """How the operands and the result of a kernel of one operator are held; "" where all is plain."""
+    """The states of the operands and the result of a kernel of one operator; "" if all are plain."""
     ways = framed.ways[option].implementations
     if not ways or ways[-1].is_plain:
         return ""

@@ -78,7 +78,7 @@ class Session:
 
     @property
     def limits(self) -> Limits:
-        """What bounds growth."""
+        """The limits of growth."""
         return self.saturator.limits
 
     @limits.setter
@@ -134,7 +134,7 @@ class Session:
         return Growth(tuple(taken), ended, self.encoding.egraph.size(), self.place)
 
     def place(self, enode: int) -> str:
-        """What an e-node stands for: the value of the graph that its class holds, or the class."""
+        """The value of the graph in the class of an e-node, or the class."""
         egraph = self.encoding.egraph
         return next(iter(egraph.eclass(enode).values), f"e-class {egraph.find(enode)}")
 

@@ -199,7 +199,7 @@ class _Bodies:
         return result
 
     def _runs(self, site: Site) -> float:
-        """How often a body is taken to run: each branch half the time."""
+        """The assumed number of runs of a body; of each branch, one half."""
         if len(site.control.bodies) > 1:
             return 1 / len(site.control.bodies)
         return self._often(site.control.trips)
@@ -209,7 +209,7 @@ class _Bodies:
 
 
 class _Finite:
-    """Which values of a graph are taken for finite, and which inputs of bodies are not."""
+    """Values of a graph that are taken for finite, and inputs of bodies that are not."""
 
     def __init__(self, graph: Graph, finite_math: bool | None, doubted: frozenset[str]) -> None:
         self._asked = finite_math is None

@@ -23,7 +23,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """The finalists that are left, the one that is kept, and why."""
 
     candidates: Sequence[Candidate]
@@ -33,7 +33,7 @@ class Verdict:
 
 def first_certified(
     given: Given, grown: Grown, candidates: Sequence[Candidate], times: Measured | None, trials: Trials, again: bool
-) -> Verdict:
+) -> Ruling:
     """The best finalist that is certified; those before it are left out with a warning.
 
     CertificateError for one that is wrong, if the run may begin `again`. Where only the original is left of a choice in
@@ -44,11 +44,11 @@ def first_certified(
         best, because = kept(candidates, times)
         refused = trials.certify(given.graph, grown.encoding, best, grown.saturation, again)
         if refused is None:
-            return Verdict(candidates, best, because)
+            return Ruling(candidates, best, because)
         if best is candidates[0]:
             log.warnings.append(f"the original in the states asked for is not checked: {refused}")
-            return Verdict(candidates, best, because)
+            return Ruling(candidates, best, because)
         log.warnings.append(f"{best.name} was left out: {refused}")
         candidates = [c for c in candidates if c is not best]
         if len(candidates) == 1 and not trials.settings.choices.policy.is_exact:
-            return Verdict(candidates, candidates[0], "")  # there is a choice in the model's precision to be made
+            return Ruling(candidates, candidates[0], "")  # there is a choice in the model's precision to be made

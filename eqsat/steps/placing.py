@@ -1,4 +1,4 @@
-"""Where a model is costed and measured: the sizes that are asked for, as far as the model accepts them."""
+"""Sizes at which a model is costed and measured: those asked for, as far as the model accepts them."""
 
 from __future__ import annotations
 

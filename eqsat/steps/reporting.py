@@ -11,7 +11,7 @@ from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
 from eqsat.report.summary import Outcome, report_of
 from eqsat.steps import fused
-from eqsat.steps.certifying import Verdict
+from eqsat.steps.certifying import Ruling
 from eqsat.steps.choosing import Chosen
 from eqsat.steps.failures import name_limit, told
 from eqsat.steps.growing import Grown
@@ -20,9 +20,9 @@ from eqsat.steps.settings import Settings
 from eqsat.system.deadline import TimeUp
 
 
-def explained(grown: Grown, verdict: Verdict, measure: bool, settings: Settings, log: Log) -> Explanation:
+def explained(grown: Grown, ruling: Ruling, measure: bool, settings: Settings, log: Log) -> Explanation:
     """The changes of the finalist that is kept, and the saving that each is predicted, and measured, to bring."""
-    original, best = verdict.candidates[0], verdict.best
+    original, best = ruling.candidates[0], ruling.best
     try:
         changed = regions(grown.encoding, best)
         explanation = explain(grown.encoding, original, best, changed)
@@ -49,21 +49,21 @@ def result_of(
     given: Given,
     grown: Grown,
     chosen: Chosen,
-    verdict: Verdict,
+    ruling: Ruling,
     measured: Measured | None,
     explanation: Explanation,
     settings: Settings,
     log: Log,
 ) -> Result:
     """The result, with its report."""
-    best, options = verdict.best, settings.options
+    best, options = ruling.best, settings.options
     log.warnings += fused.warnings(best.graph)
     solution: Solution = chosen.solution
     outcome = Outcome(
         given,
-        verdict.candidates,
+        ruling.candidates,
         best,
-        verdict.because,
+        ruling.because,
         grown.encoding,
         grown.saturation,
         solution,

@@ -31,7 +31,7 @@ def check_sizes(graph: Graph, names: Iterable[str]) -> None:
 
 
 def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True) -> tuple[list[SizePoint], list[str]]:
-    """Where a model is costed and measured, and what the user is warned of.
+    """Size points at which a model is costed and measured, and warnings for the user.
 
     Sizes that the model does not accept give way to the nearest that it does. Where its operators do not tell, it is
     run on ONNX Runtime, if `run` allows it.

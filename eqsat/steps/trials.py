@@ -110,7 +110,7 @@ class Trials:
         return [c for c in candidates if c.name not in compared.refused]
 
     def _drift(self, candidates: Sequence[Candidate]) -> dict[str, float]:
-        """How far the outputs of finalists in lower precisions may be from the original's."""
+        """The largest allowed distance of the outputs of finalists in lower precisions from the original's."""
         loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
         return dict.fromkeys(loose, self.settings.choices.policy.error)
 

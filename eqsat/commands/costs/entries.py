@@ -1,4 +1,4 @@
-"""Which entries of a cost table a command is about."""
+"""Selection of entries of a cost table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Filter:
-    """What a record must be to pass: of a device, of one of some operators, with texts in its key and environment."""
+    """A filter of records by device, operators, and texts in key and environment."""
 
     device: str | None
     operators: tuple[str, ...]

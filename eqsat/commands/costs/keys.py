@@ -1,4 +1,4 @@
-"""What is worth measuring for a model: its operators, and those of every graph its e-graph holds."""
+"""Keys to measure for a model: its operators, and those of every graph in its e-graph."""
 
 from __future__ import annotations
 

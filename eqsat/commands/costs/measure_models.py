@@ -31,7 +31,7 @@ _FILE = click.Path(path_type=Path)
 
 @dataclass(frozen=True)
 class Job:
-    """What a run of the command measures: models, each in float32 by policies, and in other element types."""
+    """Models to measure, each in float32 by policies, and in other element types."""
 
     models: tuple[Path, ...]
     keys: Path | None
@@ -44,8 +44,8 @@ class Job:
 
 
 @dataclass
-class Outcome:
-    """What was measured: kernels and whole graphs, what failed and why, windows discarded, and what is left."""
+class Measurements:
+    """Measured kernels and whole graphs, failures with reasons, discarded windows, and keys that are left."""
 
     measured: int = 0
     known: int = 0
@@ -189,7 +189,7 @@ def _gathered(
     return keys, warnings
 
 
-def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Outcome:
+def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Measurements:
     """Measures on ONNX Runtime."""
     from eqsat.costs.measuring.measure import fill
 
@@ -197,13 +197,13 @@ def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
     try:
         filled = fill(keys, table, _follower(bar, should_stop), job.time_limit, threads=job.threads, shipped=False)
     except KeyboardInterrupt:
-        return Outcome(warnings=warnings, stopped=True)
+        return Measurements(warnings=warnings, stopped=True)
     failed = [(key.text, why) for key, why in filled.failed]
-    outcome = Outcome(filled.measured, filled.known, filled.left, failed=failed, warnings=warnings)
+    outcome = Measurements(filled.measured, filled.known, filled.left, failed=failed, warnings=warnings)
     return _with_wholes(outcome, job, device, table, None, bar, should_stop)
 
 
-def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Outcome:
+def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Measurements:
     """Measures on the GPU that is here, by the protocol of its tables."""
     from eqsat.costs.measuring.gpu import measuring
 
@@ -211,19 +211,19 @@ def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
     with measuring(device, table) as run:
         done = run.run(keys, _follower(bar), job.time_limit, should_stop)
         failed = [(key.text, why) for key, why in done.failed]
-        outcome = Outcome(done.measured, done.known, done.left, done.discarded, 0, failed, warnings, should_stop())
+        outcome = Measurements(done.measured, done.known, done.left, done.discarded, 0, failed, warnings, should_stop())
         return _with_wholes(outcome, job, device, table, run.stopwatch, bar, should_stop)
 
 
 def _with_wholes(
-    outcome: Outcome,
+    outcome: Measurements,
     job: Job,
     device: Device,
     table: CostTable,
     watch: Any,
     bar: Progress,
     should_stop: Callable[[], bool],
-) -> Outcome:
+) -> Measurements:
     """The outcome with each model's result measured as a whole, where what chooses it is here."""
     if outcome.stopped or outcome.left or not job.wholes or not job.models:
         return outcome
@@ -250,7 +250,7 @@ def _with_wholes(
 
 
 def _follower(bar: Progress, should_stop: Callable[[], bool] = lambda: False) -> Callable[[int, int, Key], None]:
-    """What shows on the bar how far a measurement is, and ends it where nothing else does."""
+    """A function that advances the bar of a measurement, and ends it where nothing else does."""
     task = bar.add_task("measuring", total=None)
 
     def follow(done: int, total: int, key: Key) -> None:
@@ -268,7 +268,7 @@ def _bar() -> Progress:
     return Progress(*columns, *times, console=err, transient=True, disable=not err.is_terminal)
 
 
-def _report(outcome: Outcome, table: CostTable, out: Console) -> None:
+def _report(outcome: Measurements, table: CostTable, out: Console) -> None:
     for warning in outcome.warnings:
         out.print(f"warning: {warning}", style="yellow", soft_wrap=True)
     windows = f"; {count(outcome.discarded, 'window')} measured again" if outcome.discarded else ""

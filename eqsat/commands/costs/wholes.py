@@ -79,7 +79,7 @@ def measure_whole(
 
 
 def _identity(step: Mapping[str, Any]) -> list[Any]:
-    """What a step is, without what it costs."""
+    """A step without its cost."""
     return [step[name] for name in ("op", "value", "operands", "result", "arithmetic")]
 
 

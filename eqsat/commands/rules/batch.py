@@ -1,4 +1,4 @@
-"""What long work on rules shares: processes to divide it over, and bars that follow its stages."""
+"""Processes and progress bars for long work on rules."""
 
 from __future__ import annotations
 

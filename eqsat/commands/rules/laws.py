@@ -68,7 +68,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
 
 
 def describe(check: LawCheck) -> str:
-    """What there is to say of a law; nothing of one that holds and that the others do not entail."""
+    """The remarks on a law; none for one that holds and is independent of the others."""
     because = f" by {', '.join(check.because)}" if check.because else ""
     if check.verdict != "holds":
         return f"{check.verdict:<12} {check.name}: {check.detail}{because}"

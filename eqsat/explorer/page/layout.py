@@ -1,4 +1,4 @@
-"""Where the nodes of a drawn graph go: layers from the inputs down, block by block, so that blocks can be folded.
+"""Layout of a drawn graph: layers from the inputs down, block by block, so that blocks can be folded.
 
 Every block is laid out on its own, with the blocks inside it as single items and a port for every value that enters or
 leaves it. A page puts the insides together for whatever is unfolded; nothing is laid out anew when a block is opened.
@@ -37,7 +37,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What stands in a block: a node or block by its index, or the port of the node whose value passes there."""
+    """An item of a block: a node or block by its index, or the port of the node whose value passes there."""
 
     kind: ItemKind
     index: int

@@ -135,7 +135,7 @@ def _classes(classes: tuple[ClassView, ...], texts: _Texts) -> dict[str, Any]:
 
 
 def _whole(classes: tuple[ClassView, ...]) -> dict[str, Any] | None:
-    """Where the classes of a small e-graph go, operands above those that read them; None for a larger one."""
+    """Places of the classes of a small e-graph, operands above those that read them; None for a larger one."""
     if not classes or sum(len(each.forms) for each in classes) > MOST_WHOLE:
         return None
     place = {each.eclass: number for number, each in enumerate(classes)}

@@ -90,7 +90,7 @@ def folded(graph: GraphView, most: int = MOST_NODES) -> GraphView:
 
 
 def _folded_keys(nodes: Sequence[NodeView], most: int) -> dict[str, str]:
-    """What each node is drawn as: itself, or the block it is folded into; outer blocks are opened first."""
+    """The key that each node is drawn as: its own, or that of its folded block; outer blocks are opened first."""
     shown = {node.key: node.block[:1] for node in nodes}
     blocks = {node.key: node.block for node in nodes}
     waiting = list(dict.fromkeys(path for path in shown.values() if path))

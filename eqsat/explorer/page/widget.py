@@ -47,7 +47,7 @@ def _widget_class() -> type[Any]:
 
         @property
         def view(self) -> RunView:
-            """What is shown."""
+            """The run that is shown."""
             return self._view
 
         @view.setter

@@ -89,7 +89,7 @@ def original_view(run: ViewedRun) -> GraphView:
 
 
 def result_view(run: ViewedRun) -> GraphView:
-    """What runs now: the nodes, and the conversions between states, each with its cost."""
+    """The nodes and conversions between states that run now, each with its cost."""
     assembled = run.kept.assembled
     if assembled is None:
         return original_view(run)
@@ -191,7 +191,7 @@ def _node_view(
 
 
 def _given_costs(run: ViewedRun) -> Sequence[Cost]:
-    """What each node of the original is costed at, also where costs were changed since."""
+    """The cost of each node of the original, also under changed costs."""
     choice, egraph = run.choice, run.encoding.egraph
     framed, given = choice.framed, choice.given
     paid: dict[int, float] = {}

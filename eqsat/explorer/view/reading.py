@@ -49,7 +49,7 @@ class ViewedRun:
 
     @cached_property
     def explained(self) -> Explanation:
-        """What changed, and why."""
+        """The changes, with reasons."""
         return self.explain()
 
     @cached_property
@@ -66,7 +66,7 @@ class ViewedRun:
 
     @cached_property
     def changes(self) -> tuple[ChangeView, ...]:
-        """What changed, numbered from 1."""
+        """The changes, numbered from 1."""
         return tuple(
             ChangeView(
                 number=number,

@@ -1,4 +1,4 @@
-"""What is known of a run as pandas tables."""
+"""A run as pandas tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a run, as plain data: two graphs, e-classes with their forms, changes, growth and rules."""
+"""A run as plain data: two graphs, e-classes with their forms, changes, growth and rules."""
 
 from __future__ import annotations
 

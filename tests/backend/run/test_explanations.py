@@ -21,7 +21,7 @@ from eqsat.report.result import Result
 from eqsat.report.savings import part
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.examples import example_inputs
-from eqsat.steps.certifying import Verdict
+from eqsat.steps.certifying import Ruling
 from eqsat.steps.growing import Grown
 from eqsat.steps.reporting import explained
 
@@ -32,9 +32,9 @@ class Kept:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[tuple[Any, Candidate]] = []
 
-        def watched(grown: Grown, verdict: Verdict, *more: Any) -> Any:
-            self.found.append((grown.encoding, verdict.best))
-            return explained(grown, verdict, *more)
+        def watched(grown: Grown, ruling: Ruling, *more: Any) -> Any:
+            self.found.append((grown.encoding, ruling.best))
+            return explained(grown, ruling, *more)
 
         monkeypatch.setattr("eqsat.run.explained", watched)
 
