@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
-from eqsat.commands.display import console, interruptible
+from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.errors import EqsatError, UsageError
 from eqsat.report.report import duration
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison
@@ -104,7 +102,7 @@ def bench(
     run = Contest(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
     done: list[Comparison] = []
     failed: list[tuple[str, str]] = []
-    with interruptible() as should_stop, _bar() as bar:
+    with interruptible() as should_stop, count_bar() as bar:
         task = bar.add_task("models", total=len(paths) * len(precision))
         for path in paths:
             for kind in precision:
@@ -143,12 +141,6 @@ def _forms(given: Sequence[str]) -> tuple[str, ...]:
     if unknown is not None:
         raise UsageError(f"--forms {unknown}", expected="all, or some of " + ", ".join(FORMS))
     return tuple(form for form in FORMS if form in given)
-
-
-def _bar() -> Progress:
-    err = standard_error()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 
 def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:

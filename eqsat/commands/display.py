@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from eqsat.report.report import PHASES, WIDTH, Progress, duration, integer, percent
 from eqsat.system import interrupts
-from eqsat.system.terminal import Terminal
+from eqsat.system.terminal import Terminal, standard_error
+
+Item = TypeVar("Item")
 
 _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
 
@@ -24,6 +35,37 @@ def console() -> Console:
     if not found.is_terminal:
         found.width = WIDTH
     return found
+
+
+def count_bar() -> Bar:
+    """A bar on standard error for work that can be counted; nothing where no one watches."""
+    err = standard_error()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    return Bar(*columns, *times, console=err, transient=True, disable=not err.is_terminal)
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that is told of each stage how much of it is done, and shows a bar for each."""
+    with count_bar() as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def follow(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield follow
+
+
+def followed(items: Iterable[Item], stage: str, total: int) -> Iterator[Item]:
+    """Items as they come, with a bar of how many of them have."""
+    with stages() as follow:
+        follow(stage, 0, total)
+        for number, item in enumerate(items, start=1):
+            follow(stage, number, total)
+            yield item
 
 
 @contextmanager

@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from eqsat.commands.arguments import DURATION, SIZE, debug_option
 from eqsat.commands.costs.keys import keys_of_model, light_models
-from eqsat.commands.display import console, interruptible
+from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.errors import UsageError
 from eqsat.report.report import count
 from eqsat.runtime.threads import check_threads
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.kernels.fusion import Key
@@ -63,7 +60,7 @@ def measure(
         raise UsageError(f"--fused {fused}", expected="a number of 0 or more")
     check_threads(threads)
     choices, warnings = choices_for(Device.of(device), "auto", precision)
-    with CostTable() as table, interruptible() as should_stop, _bar(standard_error()) as bar:
+    with CostTable() as table, interruptible() as should_stop, count_bar() as bar:
         task = bar.add_task("reading", total=None)
         keys: dict[Key, None] = {}
         for model in models or light_models():
@@ -85,8 +82,3 @@ def measure(
     for key, reason in filled.failed:
         out.print(f"not measured: {key.text}: {reason}", soft_wrap=True)
     out.print(f"table: {table.path}", soft_wrap=True)
-
-
-def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.costs.keys import keys_of_model, light_models
-from eqsat.commands.display import console, interruptible
+from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
 from eqsat.report.report import count
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
@@ -112,7 +111,7 @@ def measure(
     with CostTable() as table:
         if target is not None:
             check_target(target, [Path(table.path)])
-        with interruptible() as should_stop, _bar() as bar:
+        with interruptible() as should_stop, count_bar() as bar:
             outcome = (_on_gpu if of.gpu else _on_cpu)(job, of, table, bar, should_stop)
         _report(outcome, table, out)
         if target is not None:
@@ -152,7 +151,7 @@ def _list(job: Job, device: Device, target: Path, out: Console) -> None:
     """Writes the kernels worth measuring for the models."""
     from eqsat.costs.kernels.keylist import write_keys
 
-    with interruptible() as should_stop, _bar() as bar:
+    with interruptible() as should_stop, count_bar() as bar:
         keys, warnings = _gathered(job, device, bar, should_stop)
     for warning in warnings:
         out.print(f"warning: {warning}", style="yellow", soft_wrap=True)
@@ -259,13 +258,6 @@ def _follower(bar: Progress, should_stop: Callable[[], bool] = lambda: False) ->
         bar.update(task, completed=done, total=total, description=key.op)
 
     return follow
-
-
-def _bar() -> Progress:
-    err = standard_error()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    return Progress(*columns, *times, console=err, transient=True, disable=not err.is_terminal)
 
 
 def _report(outcome: Measurements, table: CostTable, out: Console) -> None:

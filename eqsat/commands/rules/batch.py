@@ -1,4 +1,4 @@
-"""Processes and progress bars for long work on rules."""
+"""Options and processes for long work on rules."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from eqsat.commands.arguments import Command
-from eqsat.system.terminal import standard_error
 
 
 def jobs_option(command: Command) -> Command:
@@ -49,19 +47,3 @@ def workers(jobs: int) -> Iterator[Executor | None]:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
     pool.shutdown()
-
-
-@contextmanager
-def stages() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar on standard error for each stage that reports how much of it is done; nothing where no one watches."""
-    console = standard_error()
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def follow(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)
-
-        yield follow

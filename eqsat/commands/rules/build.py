@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.display import console
-from eqsat.commands.rules.batch import alone_option, jobs_option, stages, workers
+from eqsat.commands.display import console, stages
+from eqsat.commands.rules.batch import alone_option, jobs_option, workers
 from eqsat.report.report import count
 
 

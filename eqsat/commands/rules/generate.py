@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.display import console
-from eqsat.commands.rules.batch import jobs_option, stages, workers
+from eqsat.commands.display import console, stages
+from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.targets import check_target
 from eqsat.report.report import count, duration
 from eqsat.system.files import write_text

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console
+from eqsat.commands.display import console, followed
 from eqsat.commands.rules.batch import alone_option, everything_option, jobs_option, workers
 from eqsat.commands.rules.build import build
 from eqsat.commands.rules.candidates import verify_candidates
@@ -23,10 +21,13 @@ from eqsat.commands.rules.show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
 from eqsat.report.report import count
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.rules.evidence import Evidence
+
+
+#: After how many rules the record is written.
+_FLUSH = 50
 
 
 @click.group()
@@ -41,13 +42,26 @@ for _command in (generate, build, prune, report, show, prove, check_laws):
 @rules.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
+@click.option("--exhaustive", is_flag=True, help="Run every instance of the bounded grid of shipped rules.")
+@click.option("--library", is_flag=True, help="Check the shipped library alone.")
+@click.option("--budget", type=click.IntRange(min=1), help="Choices of the bounded grid to go through.")
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
 @everything_option
 @alone_option(default=False)
 @jobs_option
 @import_option
 @debug_option
-def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
+def verify(
+    files: tuple[Path, ...],
+    again: bool,
+    exhaustive: bool,
+    library: bool,
+    budget: int | None,
+    target: Path | None,
+    everything: bool,
+    alone: bool,
+    jobs: int,
+) -> None:
     """Check rules with Z3, in float64 and modulo a prime.
 
     Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With
@@ -63,7 +77,7 @@ def verify(files: tuple[Path, ...], again: bool, target: Path | None, everything
         return
     if target is not None:
         raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")
-    found = _verify_files(files) if files else _verify_shipped(again, jobs)
+    found = _verify_files(files) if files else _verify_shipped(again, exhaustive, library, budget, jobs)
     wrong = [e for e in found if e.verdict != "proved"]
     out = console()
     for evidence in wrong:
@@ -80,10 +94,10 @@ def _verify_files(files: tuple[Path, ...]) -> list[Evidence]:
     from eqsat.rewrites.rules.parser import parse_file
 
     given = [rule for path in files for rule in parse_file(path)]
-    return list(_followed(check_all(given), len(given)))
+    return list(followed(check_all(given), "checking", len(given)))
 
 
-def _verify_shipped(again: bool, jobs: int) -> list[Evidence]:
+def _verify_shipped(again: bool, exhaustive: bool, library: bool, budget: int | None, jobs: int) -> list[Evidence]:
     from eqsat.rewrites.proof.verify import verify as check_all
     from eqsat.rewrites.proof.verify import write_shipped
     from eqsat.rewrites.rules.evidence import SHIPPED
@@ -91,16 +105,18 @@ def _verify_shipped(again: bool, jobs: int) -> list[Evidence]:
 
     check_target(SHIPPED, ())
     shipped, known = shipped_rules(), shipped_evidence()
-    found: dict[str, Evidence] = {}
+    chosen = [rule for rule in shipped if rule.origin == "library" or not library]
+    records: dict[str, Evidence] = {}
     try:
         with workers(jobs) as executor:
-            for evidence in _followed(check_all(shipped, None if again else known, executor=executor), len(shipped)):
-                found[evidence.name] = evidence
+            checked = check_all(
+                chosen, None if again else known, exhaustive=exhaustive, budget=budget, executor=executor
+            )
+            for number, evidence in enumerate(followed(checked, "checking", len(chosen)), start=1):
+                records[evidence.name] = evidence
+                if number % _FLUSH == 0:
+                    write_shipped(shipped, known | records)
     finally:
         # What was found out before an interruption need not be found out again.
-        write_shipped(shipped, known | found)
-    return list(found.values())
-
-
-def _followed(evidence: Iterable[Evidence], total: int) -> Iterable[Evidence]:
-    return track(evidence, "checking", total, console=standard_error(), transient=True)
+        write_shipped(shipped, known | records)
+    return list(records.values())

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import track
 
 from eqsat.commands.arguments import debug_option
-from eqsat.commands.display import console
+from eqsat.commands.display import console, followed
 from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.report import count
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck
@@ -48,7 +46,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     try:
         with workers(jobs) as executor:
             checks = check_all(given, redundancy=redundancy, executor=executor)
-            for one in track(checks, "checking laws", len(given), console=standard_error(), transient=True):
+            for one in followed(checks, "checking laws", len(given)):
                 found.append(one)
                 text = describe(one)
                 if text:

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import track
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console
+from eqsat.commands.display import console, followed
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.report import count
-from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof
@@ -50,7 +48,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
     out = console()
     proofs: list[Proof] = []
     try:
-        for equation in track(equations, "proving", console=standard_error(), transient=True):
+        for equation in followed(equations, "proving", len(equations)):
             proofs.append(prove_one(equation, rules, limits))
             for line in describe(proofs[-1]):
                 out.print(line, soft_wrap=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console
-from eqsat.commands.rules.batch import alone_option, stages
+from eqsat.commands.display import console, stages
+from eqsat.commands.rules.batch import alone_option
 from eqsat.commands.targets import check_target
 from eqsat.report.report import count
 from eqsat.system.files import write_text

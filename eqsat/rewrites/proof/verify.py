@@ -1,26 +1,20 @@
-"""Makes the evidence of the shipped rules: ``python -m eqsat.rewrites.proof.verify``."""
+"""Evidence of rules, as `eqsat rules verify` makes it."""
 
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import ExitStack
+from concurrent.futures import Executor, as_completed
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eqsat.rewrites.rules.evidence import SHIPPED, Evidence, basis_hash, is_current, write_evidence
-from eqsat.rewrites.rules.loader import LIBRARY, shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.loader import LIBRARY
 from eqsat.rewrites.rules.loader import laws as shipped_laws
 from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.check import Effort
     from eqsat.rewrites.proof.entail import Entailment
-
-#: After how many rules the record is written.
-FLUSH = 50
 
 
 def verify(
@@ -98,58 +92,3 @@ def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> Non
         group = [records[r.name] for r in rules if (r.origin == "library") == library and r.name in records]
         if group:
             write_evidence(group, path)
-
-
-def main(arguments: Sequence[str] = ()) -> int:
-    """Checks the shipped rules and writes the record; with ``--stale`` only those whose record is out of date.
-
-    ``--library`` checks the library alone, ``--budget 100000`` goes through so many choices of the bounded grid and
-    ``--exhaustive`` through all, ``--jobs 2`` checks in two processes. What was found before an interruption is kept
-    for the next run with ``--stale``. Returns 1 where a rule is refuted or undecided, after saying which and why.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from eqsat.system.terminal import Terminal
-
-    options = _options().parse_args(arguments)
-    console = Terminal()
-    rules, known = shipped_rules(), shipped_evidence()
-    chosen = [r for r in rules if r.origin == "library" or not options.library]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    records: dict[str, Evidence] = {}
-    with ExitStack() as stack:
-        pool = stack.enter_context(ProcessPoolExecutor(options.jobs)) if options.jobs > 1 else None
-        stack.callback(lambda: write_shipped(rules, known | records))
-        progress = stack.enter_context(Progress(*columns, console=console))
-        task = progress.add_task("checking rules", total=len(chosen))
-        kept = known if options.stale else None
-        found = verify(chosen, kept, exhaustive=options.exhaustive, budget=options.budget, executor=pool)
-        for count, record in enumerate(found, start=1):
-            records[record.name] = record
-            progress.update(task, advance=1, description=record.name[:40])
-            if record.verdict != "proved":
-                console.print(f"{record.name}: {record.verdict}: {record.detail}")
-            if count % FLUSH == 0:
-                write_shipped(rules, known | records)
-    proved = sum(r.verdict == "proved" for r in records.values())
-    totals = {n: sum(getattr(r, n) for r in records.values()) for n in ("symbolic", "numeric", "exact", "bounded")}
-    console.print(
-        f"{proved} of {len(records)} rules proved: {totals['symbolic']} instances by Z3, {totals['numeric']} drawn and "
-        f"run in float64, {totals['exact']} of them modulo a prime as well; {totals['bounded']} more of bounded size "
-        f"modulo a prime, every one up to 4 a side for {sum(r.exhaustive for r in records.values())} rules"
-    )
-    return int(proved < len(records))
-
-
-def _options() -> ArgumentParser:
-    parser = ArgumentParser("python -m eqsat.rewrites.proof.verify", description=main.__doc__)
-    parser.add_argument("--stale", action="store_true")
-    parser.add_argument("--exhaustive", action="store_true")
-    parser.add_argument("--library", action="store_true")
-    parser.add_argument("--budget", type=int)
-    parser.add_argument("--jobs", type=int, default=1)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
