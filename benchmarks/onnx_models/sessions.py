@@ -28,13 +28,13 @@ class Session:
 
     def __init__(self, model: ModelProto | bytes) -> None:
         data = model if isinstance(model, bytes) else model.SerializeToString()
-        self._session = onnxruntime.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
-        self.inputs = {i.name for i in self._session.get_inputs()}
-        self.inputs |= {i.name for i in self._session.get_overridable_initializers()}
+        self.session = onnxruntime.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
+        self.inputs = {i.name for i in self.session.get_inputs()}
+        self.inputs |= {i.name for i in self.session.get_overridable_initializers()}
 
     def run(self, feed: Feed) -> list[Any]:
         """The outputs in their order, one of them twice where it is listed twice."""
-        return list(self._session.run(None, {k: v for k, v in feed.items() if k in self.inputs}))
+        return list(self.session.run(None, {k: v for k, v in feed.items() if k in self.inputs}))
 
 
 def run(model: ModelProto | bytes, feed: Feed) -> list[Any]:

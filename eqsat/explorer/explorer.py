@@ -64,11 +64,11 @@ class Explorer:
     costs, `why` says why two of them are equal, `choose` chooses among all, `best` holds what was chosen, `reprice`
     changes costs, and the choice with them, without growing again. `diff` shows original and result side by side,
     `table`, `firings` and `costs` are pandas tables, `save` writes it all as a page. Ctrl-C ends growth early and keeps
-    what was found. An Explorer belongs to the thread that made it.
+    what was found. `session` holds the parts of the run. An Explorer belongs to the thread that made it.
     """
 
     def __init__(self, session: Session, model: ModelArgument) -> None:
-        self._session = session
+        self.session = session
         self._model = model
         self._explainer: Explainer | None = None
         self._run: tuple[Any, Any, ViewedRun] | None = None
@@ -85,7 +85,7 @@ class Explorer:
             raise UsageError(
                 f"no phase {phase!r}", expected="one of " + ", ".join(PHASES), remedy="or step() for the next"
             )
-        return self._session.step(phase)
+        return self.session.step(phase)
 
     def grow(self, *, node_limit: int | None = None, time_limit: float | None = None) -> Growth:
         """Takes all steps that are left, until nothing new is found or a limit is met.
@@ -94,7 +94,7 @@ class Explorer:
         on. The time limit is that of `optimize`: its share for growth counts from the beginning, without what passed
         between steps.
         """
-        session = self._session
+        session = self.session
         if node_limit is not None:
             session.limits = replace(session.limits, nodes=checks.count("node_limit", node_limit))
         if time_limit is not None:
@@ -109,7 +109,7 @@ class Explorer:
         """
         from eqsat.explorer.page.plots import growth_figure
 
-        return growth_figure(growth_views(self._session.saturator.report))
+        return growth_figure(growth_views(self.session.saturator.report))
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
@@ -118,15 +118,15 @@ class Explorer:
 
         The one that was given to `explore` where left out. ExtractionError where no choice keeps the limits.
         """
-        wanted = self._session.run.settings.options.extractor if extractor is None else extractor
+        wanted = self.session.run.settings.options.extractor if extractor is None else extractor
         checks.extractor("extractor", wanted)
-        self._session.finished = None
-        return self._session.choose(wanted)
+        self.session.finished = None
+        return self.session.choose(wanted)
 
     @property
     def choice(self) -> Choice:
         """The last choice, or one made now from what is grown so far."""
-        return self._session.choice or self.choose()
+        return self.session.choice or self.choose()
 
     @property
     def best(self) -> Best:
@@ -142,35 +142,35 @@ class Explorer:
         CostError for what is no cost; `undo` takes the last change back.
         """
         before = self.choice
-        change = change_of(what, cost, {node.op for node in self._session.snapshot.nodes})
-        self._session.reprice([*self._session.changes, change])
+        change = change_of(what, cost, {node.op for node in self.session.snapshot.nodes})
+        self.session.reprice([*self.session.changes, change])
         return self._flips(change.text, before)
 
     def undo(self) -> Flips:
         """Takes the last change of costs back and chooses again; UsageError where no cost was changed."""
-        if not self._session.changes:
+        if not self.session.changes:
             raise UsageError("no cost was changed", expected="a change to take back", remedy="change one by reprice()")
-        *rest, last = self._session.changes
+        *rest, last = self.session.changes
         before = self.choice
-        self._session.reprice(rest)
+        self.session.reprice(rest)
         return self._flips(f"undone: {last.text}", before)
 
     @property
     def repriced(self) -> tuple[str, ...]:
         """The changes of costs that are in force, in words."""
-        return tuple(change.text for change in self._session.changes)
+        return tuple(change.text for change in self.session.changes)
 
     def optimize(self, measure: bool = True) -> Result:
         """The result of what is grown, at the costs that hold: chosen, measured if asked for, and certified.
 
         After `grow` it is that of `eqsat.optimize`.
         """
-        return self._session.finish(checks.switch("measure", measure))
+        return self.session.finish(checks.switch("measure", measure))
 
     @property
     def result(self) -> Result:
         """The result of `optimize`, made without measuring where it was not asked for."""
-        finished = self._session.finished
+        finished = self.session.finished
         return self.optimize(measure=False) if finished is None else finished.result
 
     @property
@@ -216,11 +216,11 @@ class Explorer:
         locator = self._locator()
         source = locator.enode(a)
         target = self.best[a].enode if b is None else locator.enode(b)
-        egraph, notation = self._session.encoding.egraph, self._notation()
+        egraph, notation = self.session.encoding.egraph, self._notation()
         if egraph.find(source) != egraph.find(target):
             raise UsageError(
                 f"{notation.name(source)} and {notation.name(target)} are not known to be equal",
-                where=self._session.given.graph.name,
+                where=self.session.given.graph.name,
                 expected="two forms of one tensor",
                 remedy="eclass(...) lists the forms of a tensor; grow() finds more",
             )
@@ -244,7 +244,7 @@ class Explorer:
     def firings(self) -> pandas.DataFrame:
         """A row for each step and rule: matches, firings, refusals; MissingExtraError without pandas."""
         rows = []
-        for number, step in enumerate(self._session.saturator.report.steps, 1):
+        for number, step in enumerate(self.session.saturator.report.steps, 1):
             refused = {rule: 0 for rule, _ in step.refused}
             for (rule, _), times in step.refused.items():
                 refused[rule] += times
@@ -276,7 +276,7 @@ class Explorer:
         return egraph_widget(self.view(), selected=None if x is None else self._locator().eclass(x))
 
     def __repr__(self) -> str:
-        session = self._session
+        session = self.session
         nodes, classes = session.encoding.egraph.size()
         steps = session.saturator.report.steps
         how = f"{count(len(steps), 'step')}, {session.saturator.report.stopped_by}" if steps else "not grown yet"
@@ -290,7 +290,7 @@ class Explorer:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        if not self._session.saturator.report.steps:
+        if not self.session.saturator.report.steps:
             return html_block(repr(self))
         from eqsat.explorer.page.fragment import fragment
 
@@ -300,21 +300,21 @@ class Explorer:
 
     def _current(self) -> ViewedRun:
         """The run as it stands."""
-        choice, finished = self.choice, self._session.finished
+        choice, finished = self.choice, self.session.finished
         if self._run is None or self._run[0] is not choice or self._run[1] is not finished:
-            self._run = choice, finished, self._session.read(choice)
+            self._run = choice, finished, self.session.read(choice)
         return self._run[2]
 
     def _locator(self) -> Locator:
-        return Locator(self._session, self._model)
+        return Locator(self.session, self._model)
 
     def _notation(self) -> Notation:
         """E-nodes as text, classes named as the choice names its values."""
-        egraph = self._session.encoding.egraph
-        choice = self._session.choice
+        egraph = self.session.encoding.egraph
+        choice = self.session.choice
         return Notation(egraph, {} if choice is None else choice.names(egraph))
 
     def _flips(self, text: str, before: Choice) -> Flips:
-        after = self._session.choose(before.extractor)
-        egraph = self._session.encoding.egraph
+        after = self.session.choose(before.extractor)
+        egraph = self.session.encoding.egraph
         return flips(text, before, after, egraph, Notation(egraph))

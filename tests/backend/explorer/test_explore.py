@@ -69,7 +69,7 @@ def test_a_model_whose_nodes_are_numbered_is_cut_where_little_crosses() -> None:
 
 def test_new_nodes_take_the_block_of_what_they_lead_to(squeezenet: Explorer) -> None:
     graph = squeezenet.result.graph
-    known = by_value(squeezenet._session.given.graph)
+    known = by_value(squeezenet.session.given.graph)
     found = inherited(graph, known)
     assert all(found)
     fresh = [i for i, node in enumerate(graph.nodes) if not any(v in known for v in node.outputs)]

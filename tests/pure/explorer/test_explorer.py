@@ -58,7 +58,7 @@ def associative(count: int = 4) -> tuple[Explorer, list[eqsat.Tensor]]:
 
 
 def state(ex: Explorer) -> tuple[object, ...]:
-    report, egraph = ex._session.saturator.report, ex._session.encoding.egraph
+    report, egraph = ex.session.saturator.report, ex.session.encoding.egraph
     return egraph.size(), report.fired, report.refused, [g[:3] for g in report.growth], report.stopped_by
 
 
@@ -72,7 +72,7 @@ def test_steps_one_by_one_come_to_what_a_run_comes_to() -> None:
         assert len(taken.steps) == 1
         sizes.append(taken.steps[0].after)
         phases.append(taken.steps[0].phase)
-        assert ex._session.saturator.report.stopped_by in ("paused", run.stopped_by)
+        assert ex.session.saturator.report.stopped_by in ("paused", run.stopped_by)
     assert state(ex) == (encoding.egraph.size(), run.fired, run.refused, [g[:3] for g in run.growth], run.stopped_by)
     assert phases == [g[0] for g in run.growth]
     assert sum((s.fired for s in run.steps), Counter()) == run.fired
@@ -88,12 +88,12 @@ def test_a_step_says_which_rule_fired_where_and_what_was_refused() -> None:
     assert taken.fired == {"matmuls-merge-along-n": 1}
     assert taken.where == {"matmuls-merge-along-n": ["matmul_0", "matmul_1", "matmul_2"]}
     (before, _), (after, _) = taken.before, taken.after
-    assert before == 13 < after == ex._session.encoding.egraph.size()[0]
+    assert before == 13 < after == ex.session.encoding.egraph.size()[0]
     assert "matmuls-merge-along-n" in str(taken)
     assert "matmul_0, matmul_1, matmul_2" in taken._repr_html_()
     refused = ex.step("simplify").refused
     assert refused["mul-one"] == {"not all 1": 1}
-    assert "1 × not all 1" in str(ex._session.totals().rows())
+    assert "1 × not all 1" in str(ex.session.totals().rows())
     ex.grow()
     rest = ex.step()
     assert not rest.steps
@@ -104,7 +104,7 @@ def test_a_step_says_which_rule_fired_where_and_what_was_refused() -> None:
 def test_growth_that_was_interrupted_goes_on_and_loses_no_match(after: int) -> None:
     whole, _ = associative(6)
     whole.grow()
-    assert whole._session.saturator.report.stopped_by == "saturated"
+    assert whole.session.saturator.report.stopped_by == "saturated"
     left = [after]
 
     def should_stop() -> bool:
@@ -127,7 +127,7 @@ def test_limits_that_stopped_growth_can_be_raised() -> None:
     whole.grow()
     ex = eqsat.explore(chain(6)[0], rules=parse_rules(ASSOCIATIVE), layouts="row", node_limit=16)
     assert ex.grow().stopped_by == "node_limit"
-    assert ex._session.encoding.egraph.size()[0] < 41
+    assert ex.session.encoding.egraph.size()[0] < 41
     assert ex.grow(node_limit=1000).stopped_by == "saturated"
     assert state(ex) == state(whole)
     late = eqsat.explore(chain(6)[0], rules=parse_rules(ASSOCIATIVE), layouts="row", time_limit=1e-9)
@@ -148,7 +148,7 @@ def test_ctrl_c_keeps_what_was_found() -> None:
     ex = eqsat.explore(attention(), progress=progress)
     first = ex.grow()
     assert first.stopped_by == "interrupted"
-    assert ex._session.encoding.egraph.size()[0] >= sent[0] > 13
+    assert ex.session.encoding.egraph.size()[0] >= sent[0] > 13
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert ex.grow().stopped_by == "radius_limit"
     whole = eqsat.explore(attention())
@@ -171,7 +171,7 @@ def test_another_thread_is_told_that_the_e_graph_is_not_its_own() -> None:
 def test_all_forms_of_every_class_compute_the_same_numbers() -> None:
     ex = eqsat.explore(attention())
     ex.grow()
-    snapshot, egraph = ex._session.snapshot, ex._session.encoding.egraph
+    snapshot, egraph = ex.session.snapshot, ex.session.encoding.egraph
     floats = Floats(wide=True)
     feed = np.random.default_rng(1).standard_normal((1, 4, 8))
     known: dict[int, np.ndarray] = {}
@@ -218,7 +218,7 @@ def test_forms_have_their_costs_and_the_chosen_one_is_marked() -> None:
     assert forms[0].chosen
     assert forms[0].total == pytest.approx(ex.choice.cost)
     assert min(form.total or math.inf for form in forms) == forms[0].total
-    fired = ex._session.saturator.report.fired
+    fired = ex.session.saturator.report.fired
     assert all((form.rule in fired) != form.original for form in forms)
     assert next(form for form in forms if form.original).rule == ""
     assert next(form for form in forms if form.original).text == "matmul(matmul_1, m3)"
@@ -237,7 +237,7 @@ def test_the_integer_program_chooses_what_enumeration_finds_best_at_any_costs() 
     rng = np.random.default_rng(0)
 
     def least() -> float:
-        program = ex._session.framed.problem.program
+        program = ex.session.framed.problem.program
         return min(math.fsum(program.costs[o] for o in c.values()) for c in enumerate_choices(program))
 
     seen = set()
@@ -312,7 +312,7 @@ def test_a_chain_leads_from_one_form_to_another_by_rules_that_fired() -> None:
         found = ex.why(original, form)
         assert (found.source, found.target) == (original.text, form.text)
         assert (len(found) > 0) == (form is not original)
-        assert set(found.rules) <= set(ex._session.saturator.report.fired)
+        assert set(found.rules) <= set(ex.session.saturator.report.fired)
         assert found.gaps == 0
     assert ex.why("y").target == ex.best["y"].text
     assert "by assoc" in str(ex.why("y"))
