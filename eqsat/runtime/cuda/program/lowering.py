@@ -12,9 +12,10 @@ from eqsat.language.terms.state import LAYOUTS, PLAIN, State
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.libraries.calls import Call
 from eqsat.runtime.cuda.program.grouping import grouped
+from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch, Role
 from eqsat.runtime.cuda.program.placement import Placement, placement, seen_as
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
-from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program, Role
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.cuda.program.sharing import Blocks
 from eqsat.runtime.cuda.program.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.program.unfolding import unfolded

@@ -14,8 +14,8 @@ from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.cuda.program.fallback import DeviceFallback, DeviceFloats, run_fallback
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.view import View
 from tests.support.cuda_groups import WITHOUT_KERNEL
 
