@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsat.egraph.egraph import PROJECTION, EGraph
 from eqsat.egraph.matching.match import Match
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
 

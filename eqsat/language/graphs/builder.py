@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.graphs.slicing import slicing
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym, exact_quotient, fresh_dims, product
 from eqsat.language.terms.graph import Attrs, Graph, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.check import Mismatch

@@ -26,7 +26,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, Bindings, Expression, Pattern, Spread, Var, element
 from eqsat.language.terms.types import TensorType

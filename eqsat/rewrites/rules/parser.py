@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language.declaration.spec import REQUIRED, OpSpec, spec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.pattern import ABSENT, Bindings, Operand, Pattern, Siblings, Spread, Var, element
 from eqsat.language.terms.types import TensorType

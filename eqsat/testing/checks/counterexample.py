@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.instances.instance import operands

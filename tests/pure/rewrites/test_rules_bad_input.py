@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.proof.verify import verify
 from eqsat.rewrites.rules import loader

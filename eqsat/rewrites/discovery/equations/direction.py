@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.discovery.equations.equation import variables
 from eqsat.rewrites.discovery.equations.sides import written

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.declaration.spec import OPS, REQUIRED
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.rules.parser import parse_rules

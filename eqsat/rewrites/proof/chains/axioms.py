@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from eqsat.language.declaration.spec import REQUIRED, spec
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import bound_name
 from eqsat.rewrites.proof.chains.closure import Closure

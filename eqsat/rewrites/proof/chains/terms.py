@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, element
 from eqsat.rewrites.conditions.expression import bound_name

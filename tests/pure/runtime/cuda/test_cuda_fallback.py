@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import scipy.special
 
-import eqsat.language.ops  # noqa: F401
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS, op, same_as
-from eqsat.language.ops import sampling
+from eqsat.language.declaration.spec import same_as
+from eqsat.language.ops import OPS, op, sampling
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.arrays import aligned, strided
