@@ -1,4 +1,4 @@
-"""Whether both sides of a rule have the same types, seen on instances that are drawn when the rule is made."""
+"""Agreement of the types of both sides of a rule, seen on instances that are drawn when the rule is read."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class _Block:
         tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
         try:
-            return Rule(
+            rule = Rule(
                 name=name,
                 phase=phase,
                 left=self.left(left),
@@ -206,12 +206,17 @@ class _Block:
                 origin=self.origin,
                 reason=reason,
             )
+            if self.origin == "given":
+                from eqsat.rewrites.proof.agreement import check_types  # which loads the checks of rules
+
+                check_types(rule)
         except RuleError as error:
             if error.where.startswith(self.source):
                 raise
             places = {LEFT: where, RIGHT: self.place(right), **{c.text: self.place(c.tree) for c in conditions}}
             place = places.get(error.where, where)
             raise RuleError(error.what, where=place, expected=error.expected, remedy=error.remedy) from None
+        return rule
 
     def left(self, tree: ast.expr) -> Left:
         if isinstance(tree, ast.ListComp):

@@ -26,8 +26,9 @@ LEFT, RIGHT = "left side", "right side"
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite rule; RuleError at construction where a side is not well formed, or the sides of a given one differ in
-    outputs or types.
+    """A rewrite rule; RuleError at construction where a side is not well formed, or the sides differ in outputs.
+
+    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.agreement`).
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
     outputs (split). Where `left` is a single App and `right` has several patterns, these are its outputs in order, the
@@ -78,10 +79,6 @@ class Rule:
                 f"{len(self.left)} outputs on the left, {len(self.right)} on the right",
                 expected="as many outputs on both sides",
             )
-        if self.origin == "given":
-            from eqsat.rewrites.proof.agreement import check_types  # which draws instances of rules
-
-            check_types(self)
 
     @property
     def roots(self) -> tuple[App, ...]:
