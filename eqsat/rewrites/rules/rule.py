@@ -10,7 +10,18 @@ from typing import Any, Literal, TypeAlias
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import (
+    ABSENT,
+    App,
+    Bindings,
+    Expression,
+    Left,
+    Pattern,
+    Siblings,
+    Spread,
+    Var,
+    roots_of,
+)
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
@@ -83,7 +94,7 @@ class Rule:
     @property
     def roots(self) -> tuple[App, ...]:
         """The left side's root patterns; the one form of all siblings for a group."""
-        return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+        return roots_of(self.left)
 
     @property
     def parts(self) -> int:
