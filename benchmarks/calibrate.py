@@ -19,8 +19,7 @@ from eqsat.costs.measuring.measure import DEVICE, measure
 from eqsat.costs.measuring.specimen import result_types
 from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.measure import interleaved

@@ -14,7 +14,8 @@ import click
 
 import eqsat
 from eqsat import cli
-from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.loader import laws, shipped_evidence, shipped_rules
 from eqsat.rewrites.rules.rule import PHASES, Rule

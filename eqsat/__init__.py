@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.explorer.explorer import Explorer, explore
     from eqsat.frontier import pareto
-    from eqsat.language.declaration.spec import op
     from eqsat.language.graphs.builder import Builder as Graph
     from eqsat.language.graphs.builder import Tensor
+    from eqsat.language.ops import op
     from eqsat.language.terms.state import State
     from eqsat.report.report import Progress, Report
     from eqsat.report.result import Result
@@ -36,7 +36,7 @@ _PUBLIC = {
     "BucketedResult": ("eqsat.buckets.result", "BucketedResult"),
     "Graph": ("eqsat.language.graphs.builder", "Builder"),
     "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
-    "op": ("eqsat.language.declaration.spec", "op"),
+    "op": ("eqsat.language.ops", "op"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
     "explore": ("eqsat.explorer.explorer", "explore"),

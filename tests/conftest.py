@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from eqsat import cli
 from eqsat.costs.table import shipped
-from eqsat.language.declaration import spec as registry
+from eqsat.language.declaration import registry
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
 
 settings.register_profile("eqsat", settings(), deadline=None)

@@ -27,6 +27,7 @@ from eqsat.language.onnx.control.sites import sites
 from eqsat.language.onnx.files.protos import subgraphs
 from eqsat.language.onnx.read import bodies as functions
 from eqsat.language.onnx.read.model import Given, read
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.runtime.onnxruntime.session import SessionProgram
@@ -161,7 +162,7 @@ def _profiled(path: Path, given: Given, level: str, folder: Path) -> tuple[dict[
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
             times.setdefault(event["name"].removesuffix(_KERNEL), []).append(event["dur"])
     seconds = {name: _of_a_run(taken, runs) for name, taken in times.items()}
-    return seconds, given.graph.sizing.describe(point.sizes)
+    return seconds, sizing_of(given.graph).describe(point.sizes)
 
 
 def _of_a_run(taken: Sequence[float], runs: int) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from eqsat.errors import EqsatError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 

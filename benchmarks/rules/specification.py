@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import OPS
 from eqsat.rewrites import schemas
 from eqsat.rewrites.rules.derive import derived_laws
 from eqsat.rewrites.rules.loader import AXIOMS, is_shipped

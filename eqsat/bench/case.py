@@ -19,6 +19,7 @@ from eqsat.costs.kernels.work import work_of
 from eqsat.errors import UsageError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
@@ -64,7 +65,7 @@ class Case:
         """The case of a graph as it was read; UsageError for a precision that there is not."""
         if precision not in PRECISIONS:
             raise UsageError(f"precision = {precision!r}", expected="one of " + ", ".join(PRECISIONS))
-        static = static_plan(plain_plan(graph), graph.sizing.near(sizes) or sizes).graph
+        static = static_plan(plain_plan(graph), sizing_of(graph).near(sizes) or sizes).graph
         narrow = static if precision in ("float32", "tf32") else narrowed(static, DType.of(precision))
         return Case(name, static, narrow, device, precision, threads)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqsat.language.declaration.indices import Term
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Node
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from eqsat.buckets.axes import Walk, walk
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType

@@ -14,9 +14,10 @@ from eqsat.certify.cone import Cone, positions
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run
+from eqsat.language.ops import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.types import DType, TensorType
@@ -142,7 +143,7 @@ def assignments(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[di
     Each is one that the operators accept; one empty assignment where there are no named dims. UncheckedError where none
     is known.
     """
-    found = graph.sizing.several(sizes)
+    found = sizing_of(graph).several(sizes)
     if not found:
         raise UncheckedError(
             "no sizes of its named dims are known that all operators accept",

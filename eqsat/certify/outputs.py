@@ -13,9 +13,9 @@ from eqsat.certify.centres import centres
 from eqsat.certify.compare import relative_difference
 from eqsat.errors import EqsatError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.files.origin import defaults_of
+from eqsat.language.ops import spec
 from eqsat.language.terms.dims import evaluate
 from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.language.terms.types import DType, TensorType

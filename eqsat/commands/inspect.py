@@ -82,11 +82,12 @@ def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     """A description of a graph as plain dicts and lists; FLOPs and bytes are those at these sizes of named dims."""
     from eqsat.costs.model.model import CostModel
     from eqsat.language.onnx.read.model import dims_of
+    from eqsat.language.sizes.solve import sizing_of
     from eqsat.language.terms.graph import OPAQUE
     from eqsat.steps.sizes import check_sizes
 
     check_sizes(graph, sizes)
-    chosen = graph.sizing.completed(sizes)
+    chosen = sizing_of(graph).completed(sizes)
     named = {name: chosen[name] for name in dims_of(graph)}
     costs = CostModel("onnxruntime-cpu", sizes=chosen).graph(graph)
     nodes, opaque = [], []

@@ -14,8 +14,8 @@ from eqsat.egraph.facts.ranges import evaluated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.errors import ExtractionError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.portable import is_portable
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Graph, Node

@@ -10,7 +10,7 @@ from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.graph import Node as GraphNode

@@ -11,7 +11,7 @@ from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
 from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.facts.signs import signing_zeros
 from eqsat.egraph.matching.build import split_slices
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType

@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION, EGraph
 from eqsat.egraph.matching.instance import Term
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 
 class Notation:

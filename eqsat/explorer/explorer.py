@@ -22,7 +22,8 @@ from eqsat.explorer.page.markup import html_block
 from eqsat.explorer.pricing import Price, change_of
 from eqsat.explorer.session import Session
 from eqsat.explorer.view import tables
-from eqsat.explorer.view.reading import ViewedRun, class_view, class_views, growth_views, run_view
+from eqsat.explorer.view.reading import class_view, class_views, growth_views, run_view
+from eqsat.explorer.view.run import ViewedRun
 from eqsat.explorer.view.views import RunView
 from eqsat.explorer.why import Chain, chain
 from eqsat.language.onnx.read.model import ModelArgument

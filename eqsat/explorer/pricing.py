@@ -15,7 +15,7 @@ from eqsat.errors import CostError, UsageError
 from eqsat.explorer.forms import Form
 from eqsat.extract.problem.program import cheapest_trees
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 #: The operator name that conversions between states are known by.
 CONVERT = "convert"

@@ -14,7 +14,7 @@ from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.growing import Growth
 from eqsat.explorer.pricing import Repriced, repriced, standing
-from eqsat.explorer.view.reading import ViewedRun
+from eqsat.explorer.view.run import ViewedRun
 from eqsat.extract.tensors.judging import as_given
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.read.model import Given

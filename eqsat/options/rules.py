@@ -12,7 +12,10 @@ from eqsat.rewrites.rules.rule import Rule
 
 
 def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
-    """The library, the library with files or texts of rules besides, or exactly the rules given."""
+    """The library, the library with files or texts of rules besides, or exactly the rules given.
+
+    RuleError if the sides of a rule that somebody made, and that was not shipped, differ in types.
+    """
     if given is None:
         return load_rules()
     if isinstance(given, str | Path):
@@ -21,5 +24,10 @@ def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
     if wrong:
         raise UsageError(f"rules = {given!r}", expected="a file or a text of rules, or a list of them or of rules")
     exact = tuple(r for r in given if isinstance(r, Rule))
+    if own := [rule for rule in exact if rule.origin == "given"]:
+        from eqsat.rewrites.proof.agreement import check_types
+
+        for rule in own:
+            check_types(rule)
     more = [r for r in given if not isinstance(r, Rule)]
     return (*exact, *load_rules(more)) if more else exact

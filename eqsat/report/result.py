@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.onnx.write.availability import lacking, opset_of
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.report.explanation import Explanation
@@ -102,7 +103,7 @@ class Result:
         """
         from eqsat.runtime.cuda.program.lowering import program_of
 
-        return program_of(self.graph if self.plan is None else self.plan, self.graph.sizing.completed(sizes or {}))
+        return program_of(self.graph if self.plan is None else self.plan, sizing_of(self.graph).completed(sizes or {}))
 
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.

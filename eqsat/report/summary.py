@@ -15,6 +15,7 @@ from eqsat.egraph.saturate import Saturation
 from eqsat.extract import Solution
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given, Inside
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
 from eqsat.language.terms.plan import Conversion
 from eqsat.report.explanation import Explanation
@@ -154,12 +155,12 @@ def _change_inside(body: Inside) -> dict[str, Any]:
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
     """The sizes of a point by what users call the dims of inputs."""
-    return {label: point.sizes[name] for name, label in graph.sizing.labels.items() if name in point.sizes}
+    return {label: point.sizes[name] for name, label in sizing_of(graph).labels.items() if name in point.sizes}
 
 
 def described(graph: Graph, points: Sequence[SizePoint]) -> str:
     """Points as a report shows them: "batch=1, length=64", or several with their shares."""
-    texts = [graph.sizing.describe(p.sizes) for p in points if graph.sizing.labels]
+    texts = [sizing_of(graph).describe(p.sizes) for p in points if sizing_of(graph).labels]
     if len(texts) < 2:
         return "".join(texts)
     return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))

@@ -13,6 +13,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.onnx.files.origin import defaults_of
 from eqsat.language.sizes.constraints import handed_on
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.dims import evaluate
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
@@ -58,7 +59,7 @@ def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: 
     that the graph accepts beside the others. BackendError for an input that is no tensor of known rank.
     """
     rng = np.random.default_rng(seed)
-    chosen = graph.sizing.completed(sizes)
+    chosen = sizing_of(graph).completed(sizes)
     bounds = _bounds(graph, chosen)
     feeds: dict[str, Any] = {}
     defaults = defaults_of(graph)
@@ -129,7 +130,7 @@ def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> Si
 
 def _elements(graph: Graph, sizes: Mapping[str, int]) -> int:
     """How many elements the inputs have together, those of unknown shape left out."""
-    chosen = graph.sizing.completed(sizes)
+    chosen = sizing_of(graph).completed(sizes)
     types = (graph.type(name) for name in graph.inputs)
     return sum(t.elements(chosen) for t in types if isinstance(t, TensorType) and t.shape is not None)
 
@@ -138,10 +139,10 @@ def _others(graph: Graph, point: SizePoint) -> Iterator[SizePoint]:
     """Settings to try after one that was refused: other sizes, then other values of integers."""
     if _has_plain_integers(graph):
         yield from (replace(point, integers=value) for value in _values(point.sizes))
-    yield from (replace(point, sizes=sizes) for sizes in graph.sizing.trials(point.wanted))
+    yield from (replace(point, sizes=sizes) for sizes in sizing_of(graph).trials(point.wanted))
     if not _has_plain_integers(graph):
         return
-    for sizes in graph.sizing.trials(point.wanted) if graph.sizing.labels else (point.sizes,):
+    for sizes in sizing_of(graph).trials(point.wanted) if sizing_of(graph).labels else (point.sizes,):
         yield from (replace(point, sizes=sizes, integers=value) for value in _values(sizes))
 
 
@@ -154,7 +155,7 @@ def _run(program: Program, graph: Graph, point: SizePoint, seed: int) -> SizePoi
     # One draw of integers says nothing of the next.
     for draw in range(DRAWS if _has_plain_integers(graph) else 1):
         program.run(point.inputs(graph, seed + draw))
-    return replace(point, sizes=graph.sizing.completed(point.sizes), tried=True)
+    return replace(point, sizes=sizing_of(graph).completed(point.sizes), tried=True)
 
 
 def _has_plain_integers(graph: Graph) -> bool:

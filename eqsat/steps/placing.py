@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.language.onnx.read.model import Given
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.options.sizes import Sizes
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
@@ -24,7 +25,7 @@ def placed(given: Given, sizes: Sizes, settings: Settings, log: Log) -> Settings
             points, warnings = points_for(given, sizes, settings.options.threads, run=run)
     except TimeUp as late:
         points, warnings = points_for(given, sizes, run=False)
-        if run and given.graph.sizing.unread is not None:  # else its operators have told all there is to know
+        if run and sizing_of(given.graph).unread is not None:  # else its operators have told all there is to know
             log.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
     log.warnings += warnings
     settings.costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)

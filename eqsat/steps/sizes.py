@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eqsat.errors import BackendError, EqsatError, UsageError
 from eqsat.language.onnx.read.model import Given, dims_of
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import Graph
 from eqsat.options.sizes import Sizes
 from eqsat.runtime.backend import BACKENDS, Program
@@ -19,7 +20,7 @@ from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 
 def check_sizes(graph: Graph, names: Iterable[str]) -> None:
     """UsageError for a named dim that the graph does not have; one that inputs leave unnamed is called as x[2]."""
-    known = sorted({*dims_of(graph), *graph.sizing.labels.values()})
+    known = sorted({*dims_of(graph), *sizing_of(graph).labels.values()})
     for name in names:
         if name not in known:
             raise UsageError(
@@ -37,7 +38,7 @@ def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True
     run on ONNX Runtime, if `run` allows it.
     """
     graph = given.graph
-    sizing = graph.sizing
+    sizing = sizing_of(graph)
     program = _program(given, threads) if run and sizing.unread is not None else None
     if program is not None and may_end_the_process(graph):
         with child_of(graph, given.source) as program:
@@ -62,7 +63,7 @@ def _points(graph: Graph, sizes: Sizes, program: Program | None) -> tuple[list[S
 def _point(
     graph: Graph, wanted: Mapping[str, int], weight: float, program: Program | None
 ) -> tuple[SizePoint, str | None]:
-    sizing = graph.sizing
+    sizing = sizing_of(graph)
     accepted = sizing.near(wanted)
     point = SizePoint(sizing.completed(wanted) if accepted is None else accepted, weight, wanted=wanted)
     refused = None if accepted is not None else "no sizes are known that all operators accept"

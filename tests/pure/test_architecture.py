@@ -65,6 +65,51 @@ def imports(path):
             yield from (f"eqsat.{alias.name}" for alias in node.names) if base == "eqsat" else [base]
 
 
+def module_of(path):
+    """The name of the module in a file."""
+    parts = ("eqsat", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_files():
+    """The modules of the package by module that names them in an import, wherever that stands.
+
+    `from eqsat.a import b` names the module eqsat.a.b where there is one, else eqsat.a.
+    """
+    names = {module_of(path): path for path in MODULES}
+    graph = {}
+    for module, path in names.items():
+        graph[module] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[module] |= {alias.name for alias in node.names} & names.keys()
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{module} imports by a relative name"
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                graph[module] |= {name if name in names else node.module for name in whole} & names.keys()
+    return graph
+
+
+def circle_in(graph):
+    """Modules that import each other in turn, the first once more at the end; nothing where there is no circle."""
+    done = set()
+    for start in graph:
+        path, pending = [], [(start, iter(sorted(graph[start])))]
+        while pending:
+            module, rest = pending[-1]
+            if module not in path:
+                path.append(module)
+            following = next((other for other in rest if other not in done), None)
+            if following in path:
+                return [*path[path.index(following) :], following]
+            if following is not None:
+                pending.append((following, iter(sorted(graph[following]))))
+            else:
+                done.add(path.pop())
+                pending.pop()
+    return []
+
+
 def loaded(statement, *names):
     """Which of these packages a fresh interpreter has loaded after a statement."""
     code = f"import json, sys\n{statement}\nprint(json.dumps(sorted(m.partition('.')[0] for m in sys.modules)))"
@@ -90,6 +135,21 @@ def test_a_file_imports_only_from_its_own_room_and_from_lower_floors(path):
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_file_stays_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+def test_no_file_imports_itself_through_others():
+    """Imports in functions and for type checkers count."""
+    assert circle_in(imported_files()) == []
+
+
+def test_a_circle_is_found_wherever_it_begins():
+    assert circle_in({"a": {"b"}, "b": {"c", "d"}, "c": set(), "d": {"b"}}) == ["b", "d", "b"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_folder_holds_few_files(folder):
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST_FILES
 
 
 def test_the_reader_of_imports_sees_all_forms(tmp_path, monkeypatch):

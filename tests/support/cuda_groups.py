@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-import eqsat.language.ops  # noqa: F401 - declares the operators
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType, TensorType

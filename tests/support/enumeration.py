@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from eqsat.language.arithmetic.residues import Residues
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 
 
 class Listing:

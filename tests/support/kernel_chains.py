@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType, TensorType

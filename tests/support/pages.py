@@ -15,7 +15,7 @@ import pytest
 
 from eqsat import cli
 from eqsat.costs.table import shipped
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.M | re.S)

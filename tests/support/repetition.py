@@ -9,7 +9,8 @@ from typing import Any
 
 from eqsat.errors import UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.program.program import Launch, Program
+from eqsat.runtime.cuda.program.launches import Launch
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.view import View
 
 

@@ -44,8 +44,7 @@ def filter_options(command: Command) -> Command:
     @wraps(command)
     def made(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
         from eqsat.costs.devices.device import Device
-        from eqsat.language import ops  # noqa: F401  (registers the operators)
-        from eqsat.language.declaration.spec import OPS
+        from eqsat.language.ops import OPS
 
         if device is not None:
             Device.of(device)

@@ -25,10 +25,12 @@ def keys_of_model(
     from eqsat.egraph.saturate import Limits, Saturator
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors.candidates import candidates
+    from eqsat.language.sizes.solve import sizing_of
     from eqsat.rewrites.rules.loader import load_rules
 
     graph = read_as(model, dtype)
-    sizes = graph.sizing.near(sizes) or graph.sizing.completed(sizes)
+    sizing = sizing_of(graph)
+    sizes = sizing.near(sizes) or sizing.completed(sizes)
     yield from keys_of(graph, sizes)
     encoding = encode(graph)
     Saturator(encoding.egraph, load_rules(), Limits()).run()

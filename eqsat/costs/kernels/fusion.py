@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import PRODUCTS
 from eqsat.errors import CostError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend

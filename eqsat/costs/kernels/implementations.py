@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.costs.kernels.precision import PRODUCTS, PrecisionPolicy, lowers
-from eqsat.language.declaration.spec import OPS, OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
 from eqsat.language.terms.types import TensorType

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
 #: What rounding to an element type, or forming products in an arithmetic, may change, relative to the value: half the

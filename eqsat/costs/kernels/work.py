@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import OPS
 from eqsat.language.terms.dims import evaluate
 from eqsat.language.terms.graph import OPAQUE, Attrs
 from eqsat.language.terms.types import TensorType

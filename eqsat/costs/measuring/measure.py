@@ -18,7 +18,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.measure import interleaved
 

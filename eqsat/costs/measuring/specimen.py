@@ -12,9 +12,9 @@ from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.graphs.lower import WRITTEN, lower
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan

@@ -15,7 +15,7 @@ from eqsat.costs.kernels.fusion import FUSED
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.work import Work, family, work_of
 from eqsat.costs.table.entry import Entry
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 #: How many measured entries of an operator correct the estimates of its other shapes, and how many replace them by a
 #: sum of terms of their own; neither leaves the factor around the roofline as scaled before.

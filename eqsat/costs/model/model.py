@@ -23,7 +23,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State

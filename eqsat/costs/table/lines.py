@@ -14,8 +14,7 @@ from eqsat.costs.model.wholes import WHOLE, WholeKey
 from eqsat.costs.table.entry import Entry, Record
 from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 #: What the first line says.
 FORMAT, VERSION = "eqsat cost table", 1

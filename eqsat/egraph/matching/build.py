@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from eqsat.egraph.egraph import PROJECTION, EGraph
 from eqsat.egraph.matching.match import Match
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
+from eqsat.language.terms.instantiation import instantiate, instantiate_all
+from eqsat.language.terms.pattern import App, Bindings, Spread, Var, element
+
+
+class _Scope(NamedTuple):
+    """The bindings and the classes of names at a place in a pattern."""
+
+    bindings: Bindings
+    classes: dict[str, Any]
 
 
 class Builder:
@@ -17,8 +25,8 @@ class Builder:
 
     def __init__(self, egraph: EGraph, match: Match, generation: int, steps: int) -> None:
         self.egraph, self.match, self.rule = egraph, match, match.rule
-        self.bindings, self.classes = match.bindings, dict(match.classes)
         self.generation, self.steps = generation, steps
+        self._scope = _Scope(match.bindings, match.classes)
 
     def equations(self) -> list[tuple[int, int, int]]:
         """The pairs that the match makes equal: which root or output it is, its e-node, and the one made for it.
@@ -30,59 +38,43 @@ class Builder:
             pairs = zip(match.enodes, self._results(len(match.roots)), strict=True)
             return [(i, e, r) for i, (e, r) in enumerate(pairs)]
         read = enumerate(_projections(self.egraph, match.roots[0], self.rule.parts))
-        return [(i, e, self._pattern(self.rule.right[i])) for i, e in read if e is not None]
+        return [(i, e, instantiate(self.rule.right[i], self._scope, self)) for i, e in read if e is not None]
 
     def _results(self, roots: int) -> list[int]:
-        """One e-node for each matched root."""
+        """One e-node for each matched root; of a split, the slices that the e-graph holds instead."""
         right = self.rule.right
         if len(right) == 1 and isinstance(right[0], App) and right[0].op == "split":
-            return self._split(right[0])
-        made = [self._pattern(p) for p in right]
+            (whole,) = instantiate_all(right[0].operands, self._scope, self)
+            attrs = spec("split").complete(self.rule.attributes(right[0], self._scope.bindings))
+            return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
+        made = instantiate_all(right, self._scope, self)
         return made * roots if len(made) == 1 else made
 
-    def _pattern(self, pattern: Pattern) -> int:
-        if isinstance(pattern, Var):
-            number: int = self.classes[pattern.name]
-            return number
-        if pattern == ABSENT:
-            return self.egraph.absent()
-        operands = self._operands(pattern.operands)
-        attrs = spec(pattern.op).complete(self.rule.attributes(pattern, self.bindings))
-        return self.egraph.add(pattern.op, attrs, operands, generation=self.generation, steps=self.steps)
+    def variable(self, name: str, scope: _Scope) -> int:
+        """The class of a variable."""
+        number: int = scope.classes[name]
+        return number
 
-    def _operands(self, patterns: Sequence[Pattern | Spread]) -> list[int]:
-        operands: list[int] = []
-        for pattern in patterns:
-            if isinstance(pattern, Spread):
-                operands += self._spread(pattern)
-            else:
-                operands.append(self._pattern(pattern))
-        return operands
+    def members(self, spread: Spread, scope: _Scope) -> list[int]:
+        """The classes of a sequence that a spread takes."""
+        group = scope.classes[spread.item.name] if isinstance(spread.item, Var) else ()
+        return [group[index] for index in self.rule.window(spread, scope.bindings)]
 
-    def _spread(self, spread: Spread) -> list[int]:
-        elements = self.rule.window(spread, self.bindings)
-        if not spread.over:
-            name = spread.item.name if isinstance(spread.item, Var) else ""
-            return [self.classes[name][index] for index in elements]
-        outer = Bindings(dict(self.bindings.tensors), dict(self.bindings.attrs)), dict(self.classes)
-        made = []
-        for index in elements:
-            for element, sequence in spread.over:
-                if sequence in self.classes:
-                    self.classes[element] = self.classes[sequence][index]
-                    views: Any = self.bindings.tensors[sequence]
-                    self.bindings.tensors[element] = views[index]
-                else:
-                    self.bindings.attrs[element] = self.bindings.attrs[sequence][index]
-            made.append(self._pattern(spread.item))
-        self.bindings, self.classes = outer
-        return made
+    def elements(self, spread: Spread, scope: _Scope) -> Iterator[_Scope]:
+        """The scope inside a loop, element by element."""
+        bindings, classes = scope
+        for index in self.rule.window(spread, bindings):
+            chosen = {variable: classes[s][index] for variable, s in spread.over if s in classes}
+            yield _Scope(element(bindings, spread.over, index), {**classes, **chosen})
 
-    def _split(self, app: App) -> list[int]:
-        """The pieces of a split, as the slices that the e-graph holds instead."""
-        (whole,) = self._operands(app.operands)
-        attrs = spec("split").complete(self.rule.attributes(app, self.bindings))
-        return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
+    def absent(self) -> int:
+        """The e-node of an operand that is left out."""
+        return self.egraph.absent()
+
+    def apply(self, app: App, operands: Sequence[int], scope: _Scope) -> int:
+        """The e-node of an operator."""
+        attrs = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
+        return self.egraph.add(app.op, attrs, operands, generation=self.generation, steps=self.steps)
 
 
 def _projections(egraph: EGraph, root: int, count: int) -> Iterator[int | None]:

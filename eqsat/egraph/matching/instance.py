@@ -11,7 +11,7 @@ from eqsat.egraph.forest import Forest
 from eqsat.egraph.matching.build import cuts
 from eqsat.egraph.matching.match import bindings_of
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Siblings, Spread, Var, element
 

@@ -10,7 +10,7 @@ from typing import Any
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Site
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var
 

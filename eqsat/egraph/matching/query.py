@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from eqsat.egraph.egraph import constructor_name, presence_name
-from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Siblings, Spread
+from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Spread, roots_of
 
 
 class Rewrite(Protocol):
@@ -91,11 +91,6 @@ class Query:
     def name(self) -> str:
         """The rule's name."""
         return self.rule.name
-
-
-def roots_of(left: Left) -> tuple[App, ...]:
-    """The root patterns of a left side; the one form of all siblings for a group."""
-    return (left.item,) if isinstance(left, Siblings) else left
 
 
 def compile_query(rule: Rewrite, arities: Mapping[str, set[int]]) -> Query | None:

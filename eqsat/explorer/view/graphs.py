@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eqsat.costs.model.cost import Cost
 from eqsat.explorer.naming import attributes, node_name
 from eqsat.explorer.view.blocks import Path, inherited
-from eqsat.explorer.view.reading import ViewedRun
+from eqsat.explorer.view.run import ViewedRun
 from eqsat.explorer.view.views import GraphView, NodeView
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name

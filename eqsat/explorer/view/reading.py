@@ -4,92 +4,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 
-from eqsat.costs.model.cost import GraphCost
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
-from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturate import Saturation
 from eqsat.egraph.snapshot import SnapshotNode
-from eqsat.explorer.choosing import Choice, computed
 from eqsat.explorer.naming import attributes, is_absent, seen_attrs, shown_operator
 from eqsat.explorer.pricing import Price
-from eqsat.explorer.view.blocks import Path, by_value
-from eqsat.explorer.view.views import ChangeView, ClassView, FormView, GrowthView, RuleView, RunView
-from eqsat.language.onnx.read.model import Given
+from eqsat.explorer.view.blocks import Path
+from eqsat.explorer.view.graphs import original_view, result_view
+from eqsat.explorer.view.run import ViewedRun
+from eqsat.explorer.view.views import ClassView, FormView, GrowthView, RuleView, RunView
 from eqsat.report.changes import grounds
-from eqsat.report.explanation import Explanation
-from eqsat.report.finalists import Candidate
 from eqsat.rewrites.rules.rule import Rule
 
 #: E-nodes that run nothing, and so have no cost of their own.
 _FREE = (INPUT, CONST, PROJECTION, ABSENT)
 
 
-@dataclass(frozen=True)
-class ViewedRun:
-    """A run as far as it got: the model, its e-graph, what was chosen from it, and the candidate that was kept.
-
-    `kept` is that of a result where there is one, else the choice's; `costs` are the original's node by node, `explain`
-    says what changed, when it is asked for.
-    """
-
-    given: Given
-    encoding: Encoding
-    grown: Saturation
-    rules: Sequence[Rule]
-    choice: Choice
-    kept: Candidate
-    costs: GraphCost
-    explain: Callable[[], Explanation]
-    report: str = ""
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def explained(self) -> Explanation:
-        """The changes, with reasons."""
-        return self.explain()
-
-    @cached_property
-    def chosen(self) -> dict[int, str]:
-        """The numbers of the e-nodes that compute what was kept, and the states they are chosen in."""
-        if self.kept is self.choice.candidate:
-            return self.choice.chosen
-        return dict.fromkeys(computed(self.kept, self.choice.framed), "")
-
-    @cached_property
-    def blocks(self) -> dict[str, Path]:
-        """The block of each value of the original graph."""
-        return by_value(self.given.graph)
-
-    @cached_property
-    def changes(self) -> tuple[ChangeView, ...]:
-        """The changes, numbered from 1."""
-        return tuple(
-            ChangeView(
-                number=number,
-                what=change.what,
-                values=change.values,
-                rules=change.rules,
-                steps=tuple(map(str, change.steps)),
-                predicted=change.predicted,
-                measured=change.measured,
-                gaps=change.gaps,
-            )
-            for number, change in enumerate(self.explained.changes, start=1)
-        )
-
-    def leader(self, value: str) -> int:
-        """The e-class of a value of the original graph."""
-        return self.encoding.egraph.find(self.encoding.values[value])
-
-
 def run_view(run: ViewedRun) -> RunView:
     """The whole run as a page shows it."""
-    from eqsat.explorer.view.graphs import original_view, result_view
-
     return RunView(
         title=run.given.title,
         report=run.report,

@@ -7,8 +7,6 @@ then the supposed cost is a bound.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eqsat.extract.problem.program import derivable
 from eqsat.extract.solvers.bounds import ruled_out
 from eqsat.extract.solvers.greedy import best_greedy
@@ -17,9 +15,7 @@ from eqsat.extract.solvers.model import TOLERANCE, Model
 from eqsat.extract.solvers.neighbourhood import restrict
 from eqsat.extract.solvers.points import Relaxed
 from eqsat.extract.solvers.presolve import Presolved
-
-if TYPE_CHECKING:
-    from eqsat.extract.solvers.ilp import Search
+from eqsat.extract.solvers.search import Search
 
 PARTS = (1 / 64, 1 / 16, 1 / 4)
 """Supposed costs, as parts of the way from the bound to the best choice."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from eqsat.extract.problem.program import Choice, Program, unfounded
 from eqsat.extract.solvers.model import TOLERANCE, Values
 from eqsat.extract.solvers.presolve import Presolved
-
-if TYPE_CHECKING:
-    from eqsat.extract.solvers.ilp import Search
+from eqsat.extract.solvers.search import Search
 
 WINDOW_OPTIONS = 600
 """Options that a window leaves open, besides those of the current choice."""

@@ -17,7 +17,7 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.heads import members
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import TensorProblem, Way, tensor_problem
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import OPAQUE
 
 

@@ -13,7 +13,7 @@ from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.tensors.tensors import TensorProblem, Way
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.state import State
 from eqsat.language.terms.types import TensorType
 

@@ -19,8 +19,8 @@ from eqsat.extract.problem.problem import Conversion, Node, Problem
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State

@@ -61,7 +61,7 @@ SHAPES: Mapping[str, str] = MappingProxyType(
 def documentation(declared: OpSpec) -> str:
     """The text of an operator: what it computes, shapes, attributes, what it returns, errors, and its ONNX operator.
 
-    >>> from eqsat.language.declaration.spec import spec
+    >>> from eqsat.language.ops import spec
     >>> print(documentation(spec("gelu")).splitlines()[2])
     Shapes: operands broadcast by NumPy's rule, and the result has the shape of their broadcast.
     """
@@ -98,7 +98,7 @@ def _attributes(declared: OpSpec) -> str:
 def call_signature(declared: OpSpec) -> Signature:
     """How an operator is called: its operands by position, its attributes by keyword.
 
-    >>> from eqsat.language.declaration.spec import spec
+    >>> from eqsat.language.ops import spec
     >>> print(call_signature(spec("softmax")))
     (x: 'TensorLike', /, *, axis=-1) -> 'Tensor'
     """

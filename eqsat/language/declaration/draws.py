@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.terms.types import Shape, broadcast_shapes
 
 _Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
@@ -40,8 +41,6 @@ def form_sample(
 
 
 def _demand(attributes: Mapping[str, Any], full: Mapping[str, Any]) -> None:
-    from eqsat.language.declaration.spec import REQUIRED
-
     for name, default in attributes.items():
         if default is REQUIRED and name not in full:
             raise GraphError(

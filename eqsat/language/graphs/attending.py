@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
 

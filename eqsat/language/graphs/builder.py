@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.graphs.slicing import slicing
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym, exact_quotient, fresh_dims, product
 from eqsat.language.terms.graph import Attrs, Graph, Node
@@ -297,9 +298,15 @@ class Tensor:
         return self._apply("greater_equal", self, other)
 
     def __getitem__(self, index: Any) -> Tensor:
-        from eqsat.language.graphs.functions import sliced
-
-        return sliced(self, index if isinstance(index, tuple) else (index,))
+        shape = self.shape
+        cuts, axes = slicing(index if isinstance(index, tuple) else (index,), shape, self, self.graph.name)
+        cut = self
+        if cuts:
+            starts, ends, cut_axes, steps = zip(*cuts, strict=True)
+            cut = self._apply("slice", self, starts=starts, ends=ends, axes=cut_axes, steps=steps)
+        if axes == tuple(range(len(shape))):
+            return cut
+        return cut.reshape(*(1 if axis is None else cut.shape[axis] for axis in axes))
 
     def __iter__(self) -> Iterator[Tensor]:
         size = self.shape[0] if self.shape else None

@@ -14,10 +14,10 @@ import numpy as np
 
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.declaration.symbolic import as_integers, evaluate_dims, fits, is_shape_like, shape_elements
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.graphs.portable import is_portable
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Graph, Node

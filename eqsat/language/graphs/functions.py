@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.documentation import call_signature, documentation
-from eqsat.language.declaration.spec import OPS, normal_axis, spec
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.builder import DimLike, Tensor, TensorLike
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.dims import Dim, floordiv, product
 
 
@@ -243,59 +242,7 @@ def sliced(x: Tensor, index: Sequence[Any]) -> Tensor:
     An integer takes its axis away, None puts one of size 1 in. ShapeError for more indices than axes, an index out of
     range, or anything else as an index.
     """
-    count = sum(i is not None and i is not Ellipsis for i in index)
-    if count > x.rank or sum(i is Ellipsis for i in index) > 1:
-        raise ShapeError(f"{len(index)} indices into {x!r}", where=x.graph.name, expected=f"at most {x.rank}")
-    written = list(index)
-    at = next((n for n, i in enumerate(written) if i is Ellipsis), len(written))
-    written[at : at + 1] = [slice(None)] * (x.rank - count)
-    bounds: list[tuple[Dim, Dim, int, int]] = []
-    shape: list[str] = []
-    axis = 0
-    for item in written:
-        if item is None:
-            shape.append("new")
-            continue
-        if not isinstance(item, slice) and not isinstance(item, int | np.integer):
-            raise ShapeError(f"index {item!r} into {x!r}", where=x.graph.name, expected="integers and slices")
-        start, stop, step = _bounds(x, axis, item)
-        if (start, stop, step) != (0, x.shape[axis], 1):
-            bounds.append((start, stop, axis, step))
-        shape.append("kept" if isinstance(item, slice) else "gone")
-        axis += 1
-    if bounds:
-        starts, ends, axes, steps = zip(*bounds, strict=True)
-        x = x.graph.apply("slice", x, starts=starts, ends=ends, axes=axes, steps=steps)
-    if all(s == "kept" for s in shape):
-        return x
-    dims = iter(x.shape)
-    taken = [(s, 1 if s == "new" else next(dims)) for s in shape]
-    return x.reshape(*(d for s, d in taken if s != "gone"))
-
-
-def _bounds(x: Tensor, axis: int, item: Any) -> tuple[Dim, Dim, int]:
-    """Start, stop and step along an axis as the slice operator has them."""
-    size = x.shape[axis]
-    if not isinstance(item, slice):
-        if isinstance(size, int) and not -size <= item < size:
-            raise ShapeError(
-                f"index {item} into axis {axis} of {x!r}", where=x.graph.name, expected=f"less than {size}"
-            )
-        place: Dim = size + int(item) if item < 0 else int(item)
-        return place, place + 1, 1
-    step = item.step if item.step is not None else 1
-    if isinstance(size, int) and all(b is None or isinstance(b, int) for b in (item.start, item.stop)):
-        start, stop, step = item.indices(size)
-        return start, stop, step
-    if step < 1:
-        raise ShapeError(f"a step of {step} along axis {axis} of {x!r}", where=x.graph.name, expected="a step above 0")
-    first: Dim = 0 if item.start is None else item.start
-    last: Dim = size if item.stop is None else item.stop
-    if isinstance(first, int) and first < 0:
-        first = size + first
-    if isinstance(last, int) and last < 0:
-        last = size + last
-    return first, last, step
+    return x[tuple(index)]
 
 
 def _axes(axes: int | Sequence[int], rank: int) -> list[int]:

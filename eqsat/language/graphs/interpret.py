@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eqsat.errors import BackendError, GraphError
-from eqsat.language.declaration.checks import check_results, declaration_at_fault
-from eqsat.language.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.faults import check_results, declaration_at_fault
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import spec
 from eqsat.language.terms.dims import Sym, evaluate, linear_in
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType, ValueType

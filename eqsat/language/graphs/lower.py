@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import spec
 from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant, narrowed
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs, Graph, Node

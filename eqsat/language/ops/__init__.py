@@ -1,5 +1,6 @@
-"""The operators, one declaration each, grouped by kind; importing this package registers them."""
+"""The operators, one declaration each, grouped by kind, and the registry of all: importing this package fills it."""
 
+from eqsat.language.declaration.registry import OPS, op, spec
 from eqsat.language.ops import (
     activations,
     einsum,
@@ -21,6 +22,7 @@ from eqsat.language.ops.nn import grouped as nn_grouped
 from eqsat.language.ops.nn import normalisation as nn
 
 __all__ = [
+    "OPS",
     "activations",
     "einsum",
     "elementwise",
@@ -30,12 +32,14 @@ __all__ = [
     "nn",
     "nn_attention",
     "nn_grouped",
+    "op",
     "pool",
     "quantised",
     "recurrent",
     "reduce",
     "selecting",
     "sequences",
+    "spec",
     "terms",
     "vision",
 ]

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import Operands, OpSpec, op, present, same_as, same_dtype
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import Operands, OpSpec, present, same_as, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.sampling import Sample, pointwise

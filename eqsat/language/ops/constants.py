@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import Operands, op, present
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import Operands, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample

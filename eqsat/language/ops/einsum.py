@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import Operands, op, present, same_dtype
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, broadcast_dims, product

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import InferRule, Operands, broadcast, op, present, same_as, same_dtype
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import InferRule, Operands, broadcast, present, same_as, same_dtype
 from eqsat.language.ops.sampling import choice, one_operand, pointwise
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import InferRule, Operands, op, present, same_dtype
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, op, present, same_dtype
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, present, same_dtype
 from eqsat.language.ops import activations as functions
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, floordiv

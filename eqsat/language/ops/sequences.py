@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import Operands, op
+from eqsat.language.declaration.registry import op
+from eqsat.language.declaration.spec import Operands
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.dims import Atom, Dim, Sym, evaluate, product
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
 from eqsat.language.terms.types import Shape, TensorType

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from eqsat.errors import EqsatError
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import concrete
+from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import Constraint, constraints_of
 from eqsat.language.sizes.search import Exhausted, Order, Search, proved
 from eqsat.language.terms.dims import Dim, Sym, evaluate
-from eqsat.language.terms.graph import OPAQUE
+from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType
 from eqsat.system.deadline import check, watched
-
-if TYPE_CHECKING:
-    from eqsat.language.terms.graph import Graph, Node
 
 #: What a named dim is taken to be where nobody says: this, or the next size above that the model accepts.
 DEFAULT_SIZE = 16
@@ -39,7 +35,7 @@ class Sizing:
     >>> g = Builder("g")
     >>> x = g.input("x", ("n",))
     >>> g.output("y", g.apply("reshape", x, shape=(2, Sym.named("n") // 2)))
-    >>> g.build().sizing.near({"n": 7})
+    >>> sizing_of(g.build()).near({"n": 7})
     {'n': 8}
     """
 
@@ -51,7 +47,7 @@ class Sizing:
 
     @staticmethod
     def of(graph: Graph) -> Sizing:
-        """The sizing of a graph; `graph.sizing` is the same, made once."""
+        """The sizing of a graph; `sizing_of` computes it once a graph."""
         names: dict[str, None] = {}
         for value in (*graph.inputs, *graph.types):
             for dim in _dims(graph, value):
@@ -185,6 +181,11 @@ class Sizing:
             if sizes is not None:
                 return {name: sizes[name] for name in orders}
         return None
+
+
+def sizing_of(graph: Graph) -> Sizing:
+    """The sizes of named dims that a graph's operators accept, computed once a graph."""
+    return graph.derived(Sizing.of)
 
 
 def _dims(graph: Graph, value: str) -> tuple[Dim, ...]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from eqsat.errors import GraphError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.types import UNKNOWN, ValueType
 
-if TYPE_CHECKING:
-    from eqsat.language.sizes.solve import Sizing
+Derived = TypeVar("Derived")
 
 #: The operator of a node that is kept as it is and never looked into.
 OPAQUE = "opaque"
@@ -130,12 +129,16 @@ class Graph:
                     readers.setdefault(value, {})[i] = node
         return MappingProxyType({v: tuple(r.values()) for v, r in readers.items()})
 
-    @cached_property
-    def sizing(self) -> Sizing:
-        """The sizes of named dims that the operators accept."""
-        from eqsat.language.sizes.solve import Sizing
+    def derived(self, derive: Callable[[Graph], Derived]) -> Derived:
+        """The result of a function of this graph alone, computed once and kept as long as the graph."""
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        result: Derived = self._derived[derive]
+        return result
 
-        return Sizing.of(self)
+    @cached_property
+    def _derived(self) -> dict[Callable[[Graph], Any], Any]:
+        return {}
 
     def type(self, value: str) -> ValueType:
         """The type of a value; UNKNOWN where nothing is stated."""

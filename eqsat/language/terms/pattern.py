@@ -89,6 +89,16 @@ class Siblings:
 Left: TypeAlias = "tuple[App, ...] | Siblings"
 
 
+def roots_of(left: Left) -> tuple[App, ...]:
+    """The root patterns of a left side; the one form of all siblings for a group."""
+    return (left.item,) if isinstance(left, Siblings) else left
+
+
+def spread_roots(left: Left) -> tuple[Pattern | Spread, ...]:
+    """The root patterns of a left side, one spread over its members for a group."""
+    return (Spread(left.item, left.over),) if isinstance(left, Siblings) else left
+
+
 class Operand(Protocol):
     """A bound tensor as conditions ask of it.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Operand

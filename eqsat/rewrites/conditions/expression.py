@@ -9,8 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language import ops as _ops  # noqa: F401  (importing it registers the operators)
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.language.terms.types import TensorType

@@ -13,7 +13,7 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import DType
 from eqsat.rewrites.instances.elements import Drawn

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import broadcast_shapes
 
 Sizes: TypeAlias = tuple[int, ...]

@@ -8,7 +8,8 @@ from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import REQUIRED, spec
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.instances.fitting import Bounds, Sizes, broadcasts, shapes

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.declaration.spec import REQUIRED, OpSpec, spec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.types import Shape, TensorType

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
-from eqsat.language.declaration.spec import REQUIRED, spec
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType

@@ -1,11 +1,11 @@
-"""Whether both sides of a rule have the same types, seen on instances that are drawn when the rule is made."""
+"""Agreement of the types of both sides of a rule, seen on instances that are drawn when the rule is read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.check import Mismatch

@@ -15,7 +15,7 @@ level is left to drawn instances, chosen by pairs of features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,9 +26,10 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import ABSENT, Bindings, Expression, Pattern, Spread, Var, element
+from eqsat.language.terms.instantiation import instantiate_all
+from eqsat.language.terms.pattern import App, Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
@@ -36,7 +37,7 @@ from eqsat.rewrites.instances.fitting import Bounds
 from eqsat.rewrites.instances.grid import completed, is_complete
 from eqsat.rewrites.instances.typings import Cell, Typings
 from eqsat.rewrites.rules.rule import Rule, applications
-from eqsat.rewrites.rules.term import difference, output_types, result_types, types_of
+from eqsat.rewrites.rules.term import OverBindings, difference, output_types, result_types, types_of
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
 LEVELS = (
@@ -142,11 +143,11 @@ def _is_whole(rule: Rule) -> bool:
     return True
 
 
-class _Runner:
+class _Runner(OverBindings):
     """Evaluates both sides of one rule, keeping what instances share."""
 
     def __init__(self, rule: Rule, interpretation: Any) -> None:
-        self._rule = rule
+        super().__init__(rule)
         self._interpretation = interpretation
         self._arrays: dict[int, tuple[Drawn, Any]] = {}
         self._cells: dict[Any, Cell] = {}
@@ -154,7 +155,7 @@ class _Runner:
     def difference(self, bindings: Bindings, left: list[Cell]) -> str | None:
         """How the sides differ, None where they do not or the right side's attributes have no value."""
         try:
-            right = [c for pattern in self._rule.right for c in self._expand(pattern, bindings)]
+            right = instantiate_all(self.rule.right, bindings, self)
         except Undefined:
             return None
         except GraphError as error:
@@ -187,24 +188,9 @@ class _Runner:
         values: list[Any] = thing.values
         return values
 
-    def _expand(self, pattern: Pattern | Spread, bindings: Bindings) -> Iterator[Any]:
-        """The cells a right-side pattern stands for, those met before the same ones again."""
-        if isinstance(pattern, Var):
-            yield bindings.tensors[pattern.name]
-        elif pattern == ABSENT:
-            yield None
-        elif isinstance(pattern, Spread):
-            chosen = self._rule.window(pattern, bindings)
-            if not pattern.over and isinstance(pattern.item, Var):
-                group = bindings.tensors[pattern.item.name]
-                yield from (group[i] if isinstance(group, tuple) else group for i in chosen)
-                return
-            for index in chosen:
-                yield from self._expand(pattern.item, element(bindings, pattern.over, index))
-        else:
-            operands = tuple([cell for o in pattern.operands for cell in self._expand(o, bindings)])
-            attrs = self._rule.attributes(pattern, bindings)
-            yield self._cell(pattern.op, completed(pattern.op, attrs), operands)
+    def apply(self, app: App, operands: Sequence[Any], bindings: Bindings) -> Cell:
+        """The cell of an operator on the right side, which was met before where all of it was."""
+        return self._cell(app.op, completed(app.op, self.rule.attributes(app, bindings)), tuple(operands))
 
     def _cell(self, op: str, attrs: Attrs, operands: tuple[Any, ...]) -> Cell:
         key = (op, attrs, *map(id, operands))

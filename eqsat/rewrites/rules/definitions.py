@@ -9,7 +9,7 @@ from itertools import count
 from typing import cast
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType, ValueType

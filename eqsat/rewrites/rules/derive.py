@@ -6,9 +6,9 @@ import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.schemas.axes import axis_laws
@@ -25,7 +25,7 @@ from eqsat.rewrites.schemas.rows import row_laws
 def derived_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
     """The laws that index form, multilinear, pointwise and commutative imply, for all operators or those given.
 
-    >>> from eqsat.language.declaration.spec import spec
+    >>> from eqsat.language.ops import spec
     >>> [r.name for r in derived_laws([spec("sqrt")])][:2]
     ['concat-of-sqrt', 'sqrt-over-concat']
     """

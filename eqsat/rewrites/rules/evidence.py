@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.rules.json_lines import read_json_lines, write_json_lines

@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from eqsat.errors import RuleError, UnsoundRuleError
-from eqsat.language.declaration.spec import OPS, OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.declaration.trial import try_out
+from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
 from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence
 from eqsat.rewrites.rules.memory import recalled, remember

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
@@ -194,7 +194,7 @@ class _Block:
         tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
         try:
-            return Rule(
+            rule = Rule(
                 name=name,
                 phase=phase,
                 left=self.left(left),
@@ -206,12 +206,17 @@ class _Block:
                 origin=self.origin,
                 reason=reason,
             )
+            if self.origin == "given":
+                from eqsat.rewrites.proof.agreement import check_types  # which loads the checks of rules
+
+                check_types(rule)
         except RuleError as error:
             if error.where.startswith(self.source):
                 raise
             places = {LEFT: where, RIGHT: self.place(right), **{c.text: self.place(c.tree) for c in conditions}}
             place = places.get(error.where, where)
             raise RuleError(error.what, where=place, expected=error.expected, remedy=error.remedy) from None
+        return rule
 
     def left(self, tree: ast.expr) -> Left:
         if isinstance(tree, ast.ListComp):

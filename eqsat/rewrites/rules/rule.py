@@ -8,8 +8,20 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
-from eqsat.language.declaration.spec import REQUIRED, OpSpec, spec
-from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import spec
+from eqsat.language.terms.pattern import (
+    ABSENT,
+    App,
+    Bindings,
+    Expression,
+    Left,
+    Pattern,
+    Siblings,
+    Spread,
+    Var,
+    roots_of,
+)
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
@@ -25,8 +37,9 @@ LEFT, RIGHT = "left side", "right side"
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite rule; RuleError at construction where a side is not well formed, or the sides of a given one differ in
-    outputs or types.
+    """A rewrite rule; RuleError at construction where a side is not well formed, or the sides differ in outputs.
+
+    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.agreement`).
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
     outputs (split). Where `left` is a single App and `right` has several patterns, these are its outputs in order, the
@@ -77,15 +90,11 @@ class Rule:
                 f"{len(self.left)} outputs on the left, {len(self.right)} on the right",
                 expected="as many outputs on both sides",
             )
-        if self.origin == "given":
-            from eqsat.rewrites.proof.agreement import check_types  # which draws instances of rules
-
-            check_types(self)
 
     @property
     def roots(self) -> tuple[App, ...]:
         """The left side's root patterns; the one form of all siblings for a group."""
-        return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+        return roots_of(self.left)
 
     @property
     def parts(self) -> int:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.pattern import ABSENT, Bindings, Operand, Pattern, Siblings, Spread, Var, element
+from eqsat.language.terms.instantiation import instantiate_all
+from eqsat.language.terms.pattern import App, Bindings, Operand, Spread, Var, element, spread_roots
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.rule import Rule
 
@@ -35,31 +36,45 @@ class Term:
         return self.types[0]
 
 
-def expand(rule: Rule, pattern: Pattern | Spread, bindings: Bindings, made: dict[Any, Term]) -> Iterator[Any]:
-    """The terms a pattern stands for, one of a spread for each element; ShapeError where one does not type.
+class OverBindings:
+    """The part of a target of instantiation that reads concrete bindings: operands stand for themselves."""
 
-    Equal terms are one object, kept in `made`.
-    """
-    if isinstance(pattern, Var):
-        yield bindings.tensors[pattern.name]
-    elif pattern == ABSENT:
-        yield None
-    elif isinstance(pattern, Spread):
-        if not pattern.over and isinstance(pattern.item, Var):
-            group = bindings.tensors[pattern.item.name]
-            elements = group if isinstance(group, tuple) else (group,)
-            yield from (elements[i] for i in rule.window(pattern, bindings))
-            return
-        for index in rule.window(pattern, bindings):
-            yield from expand(rule, pattern.item, element(bindings, pattern.over, index), made)
-    else:
-        declared = spec(pattern.op)
-        operands = tuple(term for o in pattern.operands for term in expand(rule, o, bindings, made))
-        attrs = declared.complete(rule.attributes(pattern, bindings))
-        key = (pattern.op, attrs, *map(id, operands))
-        if key not in made:
-            made[key] = Term(pattern.op, attrs, operands, result_types(pattern.op, attrs, types_of(operands)))
-        yield made[key]
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    def variable(self, name: str, bindings: Bindings) -> Any:
+        """The operand that a variable is bound to."""
+        return bindings.tensors[name]
+
+    def members(self, spread: Spread, bindings: Bindings) -> list[Any]:
+        """The operands of a sequence that a spread takes."""
+        group = bindings.tensors[spread.item.name] if isinstance(spread.item, Var) else ()
+        return [group[i] if isinstance(group, tuple) else group for i in self.rule.window(spread, bindings)]
+
+    def elements(self, spread: Spread, bindings: Bindings) -> Iterator[Bindings]:
+        """The bindings inside a loop, element by element."""
+        return (element(bindings, spread.over, index) for index in self.rule.window(spread, bindings))
+
+    def absent(self) -> Any:
+        """None for an operand left out."""
+        return None
+
+
+class Terms(OverBindings):
+    """Makes typed terms of a rule's patterns, equal ones one object; ShapeError where one does not type."""
+
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self._made: dict[Any, Term] = {}
+
+    def apply(self, app: App, operands: Sequence[Any], bindings: Bindings) -> Term:
+        """The term of an operator."""
+        attrs = spec(app.op).complete(self.rule.attributes(app, bindings))
+        key = (app.op, attrs, *map(id, operands))
+        if key not in self._made:
+            types = result_types(app.op, attrs, types_of(operands))
+            self._made[key] = Term(app.op, attrs, tuple(operands), types)
+        return self._made[key]
 
 
 def types_of(operands: Sequence[Any]) -> list[TensorType | None]:
@@ -80,16 +95,12 @@ def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -
 
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the left side."""
-    made: dict[Any, Term] = {}
-    if isinstance(rule.left, Siblings):
-        return list(expand(rule, Spread(rule.left.item, rule.left.over), bindings, made))
-    return [term for app in rule.left for term in expand(rule, app, bindings, made)]
+    return instantiate_all(spread_roots(rule.left), bindings, Terms(rule))
 
 
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
-    made: dict[Any, Term] = {}
-    return [term for pattern in rule.right for term in expand(rule, pattern, bindings, made)]
+    return instantiate_all(rule.right, bindings, Terms(rule))
 
 
 def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms.types import TensorType
 from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import PARAMETERS, is_pointwise
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
@@ -33,8 +33,9 @@ from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
 from eqsat.runtime.kernels.source import Extent, Source
+from eqsat.runtime.kernels.statements import Statements
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
-from eqsat.runtime.kernels.writer import Writer, bare
+from eqsat.runtime.kernels.writer import bare
 
 #: Makes an element of a value whose operator a template computes itself.
 Producer = Callable[[Coords], Expr]
@@ -57,18 +58,16 @@ class Access:
     packed: bool
 
 
-class Body:
+class Body(Statements):
     """A kernel of a group under construction. Every method that needs what has no C raises UnsupportedError."""
 
     def __init__(self, group: Group) -> None:
-        self.group = group
-        self.writer = Writer()
+        super().__init__(group)
         self.accesses: list[Access] = []
         self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
         self.producers: dict[str, Producer] = {}
         self._pointers: dict[str, str] = {}
         self._lanes: tuple[int, int] | None = None
-        self._conditions: list[str] = []
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
@@ -116,18 +115,6 @@ class Body:
         type = self.group.types[value]
         return type.with_shape(()) if _is_parameter(node, place) and node.op != "batch_norm" else type
 
-    def named(self, expr: Expr, stem: str, comment: str = "") -> Expr:
-        """The value under a name of C that begins with the stem; numbers and names stay."""
-        if not expr.operands and expr.template.replace("_", "a").isalnum():
-            return expr
-        if expr.value is not None:
-            return expr
-        if comment:
-            self.writer.comment(comment)
-        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem).strip("_") or "value"
-        text = bare(self.writer.render(expr, stem))
-        return Expr(expr.dtype, self.writer.define(expr.c_type, stem, text))
-
     def give(self, name: str, coords: Sequence[Index], value: Expr) -> None:
         """Says what the element of a value at coordinates is, until the block ends."""
         self.writer.remember((name, tuple(coords)), value)
@@ -135,38 +122,6 @@ class Body:
     def produce(self, name: str, producer: Producer) -> None:
         """Says how elements of a value are made; the producer writes what it takes and returns the element."""
         self.producers[name] = producer
-
-    def choose(self, dtype: DType, stem: str, cases: Sequence[tuple[str, Callable[[], Expr]]]) -> Expr:
-        """One of several values, by the first condition that holds; the last one has none."""
-        if len(cases) == 1:
-            return cases[0][1]()
-        found = Expr(dtype, self.writer.name(stem))
-        self.writer.line(f"{found.c_type} {found.template};")
-        for place, (condition, make) in enumerate(cases):
-            head = "else" if not condition else f"{'else ' if place else ''}if ({condition})"
-            others = [f"!({other})" for other, _ in cases[:place]]
-            self._conditions.append(" && ".join([*others, *([condition] if condition else [])]))
-            with self.writer.case(head):
-                value = bare(self.writer.render(convert(make(), dtype), stem))
-                self.writer.line(f"{found.template} = {value};")
-            self._conditions.pop()
-        return found
-
-    def below(self, index: Index, bound: int) -> str:
-        """The condition that a coordinate is less than a bound."""
-        index, bound = index.compared(bound)
-        return f"{self.writer.index(index)} < {bound}"
-
-    def least(self, index: Index, bound: int = 0) -> str:
-        """The condition that a coordinate is no less than a bound."""
-        index, bound = index.compared(bound)
-        return f"{self.writer.index(index)} >= {bound}"
-
-    def within(self, places: Sequence[Index], sizes: Sequence[int]) -> str:
-        """The condition that coordinates lie within axes of these sizes; nothing where they always do."""
-        conditions = [self.least(p) for p in places if p.low < 0]
-        conditions += [self.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
-        return " && ".join(conditions)
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
@@ -200,12 +155,12 @@ class Body:
 
         Where conditions hold for all lanes or for none, the access is made where they hold.
         """
-        if self._lanes is None or self._lanes[0] + len(self._conditions) != self.writer.depth:
+        if self._lanes is None or self._lanes[0] + len(self.conditions) != self.writer.depth:
             return None
         width, view = self._lanes[1], self.group.operands[name]
         if width == 1 or not fits(view, place, width):
             return None
-        first, condition = self.writer.index(place.without("k")), " && ".join(self._conditions)
+        first, condition = self.writer.index(place.without("k")), " && ".join(self.conditions)
         if not self.writer.is_constant(f"{first} {condition}"):
             return None
         pointer, type = self.pointer(name), f"Pack<{STORED[view.dtype]}, {width}>"
@@ -244,10 +199,6 @@ class Body:
         return self._pointers.setdefault(name, f"{stem}{count}")
 
     # ---- coordinates ----------------------------------------------------------------------------------------------
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a value."""
-        return self.group.types[name].static
 
     def onward(self, source: str, target: str, coords: Sequence[Index]) -> Coords:
         """Where an element of `source` lies in `target`, which operators that keep every element make of it."""

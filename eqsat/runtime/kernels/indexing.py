@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
+from eqsat.runtime.kernels.statements import Statements
 from eqsat.runtime.kernels.writer import bare
-
-if TYPE_CHECKING:
-    from eqsat.runtime.kernels.body import Body
 
 #: Every element of a scattered tensor goes through all updates that may be its own; of more, something else is faster.
 MOST_UPDATES = 256
 
 
-def place_in(body: Body, value: str, coords: Coords, size: int) -> Index:
+def place_in(body: Statements, value: str, coords: Coords, size: int) -> Index:
     """A coordinate that is an element of a tensor of indices; negative ones count from the end."""
     index = body.value(value, coords)
     if index.value is not None:
@@ -32,7 +29,7 @@ def place_in(body: Body, value: str, coords: Coords, size: int) -> Index:
     return Index.variable(body.writer.define(type, "place", text), size)
 
 
-def gather(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def gather(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The element whose coordinate along an axis an element of the indices is."""
     x, indices = given(node), given(node, 1)
     shape = body.shape(x)
@@ -42,7 +39,7 @@ def gather(body: Body, node: Node, output: int, coords: Coords) -> Expr:
     return body.value(x, (*coords[:axis], chosen, *coords[axis + rank :]))
 
 
-def gather_elements(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def gather_elements(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The element whose coordinate along an axis the element of the indices at the same place is."""
     x = given(node)
     shape = body.shape(x)
@@ -51,7 +48,7 @@ def gather_elements(body: Body, node: Node, output: int, coords: Coords) -> Expr
     return body.value(x, (*coords[:axis], chosen, *coords[axis + 1 :]))
 
 
-def gather_nd(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def gather_nd(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The element whose first coordinates after the batch a vector of indices holds."""
     x, indices, batch = given(node), given(node, 1), node.attrs["batch_dims"]
     shape, (*lead, depth) = body.shape(x), body.shape(indices)
@@ -60,7 +57,7 @@ def gather_nd(body: Body, node: Node, output: int, coords: Coords) -> Expr:
     return body.value(x, (*coords[:batch], *vector, *coords[len(lead) :]))
 
 
-def one_hot(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def one_hot(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The second value where the coordinate along the new axis is the index, else the first."""
     indices, values, depth = given(node), given(node, 1), node.attrs["depth"]
     at = node.attrs["axis"] % len(coords)
@@ -72,7 +69,7 @@ def one_hot(body: Body, node: Node, output: int, coords: Coords) -> Expr:
     return body.named(ARITHMETIC.where(ARITHMETIC.equal(counted, place), own, others), node.op)
 
 
-def reverse_sequence(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def reverse_sequence(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The element that stands as far before the end of its sequence as this one after its beginning."""
     x, batch, time = given(node), node.attrs["batch_axis"], node.attrs["time_axis"]
     steps = body.shape(x)[time]
@@ -92,7 +89,7 @@ _COMBINED: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def scatter_elements(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def scatter_elements(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The operand's element, and in order all updates whose index along an axis is this one's coordinate."""
     x, indices, updates = given(node), given(node, 1), given(node, 2)
     shape, axis = body.shape(indices), node.attrs["axis"] % len(coords)
@@ -107,7 +104,7 @@ def scatter_elements(body: Body, node: Node, output: int, coords: Coords) -> Exp
     return _scattered(body, node, body.value(x, coords), shape[axis], inside, update)
 
 
-def scatter_nd(body: Body, node: Node, output: int, coords: Coords) -> Expr:
+def scatter_nd(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     """The operand's element, and in order all updates whose vector of indices holds this one's first coordinates."""
     x, indices, updates = given(node), given(node, 1), given(node, 2)
     shape, (*lead, depth) = body.shape(x), body.shape(indices)
@@ -122,7 +119,7 @@ def scatter_nd(body: Body, node: Node, output: int, coords: Coords) -> Expr:
 
 
 def _scattered(
-    body: Body,
+    body: Statements,
     node: Node,
     value: Expr,
     count: int,

@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.onnx.write.availability import has
+from eqsat.language.ops import OPS
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Attrs, Graph
 from eqsat.language.terms.types import DType, TensorType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
-from eqsat.language.terms.pattern import ABSENT, Bindings, Pattern, Siblings, Spread, Var, element
+from eqsat.language.ops import spec
+from eqsat.language.terms.instantiation import instantiate_all
+from eqsat.language.terms.pattern import App, Bindings, Pattern, Spread, spread_roots
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import OverBindings, left_terms, output_types, right_terms, values
 
 #: Calls longer than this get a name of their own in a program.
 _LINE = 90
@@ -107,11 +108,12 @@ def _shown(array: Any) -> str:
     return np.array2string(np.asarray(array), threshold=32, precision=6, separator=", ").replace("\n", "")
 
 
-class _Script:
+class _Script(OverBindings):
     """Writes a program that builds both sides as graphs."""
 
     def __init__(self, rule: Rule, bindings: Bindings) -> None:
-        self.rule, self.bindings = rule, bindings
+        super().__init__(rule)
+        self.bindings = bindings
         self.operands = operands(bindings)
         self.names = {id(o): o.name + "_" * (o.name in _TAKEN) for o in self.operands}
         self.lines: list[str] = []
@@ -156,8 +158,7 @@ class _Script:
 
     def left(self, outputs: int) -> list[str]:
         """Assigns the outputs of the left side."""
-        left = self.rule.left
-        return self.assign("left", (Spread(left.item, left.over),) if isinstance(left, Siblings) else left, outputs)
+        return self.assign("left", spread_roots(self.rule.left), outputs)
 
     def right(self, outputs: int) -> list[str]:
         """Assigns the outputs of the right side."""
@@ -166,34 +167,33 @@ class _Script:
     def assign(self, side: str, patterns: Iterable[Pattern | Spread], outputs: int) -> list[str]:
         """Gives the outputs of a side names: that of the side, or left_0, left_1 and so on where there are several."""
         names = [side] if outputs == 1 else [f"{side}_{i}" for i in range(outputs)]
-        made = [text for pattern in patterns for text in self.expressions(pattern, self.bindings)]
+        made = instantiate_all(patterns, self.bindings, self)
         if len(made) == 1:
             self.lines.append(f"{', '.join(names)} = {made[0]}")
         else:
             self.lines += [f"{name} = {text}" for name, text in zip(names, made, strict=True)]
         return names
 
-    def expressions(self, pattern: Pattern | Spread, bindings: Bindings) -> Iterator[str]:
-        """The calls that a pattern stands for, one of a spread for each element."""
-        if isinstance(pattern, Var):
-            yield self.names[id(bindings.tensors[pattern.name])]
-        elif pattern == ABSENT:
-            yield "None"
-        elif isinstance(pattern, Spread):
-            for index in self.rule.window(pattern, bindings):
-                if not pattern.over and isinstance(pattern.item, Var):
-                    group = bindings.tensors[pattern.item.name]
-                    yield self.names[id(group[index] if isinstance(group, tuple) else group)]
-                else:
-                    yield from self.expressions(pattern.item, element(bindings, pattern.over, index))
-        else:
-            operands = [text for o in pattern.operands for text in self.expressions(o, bindings)]
-            defaults = spec(pattern.op).attrs
-            attrs = spec(pattern.op).complete(self.rule.attributes(pattern, bindings))
-            given = [f"{k}={_value(v)}" for k, v in attrs.items() if repr(v) != repr(defaults.get(k))]
-            if sum(map(len, (*operands, *given))) > _LINE:
-                operands = [self.name(text) for text in operands]
-            yield f"graph.apply({', '.join([_value(pattern.op), *operands, *given])})"
+    def variable(self, name: str, bindings: Bindings) -> str:
+        """The name of an operand."""
+        return self.names[id(super().variable(name, bindings))]
+
+    def members(self, spread: Spread, bindings: Bindings) -> list[str]:
+        """The names of the operands that a spread takes."""
+        return [self.names[id(operand)] for operand in super().members(spread, bindings)]
+
+    def absent(self) -> str:
+        """None for an operand left out."""
+        return "None"
+
+    def apply(self, app: App, operands: Sequence[str], bindings: Bindings) -> str:
+        """The call of an operator; one that would be long gets names for its operands first."""
+        defaults = spec(app.op).attrs
+        attrs = spec(app.op).complete(self.rule.attributes(app, bindings))
+        given = [f"{k}={_value(v)}" for k, v in attrs.items() if repr(v) != repr(defaults.get(k))]
+        if sum(map(len, (*operands, *given))) > _LINE:
+            operands = [self.name(text) for text in operands]
+        return f"graph.apply({', '.join([_value(app.op), *operands, *given])})"
 
     def name(self, expression: str) -> str:
         """A name for a call."""

@@ -16,7 +16,8 @@ from eqsat.runtime.cuda.libraries.emulated import compute
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.program.fallback import run_fallback
-from eqsat.runtime.cuda.program.program import Fallback, Launch, Program
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.source import Source
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.emulator import build, emulate

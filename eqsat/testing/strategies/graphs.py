@@ -11,8 +11,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.graphs.builder import Builder, Tensor
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.testing.strategies.choices import Choices, Draw

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError, UsageError
-from eqsat.language.declaration.spec import OpSpec, spec
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType

@@ -12,9 +12,8 @@ from eqsat.bench.jax_words import jax_words
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.bench.torch_words import torch_words
 from eqsat.costs.devices.device import Device
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS, spec
 from eqsat.language.graphs.builder import Builder
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import TensorType
 

@@ -23,9 +23,8 @@ from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import CostError, UsageError
 from eqsat.extract.tensors.candidates import Candidates, candidates
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import spec
 from eqsat.language.onnx.read.model import read
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.runtime.onnxruntime.session import SessionBackend

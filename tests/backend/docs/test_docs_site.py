@@ -22,8 +22,8 @@ import eqsat.testing
 from eqsat import cli
 from eqsat.errors import UsageError
 from eqsat.language.declaration.documentation import SHAPES
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder
+from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.loader import shipped_rules
 
 ROOT = Path(__file__).parents[3]

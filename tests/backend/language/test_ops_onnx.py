@@ -11,12 +11,11 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-import eqsat.language.ops  # noqa: F401
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
-from eqsat.language.declaration.spec import OPS, OpSpec
+from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.onnx.write.exporter import to_model
-from eqsat.language.ops import sampling
+from eqsat.language.ops import OPS, sampling
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 

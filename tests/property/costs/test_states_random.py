@@ -25,9 +25,9 @@ from eqsat.extract.tensors import tensors
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
+from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import LAYOUTS, State

@@ -14,16 +14,17 @@ from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
 from eqsat.extract.problem.program import closure, total, unfounded
 from eqsat.extract.solvers import core, ilp
+from eqsat.extract.solvers import search as searching
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out
 from eqsat.extract.solvers.dominance import Dominance
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Outcome, Solver
-from eqsat.extract.solvers.ilp import Search
 from eqsat.extract.solvers.landmarks import landmarks
 from eqsat.extract.solvers.model import Model
 from eqsat.extract.solvers.points import reduced_costs
 from eqsat.extract.solvers.presolve import presolve
+from eqsat.extract.solvers.search import Search
 from eqsat.system.deadline import NEVER, Deadline
 from tests.support.choices import enumerate_choices
 
@@ -203,7 +204,7 @@ def integer_optimum(problem: Problem) -> float:
     """By the integer program alone, with nothing reduced or bounded beforehand."""
     search = Search(problem.program, best_greedy(problem.program), Clock(NEVER), 0.0, 0, set())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ilp, "ruled_out", lambda program, ascent, cost: [])
+        patch.setattr(searching, "ruled_out", lambda program, ascent, cost: [])
         search._integer(presolve(problem.program, passes=0))
     assert search.done()
     assert not unfounded(problem.program, search.best())
@@ -220,11 +221,11 @@ def test_integer_program_finds_the_optimum_without_reductions(problem: Problem) 
 @given(problems(classes=7, size=18))
 def test_order_variables_find_the_optimum_where_cuts_are_withheld(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ilp, "LAZY_ROUNDS", 1)
+        patch.setattr(searching, "LAZY_ROUNDS", 1)
         patch.setattr(Model, "break_pairs", lambda self: [])
         patch.setattr(Model, "cover", lambda self, supports, values=None: [])
         patch.setattr(Model, "cut_point", lambda self, values: [])
-        patch.setattr(ilp, "flow_cuts", lambda model, values, depth: [])
+        patch.setattr(searching, "flow_cuts", lambda model, values, depth: [])
         assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
 
 
@@ -253,11 +254,12 @@ def test_rows_for_landmarks_and_idle_goals_hold_for_every_acyclic_choice(problem
 @given(problems(classes=7, states=2, size=18))
 def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ilp, "LARGE", 0)
+        patch.setattr(searching, "LARGE", 0)
         patch.setattr(ilp, "FAR", -1.0)
         patch.setattr(core, "MOST_KEPT", 1.0)
         patch.setattr(core, "FAR", 1.0)
-        search = Search(problem.program, best_greedy(problem.program), Clock(Deadline(60.0)), 0.0, 0, set())
+        begin, clock = best_greedy(problem.program), Clock(Deadline(60.0))
+        search = Search(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
         search._solve(presolve(problem.program, passes=0))
     assert search.done()
     assert math.isclose(total(problem.program, search.best()), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.draws import form_sample
-from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import Shape, TensorType
 
 

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eqsat.language.ops  # noqa: F401
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.arithmetic.reals import Terms
 from eqsat.language.arithmetic.residues import PRIME, Residues
-from eqsat.language.declaration.spec import OPS, OpSpec
-from eqsat.language.ops import sampling
+from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.ops import OPS, sampling
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType

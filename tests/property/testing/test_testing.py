@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.loader import shipped_rules

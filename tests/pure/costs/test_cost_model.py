@@ -18,8 +18,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, UsageError
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.sizes.solve import DEFAULT_SIZE
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Graph, Node

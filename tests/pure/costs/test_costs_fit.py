@@ -11,8 +11,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.model.fit import FACTOR, Fit, folds, known_work, nonnegative
 from eqsat.costs.table.entry import Entry
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 
 DEVICE = Device.of("onnxruntime-cpu")

@@ -19,10 +19,10 @@ from eqsat.extract.problem.program import unfounded
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Solver
-from eqsat.extract.solvers.ilp import Search
 from eqsat.extract.solvers.model import Model
 from eqsat.extract.solvers.neighbourhood import solve_windows
 from eqsat.extract.solvers.presolve import presolve
+from eqsat.extract.solvers.search import Search
 from eqsat.system.deadline import NEVER, Deadline
 
 

@@ -5,10 +5,11 @@ import pytest
 
 from eqsat.errors import DeclarationError, GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import broadcast, op
+from eqsat.language.declaration.spec import broadcast
 from eqsat.language.graphs import functions as F
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.graphs.interpret import run
+from eqsat.language.ops import op
 from eqsat.language.terms.dims import Sym
 
 

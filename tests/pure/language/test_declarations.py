@@ -9,10 +9,10 @@ import pytest
 import eqsat
 from eqsat.errors import DeclarationError, EqsatError, GraphError, RuleError, ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration import spec as registry
-from eqsat.language.declaration.spec import OPS, op
+from eqsat.language.declaration import registry
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.ops import OPS, op
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.definitions import expanded

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import GraphError
 from eqsat.language.declaration.indices import parse_form
-from eqsat.language.declaration.spec import OPS, op, same_as, spec
+from eqsat.language.declaration.spec import same_as
+from eqsat.language.ops import OPS, op, spec
 
 REFUSED = [
     ("... m k, ... k n", 17, "the form ends early", "'->' and the term of the result"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rules.specification import specification
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.discovery.equations.derivable import ON_REQUEST, claims, derivations
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
@@ -239,7 +239,8 @@ USER = """
 import sys, warnings
 from eqsat.errors import UnsoundRuleError
 from eqsat.language.ops import sampling
-from eqsat.language.declaration.spec import op, same_as
+from eqsat.language.declaration.spec import same_as
+from eqsat.language.ops import op
 from eqsat.rewrites.proof import check as checks
 from eqsat.rewrites.rules.loader import load_rules
 
@@ -283,7 +284,7 @@ def test_laws_of_a_users_operator_join_are_checked_once_and_refused_where_false(
 
 
 SMALL = """
-from eqsat.language.declaration.spec import OPS, op
+from eqsat.language.ops import OPS, op
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.derive import derived_laws
 

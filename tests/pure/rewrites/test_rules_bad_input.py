@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
+from eqsat.options.rules import rules_of
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.proof.verify import verify
 from eqsat.rewrites.rules import loader
@@ -85,7 +86,10 @@ def test_rules_from_a_text_a_file_and_by_hand_are_refused_alike(tmp_path: Path) 
     makers = {
         "<text>:1:15": [lambda: loader.load_rules([text]), lambda: loader.check_rules(text)],
         f"{path}:1:15": [lambda: loader.load_rules([path])],
-        "right side": [lambda: Rule("r", "simplify", asked.left, asked.right), lambda: replace(asked, origin="given")],
+        "right side": [
+            lambda: rules_of([Rule("r", "simplify", asked.left, asked.right)]),
+            lambda: rules_of([replace(asked, origin="given")]),
+        ],
     }
     for where, made in makers.items():
         for make in made:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from onnx import GraphProto
 
 from eqsat.errors import ExportModelError
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.fold import holds_symbols, infer_and_fold
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, replaced, sites, written
+from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import OPAQUE, Graph, Node

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node

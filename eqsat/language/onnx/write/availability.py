@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph
 
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from onnx import TensorProto
 
 from eqsat.errors import ExportModelError
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.terms.dims import Dim, Sym, linear_in
+from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import DType, Shape, TensorType, ValueType
 
-if TYPE_CHECKING:
-    from eqsat.language.onnx.write.exporting import Model
+
+class NodeWriter(Protocol):
+    """A model that grows by nodes and initializers."""
+
+    graph: Graph
+    opset: int
+
+    def fresh(self, stem: str, /) -> str:
+        """A name that no value has."""
+
+    def parameter(self, array: Any, dtype: DType) -> str:
+        """The name of an initializer."""
+
+    def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
+        """Adds a node."""
 
 
 class DimsWriter:
     """Vectors of int64 with the sizes that named dims have when the model runs; each is computed once."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: NodeWriter) -> None:
         self._model = model
         self._sources: dict[Dim, tuple[str, int, int]] = {}
         self._shapes: dict[Shape, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.declaration.registry import spec
 from eqsat.language.terms.graph import Graph, Node
 
 

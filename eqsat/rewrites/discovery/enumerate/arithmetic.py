@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.language.arithmetic.residues import PRIME, Residues
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.term import Label
 

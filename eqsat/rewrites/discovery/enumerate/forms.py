@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import eqsat.language.ops  # noqa: F401  (declares the operators)
 from eqsat.errors import EqsatError, GraphError, UsageError
-from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec, spec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.domain import RoledType, Shape, joint_role

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import UsageError
-from eqsat.language.declaration.spec import spec
 from eqsat.language.declaration.trial import try_out
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import DType
 from eqsat.rewrites.discovery.enumerate.build import Builder
 from eqsat.rewrites.discovery.enumerate.count import Counting

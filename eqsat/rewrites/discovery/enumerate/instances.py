@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, TypeAlias
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.rewrites.discovery.enumerate.term import Apply, Term, Variable, subterms
 
 Key: TypeAlias = "tuple[int, int, tuple[int, ...]]"

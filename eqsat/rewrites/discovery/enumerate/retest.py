@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.arithmetic import Arithmetic
 from eqsat.rewrites.discovery.enumerate.term import Apply, Term, Variable

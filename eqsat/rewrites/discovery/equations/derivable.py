@@ -22,7 +22,7 @@ from eqsat.egraph.matching.build import split_slices
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings, Siblings

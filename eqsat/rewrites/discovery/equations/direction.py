@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from eqsat.language.declaration.spec import spec
-from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.ops import spec
+from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var, roots_of, spread_roots
 from eqsat.rewrites.discovery.equations.equation import variables
 from eqsat.rewrites.discovery.equations.sides import written
 from eqsat.rewrites.rules.rule import applications
@@ -30,7 +30,7 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
       commutative kind in another order, which multiplies the graphs by the number of orders. Off unless asked for.
     * expand: the rest. Movement may be repeated: it meets other movement and cancels.
     """
-    roots = _roots(left)
+    roots = roots_of(left)
     if isinstance(left, Siblings) or len(roots) > 1:
         return "merge"
     ours, theirs = _count(left), _counted(right)
@@ -64,12 +64,8 @@ class _Count(NamedTuple):
     moving: int
 
 
-def _roots(left: Left) -> tuple[App, ...]:
-    return (left.item,) if isinstance(left, Siblings) else left
-
-
 def _count(left: Left) -> _Count:
-    return _counted((Spread(left.item, left.over),)) if isinstance(left, Siblings) else _counted(left)
+    return _counted(spread_roots(left))
 
 
 def _counted(patterns: Iterable[Pattern | Spread]) -> _Count:

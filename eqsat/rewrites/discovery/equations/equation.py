@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, Var, roots_of
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.discovery.equations.candidate import Candidate
@@ -39,7 +39,7 @@ class Equation:
     @property
     def roots(self) -> tuple[App, ...]:
         """The left side's patterns, the one form of all siblings for a group."""
-        return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+        return roots_of(self.left)
 
     @property
     def text(self) -> str:

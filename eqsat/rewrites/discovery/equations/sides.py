@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from eqsat.language.declaration.spec import OPS, REQUIRED
-from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import OPS
+from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import SPLICE, Rule
@@ -38,7 +39,7 @@ class Statement:
     @property
     def roots(self) -> tuple[App, ...]:
         """The left side's root patterns; the one form of all siblings for a group."""
-        return (self.left.item,) if isinstance(self.left, Siblings) else self.left
+        return roots_of(self.left)
 
     @property
     def text(self) -> str:

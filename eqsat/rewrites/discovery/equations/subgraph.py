@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from eqsat.errors import RuleError
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.discovery.equations.canonical import canonical

@@ -10,6 +10,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined
@@ -17,7 +18,7 @@ from eqsat.rewrites.discovery.equations.sides import expression, left_written
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import expand, left_terms, output_types, values
+from eqsat.rewrites.rules.term import Terms, left_terms, output_types, values
 
 #: Draws of the elements that must all agree where residues, to which order and size mean nothing, do not.
 DRAWS = 4
@@ -58,7 +59,7 @@ class Case:
         Undefined where an attribute has no value: a rule does not fire there.
         """
         try:
-            terms = [term for pattern in right for term in expand(self.rule, pattern, self.bindings, {})]
+            terms = instantiate_all(right, self.bindings, Terms(self.rule))
         except Undefined:
             raise
         except (GraphError, IndexError):  # a type that is none, or a sequence with fewer elements than another

@@ -17,7 +17,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
-from eqsat.language.terms.pattern import Left, Pattern, Siblings, Spread
+from eqsat.language.terms.pattern import Left, Pattern, spread_roots
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.discovery.equations.equation import variables
 from eqsat.rewrites.discovery.generalise.cases import Case, elements, with_dtype
@@ -48,7 +48,7 @@ class Guards:
 def floats_of(left: Left, case: Case) -> tuple[str, ...]:
     """The float tensors of a left side in the order in which it reads them, sequences with a star."""
     tensors = case.bindings.tensors
-    names = dict.fromkeys(n for root in _roots(left) for n in variables(root))
+    names = dict.fromkeys(n for root in spread_roots(left) for n in variables(root))
     return tuple("*" * isinstance(tensors[n], tuple) + n for n in names if _floats(tensors[n]))
 
 
@@ -67,10 +67,6 @@ def guards(left: Left, right: Sequence[Pattern], cases: Sequence[Case]) -> Guard
         kind = "" if narrow else "floating"
     spoiled = _spoiled(right, chosen, [n.removeprefix("*") for n in names])
     return Guards(kind, names[0], tuple(n for n in names if n.removeprefix("*") in spoiled))
-
-
-def _roots(left: Left) -> list[Pattern | Spread]:
-    return [Spread(left.item, left.over)] if isinstance(left, Siblings) else list(left)
 
 
 def _floats(thing: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.ops.sampling import draw
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from eqsat.language.declaration.spec import REQUIRED, spec
-from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.ops import spec
+from eqsat.language.terms.instantiation import instantiate_all
+from eqsat.language.terms.pattern import App, Expression, Spread, Var, spread_roots
 from eqsat.rewrites.conditions.expression import bound_name
 from eqsat.rewrites.proof.chains.closure import Closure
 from eqsat.rewrites.proof.chains.logic import Logic, Translator, facts_of
@@ -104,66 +106,108 @@ def _label(bound: Bound) -> str:
     return f"attr {bound.name}" if bound.index is None else f"attr {bound.name}[{bound.index}]"
 
 
+class Place(NamedTuple):
+    """What names stand for at a place in a pattern, and how the variables that it binds end: in the element's index."""
+
+    env: dict[str, Any]
+    suffix: str = ""
+
+
 class Axiom:
     """A rule as a formula about all tensors and attributes, its sequences of one length."""
 
     def __init__(self, logic: Logic, rule: Rule, arity: int) -> None:
         self.logic, self.rule, self.arity = logic, rule, arity
         self.env: dict[str, Any] = {}
-        self._bound: list[Any] = []
-        self._guards: list[Any] = []
+        self.bound: list[Any] = []
 
     def formulas(self) -> list[Any]:
         """One for each root; each says that a well-typed left side is equal to its right side, which is well-typed."""
         z3, rule = self.logic.z3, self.rule
         for name in sorted(rule.tensors):
-            self.env[name] = self._fresh(name, self.logic.tensor)
+            self.env[name] = self.fresh(name, self.logic.tensor)
         for name in sorted(rule.tensor_groups):
-            self.env[name] = [self._fresh(f"{name}{i}", self.logic.tensor) for i in range(self.arity)]
-        left = self._left()
-        right = self._right(len(left))
+            self.env[name] = [self.fresh(f"{name}{i}", self.logic.tensor) for i in range(self.arity)]
+        matched = _Left(self)
+        left = instantiate_all(spread_roots(rule.left), Place(self.env), matched)
+        right = _Right(self).roots(len(left))
         premises = [self.logic.typed(t) for t in left]
         translator = Translator(self.logic, self.env)
         premises += [translator.condition(c.tree) for c in rule.conditions]
-        for known, stated, inner in self._later:
-            premises.append(known == self._value(Translator(self.logic, {**self.env, **inner}), stated))
-        premises += self._guards
+        for known, stated, inner in matched.later:
+            premises.append(known == self.value(Translator(self.logic, {**self.env, **inner}), stated))
+        premises += matched.guards
         ends = [z3.And(a == b, self.logic.typed(b)) for a, b in zip(left, right, strict=True)]
         body = z3.Implies(z3.And(*premises), z3.And(*ends))
-        if not self._bound:
+        if not self.bound:
             return [body]
         pattern = left[0] if len(left) == 1 else z3.MultiPattern(*left)
-        return [z3.ForAll(self._bound, body, patterns=[pattern])]
+        return [z3.ForAll(self.bound, body, patterns=[pattern])]
 
-    # -- inside -------------------------------------------------------------------------------------------------------
-
-    _later: list[tuple[Any, Expression, dict[str, Any]]]
-
-    def _fresh(self, name: str, sort: Any) -> Any:
+    def fresh(self, name: str, sort: Any) -> Any:
+        """A variable that the formula is about all values of."""
         made = self.logic.constant(f"?{name}", sort)
-        self._bound.append(made)
+        self.bound.append(made)
         return made
 
-    def _left(self) -> list[Any]:
-        self._later = []
-        left = self.rule.left
-        if isinstance(left, Siblings):
-            return list(self._looped(left.item, left.over, self.env))
-        return [t for app in left for t in self._matched(app, self.env, "")]
+    def value(self, translator: Translator, stated: Expression) -> Any:
+        """An expression as a value."""
+        found, logic = translator.value(stated.tree), self.logic
+        if isinstance(found, list | dict):
+            return logic.call("all of", [found], logic.values)
+        return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
 
-    def _matched(self, pattern: Pattern | Spread, env: dict[str, Any], suffix: str) -> Iterator[Any]:
-        """The terms of a left-side pattern, variables for its attributes made as they come."""
-        if isinstance(pattern, Var):
-            yield env[pattern.name]
-        elif isinstance(pattern, Spread):
-            if pattern.over:
-                yield from self._looped(pattern.item, pattern.over, env)
-            elif isinstance(pattern.item, Var):
-                yield from env[pattern.item.name]
-        else:
-            operands = [t for o in pattern.operands for t in self._matched(o, env, suffix)]
-            fields = self._fields(pattern, env, suffix)
-            yield self.logic.apply(pattern.op, fields, operands)
+
+class _Side:
+    """The terms of a side of an axiom."""
+
+    def __init__(self, axiom: Axiom) -> None:
+        self.axiom, self.logic = axiom, axiom.logic
+
+    def variable(self, name: str, place: Place) -> Any:
+        """The term of a tensor."""
+        return place.env[name]
+
+    def members(self, spread: Spread, place: Place) -> list[Any]:
+        """The terms of a sequence of tensors."""
+        members: list[Any] = place.env[spread.item.name] if isinstance(spread.item, Var) else []
+        return members
+
+    def absent(self) -> Any:
+        """ValueError: rules that leave an operand out are no equations."""
+        raise ValueError(f"{self.axiom.rule.name} leaves an operand out")
+
+
+class _Left(_Side):
+    """The terms of a left side, variables for its attributes made as they come."""
+
+    def __init__(self, axiom: Axiom) -> None:
+        super().__init__(axiom)
+        #: Equalities of fields, and fields that have to equal an expression of what names stand for in the end.
+        self.guards: list[Any] = []
+        self.later: list[tuple[Any, Expression, dict[str, Any]]] = []
+
+    def elements(self, spread: Spread, place: Place) -> Iterator[Place]:
+        """The names inside a loop, element by element; the attributes that it binds join the sequences."""
+        env, known, over = place.env, self.axiom.env, spread.over
+        gathered: dict[str, list[Any]] = {s: [] for _, s in over if s not in known}
+        for index in range(self.axiom.arity):
+            inner = dict(env)
+            for variable, sequence in over:
+                inner.pop(variable, None)
+                if sequence in known and sequence not in gathered:
+                    inner[variable] = known[sequence][index]
+            yield Place(inner, f"[{index}]")
+            for variable, sequence in over:
+                if sequence in gathered:
+                    gathered[sequence].append(inner[variable])
+            variables = {v for v, _ in over}
+            env.update({k: v for k, v in inner.items() if k not in variables})
+        known.update(gathered)
+
+    def apply(self, app: App, operands: Sequence[Any], place: Place) -> Any:
+        """The term of an operator."""
+        return self.logic.apply(app.op, self._fields(app, *place), operands)
 
     def _fields(self, app: App, env: dict[str, Any], suffix: str) -> dict[str, Any]:
         names = list(spec(app.op).attrs)
@@ -174,19 +218,21 @@ class Axiom:
             wanted = stated.get(name)
             if isinstance(wanted, Expression) and bound_name(wanted) is not None:
                 if wanted.text not in env:
-                    env[wanted.text] = self._fresh(wanted.text + suffix, self.logic.values)
+                    env[wanted.text] = self.axiom.fresh(wanted.text + suffix, self.logic.values)
                 fields[name] = env[wanted.text]
             elif isinstance(wanted, Expression):
-                fields[name] = self._stated(wanted, env, f"{app.op}.{name}{len(self._bound)}")
+                fields[name] = self._stated(wanted, env, f"{app.op}.{name}{len(self.axiom.bound)}")
             elif app.record is None:
                 fields[name] = self.logic.literal(wanted)
+            elif known:
+                fields[name] = known[name]
             else:
-                fields[name] = known[name] if known else self._fresh(f"{app.record}{suffix}.{name}", self.logic.values)
+                fields[name] = self.axiom.fresh(f"{app.record}{suffix}.{name}", self.logic.values)
         if app.record is not None:
             if known is None:
                 env[app.record] = fields
             else:  # a field stated beside the record that is known must be that of the record too
-                self._guards += [fields[n] == known[n] for n in names if fields[n] is not known[n]]
+                self.guards += [fields[n] == known[n] for n in names if fields[n] is not known[n]]
         return fields
 
     def _stated(self, wanted: Expression, env: dict[str, Any], label: str) -> Any:
@@ -194,51 +240,43 @@ class Axiom:
         try:
             return self.logic.literal(ast.literal_eval(wanted.tree))
         except ValueError:
-            made = self._fresh(label, self.logic.values)
-            inner = {k: v for k, v in env.items() if k not in self.env or self.env is not env}
-            self._later.append((made, wanted, inner))
+            made = self.axiom.fresh(label, self.logic.values)
+            inner = {k: v for k, v in env.items() if k not in self.axiom.env or self.axiom.env is not env}
+            self.later.append((made, wanted, inner))
             return made
 
-    def _looped(self, item: Pattern, over: tuple[tuple[str, str], ...], env: dict[str, Any]) -> Iterator[Any]:
-        gathered: dict[str, list[Any]] = {s: [] for _, s in over if s not in self.env}
-        for index in range(self.arity):
-            inner = dict(env)
-            for variable, sequence in over:
-                inner.pop(variable, None)
-                if sequence in self.env and sequence not in gathered:
-                    inner[variable] = self.env[sequence][index]
-            yield from self._matched(item, inner, f"[{index}]")
-            for variable, sequence in over:
-                if sequence in gathered:
-                    gathered[sequence].append(inner[variable])
-            elements = {v for v, _ in over}
-            env.update({k: v for k, v in inner.items() if k not in elements})
-        self.env.update(gathered)
 
-    def _right(self, count: int) -> list[Any]:
-        right = self.rule.right
+class _Right(_Side):
+    """The terms of a right side."""
+
+    def roots(self, count: int) -> list[Any]:
+        """The term of each root; of a split, the slices that are its outputs."""
+        place, right = Place(self.axiom.env), self.axiom.rule.right
         if len(right) == 1 and isinstance(right[0], App) and right[0].op == "split":
-            return self._parts(right[0], count)
-        made = [t for p in right for t in self._written(p, self.env)]
-        return made * count if len(made) == 1 else made
+            return self._slices(right[0], instantiate_all(right[0].operands, place, self), place, count)
+        terms = instantiate_all(right, place, self)
+        return terms * count if len(terms) == 1 else terms
 
-    def _written(self, pattern: Pattern | Spread, env: dict[str, Any]) -> Iterator[Any]:
-        if isinstance(pattern, Var):
-            yield env[pattern.name]
-        elif isinstance(pattern, Spread):
-            if pattern.window is not None:
-                raise WindowError(self.rule.name)
-            if not pattern.over and isinstance(pattern.item, Var):
-                yield from env[pattern.item.name]
-                return
-            for index in range(self.arity):
-                inner = {**env, **{v: env[s][index] for v, s in pattern.over}}
-                yield from self._written(pattern.item, inner)
-        elif pattern.op == "split":
-            yield self._parts(pattern, 1)[0]
-        else:
-            operands = [t for o in pattern.operands for t in self._written(o, env)]
-            yield self.logic.apply(pattern.op, self._made_fields(pattern, env), operands)
+    def members(self, spread: Spread, place: Place) -> list[Any]:
+        """The terms of a whole sequence of tensors."""
+        self._check_window(spread)
+        return super().members(spread, place)
+
+    def elements(self, spread: Spread, place: Place) -> Iterator[Place]:
+        """The names inside a loop, element by element."""
+        self._check_window(spread)
+        for index in range(self.axiom.arity):
+            yield Place({**place.env, **{v: place.env[s][index] for v, s in spread.over}})
+
+    def _check_window(self, spread: Spread) -> None:
+        if spread.window is not None:
+            raise WindowError(self.axiom.rule.name)
+
+    def apply(self, app: App, operands: Sequence[Any], place: Place) -> Any:
+        """The term of an operator; of a split inside a pattern, its first part."""
+        if app.op == "split":
+            return self._slices(app, operands, place, 1)[0]
+        return self.logic.apply(app.op, self._made_fields(app, place.env), operands)
 
     def _made_fields(self, app: App, env: dict[str, Any]) -> dict[str, Any]:
         logic = self.logic
@@ -247,9 +285,9 @@ class Axiom:
         fields: dict[str, Any] = dict(env[app.record]) if app.record is not None else {}
         for name, stated in app.fields.items():
             if name != SPLICE:
-                fields[name] = self._value(translator, stated)
+                fields[name] = self.axiom.value(translator, stated)
                 continue
-            whole = self._value(translator, stated)
+            whole = self.axiom.value(translator, stated)
             fields |= {k: logic.call(f"field {k}", [whole], logic.values) for k in names}
         defaults = spec(app.op).attrs
         return {
@@ -258,10 +296,11 @@ class Axiom:
             if k in fields or defaults[k] is not REQUIRED
         }
 
-    def _parts(self, app: App, count: int) -> list[Any]:
+    def _slices(self, app: App, operands: Sequence[Any], place: Place, count: int) -> list[Any]:
+        """The first slices that are the outputs of a split."""
         logic = self.logic
-        (whole,) = (t for o in app.operands for t in self._written(o, self.env))
-        given = self._made_fields(app, self.env)
+        (whole,) = operands
+        given = self._made_fields(app, place.env)
         made = []
         for index in range(count):
             inner = Translator(logic, {**given, "index": logic.literal(index)})
@@ -269,12 +308,6 @@ class Axiom:
             attrs = {k: inner.value(e.tree) for k, e in fields.items()} | {"steps": logic.literal((1,))}
             made.append(logic.apply("slice", attrs, [whole]))
         return made
-
-    def _value(self, translator: Translator, stated: Expression) -> Any:
-        found, logic = translator.value(stated.tree), self.logic
-        if isinstance(found, list | dict):
-            return logic.call("all of", [found], logic.values)
-        return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
 
 
 class WindowError(Exception):

@@ -6,7 +6,7 @@ import ast
 import copy
 from typing import Any
 
-from eqsat.language.terms.pattern import Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import Pattern, Spread, Var, spread_roots
 from eqsat.rewrites.proof.chains.reading import conjuncts
 from eqsat.rewrites.rules.rule import Rule
 
@@ -46,9 +46,7 @@ class _Names(ast.NodeTransformer):
 def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
     """Both sides with variables named in order, and the single conditions; `turned` takes the right side first."""
     names = _Names()
-    left: Any = rule.left
-    if isinstance(left, Siblings):
-        left = (Spread(left.item, left.over),)
+    left = spread_roots(rule.left)
     first, second = (rule.right, left) if turned else (left, rule.right)
     made = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
     conditions = frozenset(names.expression(part) for c in rule.conditions for part in conjuncts(c.tree))

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.spec import OPS, spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.proof.chains.symbols import literal
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import App
 from eqsat.rewrites.proof.chains.axioms import Axiom, Ground, WindowError
 from eqsat.rewrites.proof.chains.cases import Case

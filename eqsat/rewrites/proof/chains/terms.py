@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, element
+from eqsat.language.terms.instantiation import instantiate_all
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Spread, Var, element, spread_roots
 from eqsat.rewrites.conditions.expression import bound_name
 from eqsat.rewrites.proof.chains.closure import Closure, Term
 from eqsat.rewrites.proof.chains.symbols import Env, Member, Record, Ref, Symbol, Thing, literal, symbol
@@ -40,80 +42,76 @@ class Equation:
     root: int = 0
 
 
+class Scope(NamedTuple):
+    """Values and symbols that names stand for at a place in a pattern."""
+
+    bindings: Bindings
+    env: Env
+
+
 class Writer:
     """Writes patterns as terms of a closure."""
 
     def __init__(self, closure: Closure, rule: Rule, bindings: Bindings, env: Env) -> None:
-        self.closure, self.rule, self.bindings, self.env = closure, rule, bindings, env
+        self.closure, self.rule, self.scope = closure, rule, Scope(bindings, env)
 
     def roots(self, patterns: Sequence[Pattern | Spread], count: int | None = None) -> list[int]:
         """The terms of a side, one for each output; of a split, the slices that it makes."""
         (first, *more) = patterns
         if not more and isinstance(first, App) and first.op == "split":
-            return list(self._split(first))
-        found = [n for p in patterns for n in self.terms(p)]
-        return found * (count or 1) if len(found) == 1 and count is not None else found
+            return list(self._slices(first, instantiate_all(first.operands, self.scope, self), self.scope))
+        terms = instantiate_all(patterns, self.scope, self)
+        return terms * (count or 1) if len(terms) == 1 and count is not None else terms
 
     def left_roots(self) -> list[int]:
         """The terms of the left side's roots."""
-        left = self.rule.left
-        if isinstance(left, Siblings):
-            return list(self.terms(Spread(left.item, left.over)))
-        return self.roots(left)
+        return self.roots(spread_roots(self.rule.left))
 
-    def terms(self, pattern: Pattern | Spread) -> Iterator[int]:
-        """The term of a pattern, or those of a spread."""
-        if isinstance(pattern, Var):
-            thing = self.env[pattern.name]
-            if not isinstance(thing, Ref):
-                raise NoMatchError(pattern.name)
-            yield thing.term
-        elif isinstance(pattern, Spread):
-            yield from self._spread(pattern)
-        elif pattern.op == "split":
-            yield next(self._split(pattern))
-        else:
-            children = tuple(n for o in pattern.operands for n in self.terms(o))
-            attrs = spec(pattern.op).complete(self.rule.attributes(pattern, self.bindings))
-            yield self.closure.add(Term(pattern.op, attrs, self._symbols(pattern, attrs), children))
+    def variable(self, name: str, scope: Scope) -> int:
+        """The term of a variable."""
+        return _term(name, scope.env[name])
 
-    def _symbols(self, app: App, attrs: Attrs) -> tuple[tuple[str, Symbol], ...]:
+    def members(self, spread: Spread, scope: Scope) -> list[int]:
+        """The terms of a sequence that a spread takes."""
+        name = spread.item.name if isinstance(spread.item, Var) else ""
+        return [_term(name, item(scope.env[name], i)) for i in self.rule.window(spread, scope.bindings)]
+
+    def elements(self, spread: Spread, scope: Scope) -> Iterator[Scope]:
+        """The scope inside a loop, element by element."""
+        for index in self.rule.window(spread, scope.bindings):
+            chosen = {variable: item(scope.env[sequence], index) for variable, sequence in spread.over}
+            yield Scope(element(scope.bindings, spread.over, index), {**scope.env, **chosen})
+
+    def absent(self) -> int:
+        """NoMatchError: the terms of a closure lack no operand."""
+        raise NoMatchError(ABSENT.op)
+
+    def apply(self, app: App, operands: Sequence[int], scope: Scope) -> int:
+        """The term of an operator; of a split inside a pattern, its first part."""
+        if app.op == "split":
+            return next(self._slices(app, operands, scope))
+        attrs = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
+        return self.closure.add(Term(app.op, attrs, self._symbols(app, attrs, scope), tuple(operands)))
+
+    def _symbols(self, app: App, attrs: Attrs, scope: Scope) -> tuple[tuple[str, Symbol], ...]:
         given: dict[str, Symbol] = {}
         if app.record is not None:
-            record = _one(self.env[app.record])
+            record = _one(scope.env[app.record])
             given.update((k, record.get(k) if isinstance(record, Record) else Member(record, k)) for k in attrs)
         for name, stated in app.fields.items():
             if name == SPLICE:
-                whole = _one(symbol(stated, self.env))
-                here = self.rule.attributes(App(app.op, (), {SPLICE: stated}), self.bindings)
+                whole = _one(symbol(stated, scope.env))
+                here = self.rule.attributes(App(app.op, (), {SPLICE: stated}), scope.bindings)
                 given.update((k, Member(whole, k)) for k in here)
             else:
-                given[name] = _one(symbol(stated, self.env))
+                given[name] = _one(symbol(stated, scope.env))
         return tuple((k, given[k] if k in given else literal(v)) for k, v in attrs.items())
 
-    def _spread(self, spread: Spread) -> Iterator[int]:
-        window = self.rule.window(spread, self.bindings)
-        if not spread.over:
-            group = self.env[spread.item.name] if isinstance(spread.item, Var) else ()
-            for index in window:
-                chosen = group[index] if isinstance(group, tuple) else group
-                yield chosen.term if isinstance(chosen, Ref) else -1
-            return
-        for index in window:
-            yield from self.inside(spread.over, index).terms(spread.item)
-
-    def inside(self, over: tuple[tuple[str, str], ...], index: int) -> Writer:
-        """A writer of what is inside a loop, at one element."""
-        env = dict(self.env)
-        for variable, sequence in over:
-            env[variable] = item(self.env[sequence], index)
-        return Writer(self.closure, self.rule, element(self.bindings, over, index), env)
-
-    def _split(self, app: App) -> Iterator[int]:
+    def _slices(self, app: App, operands: Sequence[int], scope: Scope) -> Iterator[int]:
         """The slices that are the outputs of a split."""
-        (whole,) = (n for o in app.operands for n in self.terms(o))
-        stated = spec("split").complete(self.rule.attributes(app, self.bindings))
-        symbols = dict(self._symbols(app, stated))
+        (whole,) = operands
+        stated = spec("split").complete(self.rule.attributes(app, scope.bindings))
+        symbols = dict(self._symbols(app, stated, scope))
         axis, sizes = stated["axis"], stated["sizes"]
         for index in range(len(sizes)):
             place = sum(sizes[:index])
@@ -145,34 +143,35 @@ class Matcher:
 
     def roots(self) -> list[int]:
         """The terms of the roots, as matched."""
-        left = self.rule.left
-        if isinstance(left, Siblings):
-            found = list(self._loops(left.item, left.over, self.bindings))
-        else:
-            found = [n for app in left for n in self._terms(app, self.bindings)]
+        terms = instantiate_all(spread_roots(self.rule.left), self.bindings, self)
         for known, stated, inner in self._later:
             self._same(known, _one(symbol(stated, {**self.env, **inner})))
-        return found
+        return terms
 
-    def _terms(self, pattern: Pattern | Spread, bindings: Bindings) -> Iterator[int]:
-        if isinstance(pattern, Var):
-            thing = self.env[pattern.name]
-            yield thing.term if isinstance(thing, Ref) else -1
-        elif isinstance(pattern, Spread):
-            if pattern.over:
-                yield from self._loops(pattern.item, pattern.over, bindings)
-            elif isinstance(pattern.item, Var):
-                group = self.env[pattern.item.name]
-                yield from (t.term for t in (group if isinstance(group, tuple) else (group,)) if isinstance(t, Ref))
-        else:
-            children = tuple(n for o in pattern.operands for n in self._terms(o, bindings))
-            attrs = spec(pattern.op).complete(self.rule.attributes(pattern, bindings))
-            matched = self.closure.lookup(pattern.op, attrs, children)
-            if matched is None:
-                raise NoMatchError(pattern.op)
-            symbols = self.closure.terms[matched].symbols
-            self._bind(pattern, symbols)
-            yield self.closure.add(Term(pattern.op, attrs, symbols, children))
+    def variable(self, name: str, bindings: Bindings) -> int:
+        """The term that a variable is given."""
+        return _term(name, self.env[name])
+
+    def members(self, spread: Spread, bindings: Bindings) -> list[int]:
+        """The terms that a sequence is given."""
+        name = spread.item.name if isinstance(spread.item, Var) else ""
+        group = self.env[name]
+        return [_term(name, one) for one in (group if isinstance(group, tuple) else (group,))]
+
+    def absent(self) -> int:
+        """NoMatchError: the terms of a closure lack no operand."""
+        raise NoMatchError(ABSENT.op)
+
+    def apply(self, app: App, operands: Sequence[int], bindings: Bindings) -> int:
+        """The term of an operator with the symbols of one that is there, whose attributes become known."""
+        children = tuple(operands)
+        attrs = spec(app.op).complete(self.rule.attributes(app, bindings))
+        matched = self.closure.lookup(app.op, attrs, children)
+        if matched is None:
+            raise NoMatchError(app.op)
+        symbols = self.closure.terms[matched].symbols
+        self._bind(app, symbols)
+        return self.closure.add(Term(app.op, attrs, symbols, children))
 
     def _bind(self, app: App, symbols: tuple[tuple[str, Symbol], ...]) -> None:
         if app.record is not None:
@@ -204,8 +203,9 @@ class Matcher:
         else:
             self.agree.append((one, other))
 
-    def _loops(self, item_pattern: Pattern, over: tuple[tuple[str, str], ...], bindings: Bindings) -> Iterator[int]:
-        """The terms of each element; what its attributes bind joins the sequences."""
+    def elements(self, spread: Spread, bindings: Bindings) -> Iterator[Bindings]:
+        """The bindings of each element of a loop; the symbols that its attributes bind join the sequences."""
+        over = spread.over
         known = [len(group) for _, s in over if isinstance(group := self.env.get(s), tuple)]
         counts = known or [len(bindings.attrs[s]) for _, s in over]
         gathered: dict[str, list[Thing]] = {s: [] for _, s in over if s not in self.env}
@@ -216,7 +216,7 @@ class Matcher:
                 self.env.pop(variable, None)
                 if sequence in self.env and sequence not in gathered:
                     self.env[variable] = item(self.env[sequence], index)
-            yield from self._terms(item_pattern, element(bindings, over, index))
+            yield element(bindings, over, index)
             for variable, sequence in over:
                 if sequence in gathered:
                     gathered[sequence].append(self.env[variable])
@@ -229,6 +229,13 @@ class Matcher:
 def item(thing: Thing, index: int) -> Thing:
     """An element of a sequence; anything else is its own element."""
     return thing[index] if isinstance(thing, tuple) else thing
+
+
+def _term(name: str, thing: Thing) -> int:
+    """The term that a name stands for; NoMatchError for what is none."""
+    if not isinstance(thing, Ref):
+        raise NoMatchError(name)
+    return thing.term
 
 
 def _one(thing: Thing) -> Symbol:

@@ -21,7 +21,8 @@ from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
 from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
-from eqsat.runtime.cuda.program.program import Fallback, Launch, Program
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.source import Source
 from eqsat.runtime.kernels.view import View
 

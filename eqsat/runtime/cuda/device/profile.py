@@ -11,7 +11,7 @@ from statistics import median
 
 from eqsat.errors import MissingExtraError, UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.program.program import Launch
+from eqsat.runtime.cuda.program.launches import Launch
 from eqsat.runtime.kernels.source import Source
 
 #: What kinds of launches there are, each with its colour in the picture.

@@ -19,8 +19,8 @@ from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, Prepa
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
 from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.source import Source
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation

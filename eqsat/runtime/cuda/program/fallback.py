@@ -9,10 +9,10 @@ import numpy as np
 
 from eqsat.errors import DeclarationError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.interpret import run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.program.program import Fallback, Launch
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.kernels.view import View
 
 #: What CuPy raises where a reference asks for more than it has, an array of NumPy's among its own for example; in a

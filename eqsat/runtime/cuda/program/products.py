@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
 from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow
+from eqsat.runtime.cuda.program.emitter import Emitter, Part
 from eqsat.runtime.kernels.view import View
-
-if TYPE_CHECKING:
-    from eqsat.runtime.cuda.program.lowering import Lowering, Part
 
 #: The libraries whose kernels a program may call.
 LIBRARIES = frozenset({"cublaslt", "cudnn"})
@@ -61,13 +58,13 @@ class Ending:
 class Products:
     """Finds the library call that computes the first nodes of a part."""
 
-    def __init__(self, lowering: Lowering, libraries: frozenset[str]) -> None:
-        self.lowering, self.libraries = lowering, libraries
+    def __init__(self, emitter: Emitter, libraries: frozenset[str]) -> None:
+        self.emitter, self.libraries = emitter, libraries
 
     def take(self, part: Part) -> int:
         """Launches a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
         node = part.nodes[0]
-        if any(v is not None and self.lowering.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
+        if any(v is not None and self.emitter.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
             return 0
         if "cublaslt" in self.libraries and node.op in ("matmul", "gemm"):
             return self._matmul(part, node)
@@ -80,8 +77,8 @@ class Products:
         return 0
 
     def _matmul(self, part: Part, node: Node) -> int:
-        a, b = (self.lowering.operand(part, str(v)) for v in node.inputs[:2])
-        made = self.lowering.types[node.outputs[0]]
+        a, b = (self.emitter.operand(part, str(v)) for v in node.inputs[:2])
+        made = self.emitter.types[node.outputs[0]]
         if a.dtype not in _FLOATS or a.dtype != b.dtype:
             return 0
         bare = Ending(1, node.outputs[0])
@@ -90,8 +87,8 @@ class Products:
             b = b.permuted((1, 0)) if node.attrs["trans_b"] else b
             bare = replace(bare, alpha=node.attrs["alpha"])
             if len(node.inputs) > 2 and node.inputs[2] is not None:
-                bias = self._vector(self.lowering.operand(part, node.inputs[2]), made.static[-1])
-                along = ending_of("gemm", "add", {}, made, [self.lowering.types[node.inputs[2]]]) == "bias"
+                bias = self._vector(self.emitter.operand(part, node.inputs[2]), made.static[-1])
+                along = ending_of("gemm", "add", {}, made, [self.emitter.types[node.inputs[2]]]) == "bias"
                 if bias is None or not along or node.attrs["beta"] != 1.0:
                     return 0
                 bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
@@ -100,14 +97,14 @@ class Products:
         batch = self._batch(a, b)
         count = math.prod(batch)
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
-        before = len(self.lowering.launches)
+        before = len(self.emitter.launches)
         a, b, matrix = self._joined(a, b, batch, matrix, node.op)
         for ending in dict.fromkeys((self._ending(part, node, bare), bare)):
-            result = self.lowering.result(part, ending.value)
+            result = self.emitter.result(part, ending.value)
             for dtype in dict.fromkeys((result.dtype, a.dtype)):
                 if self._product(part, ending, (a, b), result, matrix, dtype):
                     return ending.taken
-        del self.lowering.launches[before:]
+        del self.emitter.launches[before:]
         return 0
 
     def _product(
@@ -123,26 +120,26 @@ class Products:
         target = result.reshaped(matrix)
         if target is None or not _is_matrix(target) or dtype != result.dtype:
             target = None
-        written = self.lowering.spare(ending.value, dtype, matrix) if target is None else target
+        written = self.emitter.spare(ending.value, dtype, matrix) if target is None else target
         bias = self._held_as(ending, dtype, matrix[-1])
         call = Matmul(*operands, written, bias, ending.alpha, ending.epilogue, part.arithmetic)
         if product_fault(call) is not None:
             return False
         self._launch(call, part, ending)
         if target is None:
-            self.lowering.copied(View.of(written.buffer, dtype, result.shape), result, ending.value)
+            self.emitter.copied(View.of(written.buffer, dtype, result.shape), result, ending.value)
         return True
 
     def _constant(self, value: str | None) -> str:
-        return value if value is not None and value in self.lowering.constants else ""
+        return value if value is not None and value in self.emitter.constants else ""
 
     def _held_as(self, ending: Ending, dtype: DType, size: int) -> View | None:
         """The bias, in the element type of the product where it is a constant."""
         if ending.bias is None or not ending.constant or ending.bias.dtype == dtype:
             return ending.bias
-        stated = self.lowering.types[ending.constant].dtype
+        stated = self.emitter.types[ending.constant].dtype
         state = State("row", "" if dtype == stated else dtype.value)
-        return self._vector(self.lowering.read(Held(ending.constant, state)), size)
+        return self._vector(self.emitter.read(Held(ending.constant, state)), size)
 
     def _batch(self, a: View, b: View) -> tuple[int, ...]:
         rank = max(a.rank, b.rank) - 2
@@ -171,7 +168,7 @@ class Products:
         found = view.reshaped(shape)
         if found is not None and _is_matrix(found):
             return found
-        copy = self.lowering.contiguous(view, f"operand of {label}").reshaped(shape)
+        copy = self.emitter.contiguous(view, f"operand of {label}").reshaped(shape)
         if copy is None:
             raise AssertionError("a contiguous view has any shape")
         return copy
@@ -184,8 +181,8 @@ class Products:
             others = [v for v in after.inputs if v is not None and v != ending.value]
             if ending.value in part.results or [n for n in part.nodes[index:] if ending.value in n.inputs] != [after]:
                 break
-            types = [self.lowering.types[v] for v in others]
-            kind = ending_of(node.op, after.op, after.attrs, self.lowering.types[after.outputs[0]], types)
+            types = [self.emitter.types[v] for v in others]
+            kind = ending_of(node.op, after.op, after.attrs, self.emitter.types[after.outputs[0]], types)
             if not may_follow(done, kind) or any(v in part.inner for v in others):
                 break
             found = self._ended(part, node, after, ending, kind)
@@ -201,26 +198,26 @@ class Products:
         if kind == "function":
             return replace(ending, function=after.op)
         if kind == "addend":
-            addend = self.lowering.operand(part, str(other))
+            addend = self.emitter.operand(part, str(other))
             return replace(ending, addend=addend) if self._adds(part, node, addend) else None
-        held = self.lowering.operand(part, str(node.inputs[0])).dtype
+        held = self.emitter.operand(part, str(node.inputs[0])).dtype
         if kind == "scale":
             factor = self._factor(after, other)
             if factor is None or not _is_scale(ending.alpha * factor, held):
                 return None
             return replace(ending, alpha=ending.alpha * factor)
-        made = self.lowering.types[node.outputs[0]]
+        made = self.emitter.types[node.outputs[0]]
         if made.rank == 0:
             return None
         size = made.static[1 if node.op == "conv" else -1]
-        vector = self._vector(self.lowering.operand(part, str(other)), size)
+        vector = self._vector(self.emitter.operand(part, str(other)), size)
         fits = vector is not None and vector.dtype in (held, self._held(part, after))
         return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
 
     def _adds(self, part: Part, node: Node, addend: View) -> bool:
         """Whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
         x, w = self._images(part, node)
-        made = self.lowering.types[node.outputs[0]]
+        made = self.emitter.types[node.outputs[0]]
         held = part.state.typed(made)
         like = View.of("", held.dtype, made.static, LAYOUTS[part.state.layout].order(made.rank))
         call = Convolution(x, w, like, (), (), (), node.attrs["group"], arithmetic=part.arithmetic)
@@ -231,13 +228,13 @@ class Products:
         image, filters = str(node.inputs[0]), str(node.inputs[1])
         held = part.states.get(filters, part.state)
         last = part.states.get(image, part.state).layout == "nhwc"
-        if last and filters in self.lowering.constants and held.layout == "row":
-            return self.lowering.operand(part, image), self.lowering.read(Held(filters, replace(held, layout="nhwc")))
-        return self.lowering.operand(part, image), self.lowering.operand(part, filters)
+        if last and filters in self.emitter.constants and held.layout == "row":
+            return self.emitter.operand(part, image), self.emitter.read(Held(filters, replace(held, layout="nhwc")))
+        return self.emitter.operand(part, image), self.emitter.operand(part, filters)
 
     def _factor(self, node: Node, value: str | None) -> float | None:
         """The finite number that a product is multiplied by; None where it is not known, or divides by nothing."""
-        constant = self.lowering.constants.get(str(value))
+        constant = self.emitter.constants.get(str(value))
         if constant is None or constant.type.size != 1 or (node.op == "div" and node.inputs[1] != value):
             return None
         number = float(constant.array.reshape(()))
@@ -246,7 +243,7 @@ class Products:
         return 1.0 / number if node.op == "div" else number
 
     def _held(self, part: Part, node: Node) -> DType:
-        return part.state.typed(self.lowering.types[node.outputs[0]]).dtype
+        return part.state.typed(self.emitter.types[node.outputs[0]]).dtype
 
     def _vector(self, view: View, size: int) -> View | None:
         """A view of so many elements as one contiguous row; None where it is no such."""
@@ -257,14 +254,14 @@ class Products:
         nodes = part.nodes[: ending.taken]
         label = " + ".join(n.op for n in nodes)
         reads = views_of(call)[:-1] if isinstance(call, Convolution) else (call.a, call.b, call.bias)
-        self.lowering.call(call, [v for v in reads if v is not None], call.result, (ending.value,), label)
+        self.emitter.call(call, [v for v in reads if v is not None], call.result, (ending.value,), label)
 
     def _convolution(self, part: Part, node: Node) -> int:
         x, w = self._images(part, node)
         if x.dtype not in _FLOATS or x.dtype != w.dtype or self._held(part, node) != x.dtype:
             return 0
         given = node.inputs[2] if len(node.inputs) > 2 else None
-        bias = None if given is None else self.lowering.operand(part, given)
+        bias = None if given is None else self.emitter.operand(part, given)
         relu = node.attrs["activation"] == "relu"
         start = Ending(1, node.outputs[0], bias=bias, function="relu" if relu else "")
         ending = self._ending(part, node, start)
@@ -272,7 +269,7 @@ class Products:
         call = Convolution(
             x,
             w,
-            self.lowering.result(part, ending.value),
+            self.emitter.result(part, ending.value),
             tuple(strides),
             tuple(pads),
             tuple(dilations),
@@ -288,26 +285,26 @@ class Products:
         return ending.taken
 
     def _attention(self, part: Part, node: Node) -> int:
-        q, k, v = (self.lowering.operand(part, str(x)) for x in node.inputs[:3])
+        q, k, v = (self.emitter.operand(part, str(x)) for x in node.inputs[:3])
         given = node.inputs[3] if len(node.inputs) > 3 else None
-        if node.attrs["hidden"] == "nan" and not attends(self.lowering.graph, given, causal=node.attrs["causal"]):
+        if node.attrs["hidden"] == "nan" and not attends(self.emitter.graph, given, causal=node.attrs["causal"]):
             return 0  # where the library makes 0
-        mask = None if given is None else self.lowering.operand(part, given)
+        mask = None if given is None else self.emitter.operand(part, given)
         scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(q.shape[3])
-        call = Attention(q, k, v, self.lowering.result(part, node.outputs[0]), scale, mask, node.attrs["causal"])
+        call = Attention(q, k, v, self.emitter.result(part, node.outputs[0]), scale, mask, node.attrs["causal"])
         if network_fault(call) is not None:
             return 0
         reads = (q, k, v) if mask is None else (q, k, v, mask)
-        self.lowering.call(call, reads, call.result, (node.outputs[0],), node.op)
+        self.emitter.call(call, reads, call.result, (node.outputs[0],), node.op)
         return 1
 
     def _normalisation(self, part: Part, node: Node) -> int:
         """Rows that nothing else is computed with; what comes before and after others is in the kernel generated."""
-        x, scale, *given = (self.lowering.operand(part, v) for v in node.inputs if v is not None)
+        x, scale, *given = (self.emitter.operand(part, v) for v in node.inputs if v is not None)
         if node.op == "layer_norm" and not given:
             return 0
         width = math.prod(x.shape[node.attrs["axis"] % x.rank :])
-        result = self.lowering.result(part, node.outputs[0])
+        result = self.emitter.result(part, node.outputs[0])
         rows, made = (view.reshaped((view.count // width, width)) for view in (x, result))
         vectors = [self._vector(view, width) for view in (scale, *given)]
         if rows is None or made is None or None in vectors:
@@ -316,7 +313,7 @@ class Products:
         call = Normalisation(rows, factor, made, node.attrs["epsilon"], bias[0] if bias else None)
         if network_fault(call) is not None:
             return 0
-        self.lowering.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
+        self.emitter.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
         return 1
 
 

@@ -4,57 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
 
 from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Node
-from eqsat.runtime.cuda.libraries.calls import Call
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.arena import Arrangement, arrange, check
+from eqsat.runtime.cuda.program.launches import Buffer, Launch
 from eqsat.runtime.kernels.view import View
-
-if TYPE_CHECKING:
-    from eqsat.runtime.cuda.program.arena import Arrangement
-
-Role = Literal["input", "weight", "value", "output"]
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as a program does."""
-
-    name: str
-    nbytes: int
-    role: Role
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """An operator that has no kernel here: run by its reference, on CuPy's own functions."""
-
-    node: Node
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel on its way to the GPU: what is run, what it reads and writes, and the graph's values it makes.
-
-    For a Source, `reads` and then `writes` are the views of its arguments, in their order.
-    """
-
-    work: Source | Call | Fallback
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
-    values: tuple[str, ...]
-    label: str = ""
-
-    @property
-    def kind(self) -> str:
-        """What runs it: "generated", a call of a library's, or "fallback".
-
-        >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
-        'fallback'
-        """
-        return "generated" if isinstance(self.work, Source) else type(self.work).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -75,8 +29,6 @@ class Program:
 
     def memory(self) -> Arrangement:
         """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
-        from eqsat.runtime.cuda.program.arena import arrange, check
-
         arrangement = arrange(self)
         check(self, arrangement)
         return arrangement

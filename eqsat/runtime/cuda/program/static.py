@@ -10,9 +10,9 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import spec
 from eqsat.language.graphs.fold import infer_and_fold
 from eqsat.language.graphs.interpret import concrete, run_node
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import spec
+from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.masks import lowest

@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 import eqsat
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import to_bytes
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import TensorType
 from tests.support.one_operator import agree, fits, is_lowered, model, opaque, session_run
 

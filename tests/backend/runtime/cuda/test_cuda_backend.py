@@ -29,8 +29,9 @@ from eqsat.runtime.cuda.device.toolkit import opened
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.program.arena import Arrangement, arrange
 from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, width
+from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.cuda.program.static import plain_plan
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.kernels.source import Source

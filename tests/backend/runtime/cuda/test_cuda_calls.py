@@ -15,8 +15,9 @@ from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul
 from eqsat.runtime.cuda.libraries.tuning import GENERATED
 from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.cuda.program.launches import Buffer, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Buffer, Launch, Program
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.view import View
 from tests.support.cuda_standin import StandIn, Toolkit
 

@@ -24,8 +24,8 @@ from eqsat.runtime.cuda.compiler.nvrtc import Compiled, compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
 from eqsat.runtime.cuda.program.arena import arrange, check
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.source import Source
 from eqsat.testing.cuda.host import HostMachine
 

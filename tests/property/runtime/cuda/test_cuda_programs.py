@@ -17,8 +17,8 @@ from eqsat.extract.tensors import tensors
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.graphs.interpret import run
+from eqsat.language.ops import OPS
 from eqsat.language.terms.state import LAYOUTS, State
 from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of

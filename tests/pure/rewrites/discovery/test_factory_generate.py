@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from eqsat import cli
 from eqsat.errors import ShapeError, UsageError
-from eqsat.language.declaration.spec import _SPECS, spec
+from eqsat.language.declaration.registry import _SPECS
+from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate import build, generate, space
 from eqsat.rewrites.discovery.enumerate.count import Counting

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 import scipy.special
 
-import eqsat.language.ops  # noqa: F401
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.spec import OPS, op, same_as
-from eqsat.language.ops import sampling
+from eqsat.language.declaration.spec import same_as
+from eqsat.language.ops import OPS, op, sampling
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.cuda.program.fallback import DeviceFallback, DeviceFloats, run_fallback
+from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.view import View
 from tests.support.cuda_groups import WITHOUT_KERNEL
 

@@ -21,8 +21,9 @@ from eqsat.runtime.cuda.libraries.emulated import compute, tf32
 from eqsat.runtime.cuda.libraries.substitute import group_of
 from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.arrays import aligned, strided
+from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.source import Source
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.host import HostMachine

@@ -12,7 +12,8 @@ from eqsat.errors import BackendError
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.program.arena import arrange, check, lifetimes
-from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program
+from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
+from eqsat.runtime.cuda.program.program import Program
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 

@@ -1,0 +1,156 @@
+"""Launches as they are added to a program, with the views of values that they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eqsat.errors import BackendError
+from eqsat.language.terms.graph import Node
+from eqsat.language.terms.plan import Held, Plan
+from eqsat.language.terms.state import LAYOUTS, State
+from eqsat.language.terms.types import DType, TensorType
+from eqsat.runtime.cuda.libraries.calls import Call
+from eqsat.runtime.cuda.program.launches import Buffer, Launch, Role
+from eqsat.runtime.cuda.program.placement import Placement, placement
+from eqsat.runtime.cuda.program.sharing import Blocks
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.view import View
+
+
+@dataclass
+class Part:
+    """Nodes on their way to a launch: the states they read their operands in, and make their results in."""
+
+    nodes: tuple[Node, ...]
+    states: Mapping[str, State]
+    results: Mapping[str, State]
+    arithmetic: str
+    inner: dict[str, View] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        """The state of what is made on the way."""
+        return next(iter(self.results.values()))
+
+    def rest(self, taken: int) -> Part:
+        """The part without its first nodes."""
+        return replace(self, nodes=self.nodes[taken:])
+
+    def leaving(self, taken: int) -> tuple[str, ...]:
+        """What the first nodes make that is read later, or is a result."""
+        later = {v for n in self.nodes[taken:] for v in n.inputs}
+        made = (o for n in self.nodes[:taken] for o in n.outputs if o)
+        return tuple(v for v in made if v in later or v in self.results)
+
+
+class Emitter:
+    """A program in the making: the views of values by state, and the launches so far."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.graph = plan, plan.graph
+        self.types: dict[str, TensorType] = {v: _tensor(t) for v, t in plan.graph.types.items()}
+        self.constants = dict(plan.graph.constants)
+        self.buffers: dict[str, Buffer] = {}
+        self.views: dict[Held, View] = {}
+        self.launches: list[Launch] = []
+        self.wishes: Placement = placement(plan, self.types)
+        self._blocks = Blocks()
+
+    def new(self, name: str, value: str, state: State, role: Role, order: Sequence[int] | None = None) -> View:
+        """A buffer of its own for a value in a state."""
+        type = state.typed(self.types[value])
+        stored = LAYOUTS[state.layout].order(type.rank)
+        if stored is None:
+            raise BackendError(
+                f"{value!r} is held in the layout {state.layout!r}, which no kernel here reads",
+                where=self.graph.name,
+                expected="a plan for a GPU",
+                remedy="optimise with device='cuda', or the name of a GPU",
+            )
+        title = name if name not in self.buffers else f"{name} ({len(self.buffers)})"
+        view = View.of(title, type.dtype, type.static, stored if order is None else order)
+        self.buffers[title] = Buffer(title, view.nbytes, role)
+        return view
+
+    def place(self, held: Held) -> View:
+        """Where a value is to be written: in the concatenation it is a part of, or in a buffer of its own."""
+        if held in self.views:
+            return self.views[held]
+        home = self.wishes.homes.get(held.value)
+        if home is not None and home.whole.state == held.state:
+            whole = self.place(home.whole)
+            part = whole.sliced(home.axis, home.start, home.size)
+            seen = part.reshaped(self.types[held.value].static)
+            view = part if seen is None else seen
+        else:
+            order = self.wishes.orders.get(held.value) if held.state.layout == "row" else None
+            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
+            view = self.new(name, held.value, held.state, "value", order)
+        self.views[held] = view
+        return view
+
+    def read(self, held: Held) -> View:
+        """Where a value lies in a state; a constant is put in that state when first asked for."""
+        found = self.views.get(held)
+        if found is None:
+            if held.value not in self.constants:
+                raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
+            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
+            view = self.new(name, held.value, held.state, "weight")
+            # What is handed out may be written to by whoever gets it.
+            handed_out = held.value in self.graph.outputs.values()
+            shared = None if handed_out else self._blocks.shared(self.constants[held.value], view)
+            if shared is not None:
+                del self.buffers[view.buffer]
+            found = self.views[held] = view if shared is None else shared
+        return found
+
+    def operand(self, part: Part, value: str) -> View:
+        """The view a part reads a value by."""
+        found = part.inner.get(value)
+        return self.read(Held(value, part.states.get(value, part.state))) if found is None else found
+
+    def result(self, part: Part, value: str) -> View:
+        """The view a part writes a value to: its place, or a buffer that only the part itself reads."""
+        if value in part.results:
+            part.inner[value] = self.place(Held(value, part.results[value]))
+        elif value not in part.inner:
+            part.inner[value] = self.new(value, value, part.state, "value")
+        return part.inner[value]
+
+    def copied(self, view: View, target: View, label: str) -> View:
+        """A launch that copies the elements of one view to another, which may be of another element type."""
+        type = TensorType(view.dtype, view.shape)
+        node = Node("identity", ("from",), ("to",))
+        group = Group((node,), {"from": type, "to": type}, {"from": view}, {"to": target})
+        source = generate(group)
+        if source is None:
+            raise BackendError(f"no kernel copies {view.dtype.value} to {target.dtype.value}", where=label)
+        source = replace(source, comment=f"copy of {label}")
+        reads = (view,) if "from" in source.arguments else ()  # of no elements nothing is read
+        self.launches.append(Launch(source, reads, (target,), (), f"copy of {label}"))
+        return target
+
+    def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
+        """A buffer between two launches, for what is no value of the graph, with its elements in order."""
+        title = f"{label}, in order"
+        title = title if title not in self.buffers else f"{title} ({len(self.buffers)})"
+        view = View.of(title, dtype, shape)
+        self.buffers[title] = Buffer(title, view.nbytes, "value")
+        return view
+
+    def contiguous(self, view: View, label: str) -> View:
+        """A copy with its elements in order."""
+        return self.copied(view, self.spare(label, view.dtype, view.shape), label)
+
+    def call(self, call: Call, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
+        """A launch of a library's kernel."""
+        self.launches.append(Launch(call, tuple(reads), (result,), tuple(values), label))
+
+
+def _tensor(type: object) -> TensorType:
+    if not isinstance(type, TensorType):
+        raise BackendError(f"{type} is no tensor", expected="tensors alone")
+    return type
