@@ -21,7 +21,7 @@ from eqsat.language.onnx.fused.heads import Joined, joined_heads
 from eqsat.language.onnx.fused.operators import DOMAIN, FUSED, write_joined
 from eqsat.language.onnx.microsoft.records import Record, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
-from eqsat.language.onnx.operators.export_table import EXPORTS
+from eqsat.language.onnx.operators.export_table import exporter_of
 from eqsat.language.onnx.write.exporting import Model, Target
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Sym
@@ -143,7 +143,7 @@ class _Export:
         outputs = [self.names[v] if v else "" for v in node.outputs]
         if node.op == OPAQUE:
             self._write_opaque(node, inputs, outputs)
-        elif node.op not in EXPORTS:
+        elif (write := exporter_of(node.op)) is None:
             raise ExportModelError(
                 f"{node.describe()} has no counterpart in ONNX",
                 where=self.graph.name,
@@ -153,7 +153,7 @@ class _Export:
         elif self._is_fused(node):
             FUSED[node.op].write(Target(self.out, node, inputs, outputs))
         else:
-            EXPORTS[node.op](Target(self.out, node, inputs, outputs))
+            write(Target(self.out, node, inputs, outputs))
         for value, name in zip(node.outputs, outputs, strict=True):
             if value:
                 self.out.dims.offer(name, self.graph.type(value))
