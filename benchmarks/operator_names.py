@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import eqsat
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS
+from eqsat.language.ops import OPS
 
 PACKAGE = Path(eqsat.__file__).parent
 #: Where operators are declared, and where kernels of one kind of operator are written.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.faults import declaration_at_fault
@@ -28,6 +28,10 @@ SampleRule: TypeAlias = Callable[
 #: Whether finite operands of these types may make an infinity or NaN.
 PartialRule: TypeAlias = Callable[[Operands, Attrs], bool]
 Reference: TypeAlias = Callable[..., Any]
+
+#: The operands on which an operator makes a result whatever their elements are: none in particular, all that fit, of
+#: static shapes and none of them empty, or all.
+Total: TypeAlias = Literal["", "static", "all"]
 
 
 class Required:
@@ -60,6 +64,8 @@ class OpSpec:
     it is empty; a value may be a function of the operands' shapes, or of a constant's own, that returns the attribute,
     or one that does not fit where there is none. `inputs_only` operators it applies to inputs and constants, never to
     results.
+
+    The other fields are those of `Facts`.
     """
 
     name: str
@@ -87,6 +93,14 @@ class OpSpec:
     laws: tuple[str, ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
     inputs_only: bool = False
+    shapes: str = ""
+    product: bool = False
+    selects: bool = False
+    accumulates: bool = False
+    sensitive: bool = False
+    rowwise: bool = False
+    hides_sign: bool = False
+    total: Total = ""
 
     @cached_property
     def form(self) -> Form | None:
@@ -168,6 +182,28 @@ class OpSpec:
         """File and line of the reference."""
         code = getattr(self.reference, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.name
+
+
+class Facts(TypedDict, total=False):
+    """Facts of an operator that tables elsewhere are made from; each is a field of `OpSpec`.
+
+    `shapes` is a sentence on the shapes of operands and results, where neither an index form nor `pointwise` says it.
+    """
+
+    shapes: str
+    #: It multiplies matrices or filters: products may be formed in a lower arithmetic and are added up in float32.
+    product: bool
+    #: It chooses among elements, and so rounds nothing.
+    selects: bool
+    #: It forms averages or shares, which kernels add up in float32 whatever the operands are held in.
+    accumulates: bool
+    #: It stays in float32 under mixed precision: a sum of many terms, an exponential or logarithm, or a quotient.
+    sensitive: bool
+    #: It works along rows, in whose kernels operators on single elements before and after it are computed.
+    rowwise: bool
+    #: No result tells the sign of a zero among the operands.
+    hides_sign: bool
+    total: Total
 
 
 def same_as(index: int = 0) -> InferRule:

@@ -56,7 +56,14 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
-@op("fill", infer=_fill_type, flops=_nothing, sample=_fill_sample, instances=({"shape": _itself, "value": 1.0},))
+@op(
+    "fill",
+    infer=_fill_type,
+    flops=_nothing,
+    sample=_fill_sample,
+    instances=({"shape": _itself, "value": 1.0},),
+    shapes="The dims of `shape`.",
+)
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
     return _filled(shape, _element(xp, value, dtype))
@@ -70,7 +77,9 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     return (), {"n": sampling.dim(rng), **attrs}
 
 
-@op("eye", infer=_eye_type, flops=_nothing, sample=_eye_sample, instances=({"n": _first},))
+@op(
+    "eye", infer=_eye_type, flops=_nothing, sample=_eye_sample, instances=({"n": _first},), shapes="A matrix of n by n."
+)
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
     result = _filled((n, n), _element(xp, 0.0, dtype))
@@ -95,6 +104,7 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
+    shapes="channels, channels, kernel….",
 )
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
@@ -114,6 +124,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
+    shapes="channels, 1, kernel….",
 )
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
@@ -151,6 +162,7 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     multilinear=(0,),
     instances=({"kernel": (3, 3)},),
     inputs_only=True,
+    shapes="o, c, spatial… becomes o, c, kernel…, each no smaller and larger by an even number.",
 )
 def enlarge(xp: Any, w: Any, *, kernel: tuple[int, ...]) -> Any:
     """A filter with zeros put evenly around its spatial dims until they have the sizes given."""

@@ -54,7 +54,16 @@ def mul(xp: Any, a: Any, b: Any) -> Any:
     return xp.multiply(a, b)
 
 
-@op("div", infer=broadcast(), sample=pointwise, pointwise=True, multilinear=(0,), partial=True, onnx="Div")
+@op(
+    "div",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    multilinear=(0,),
+    partial=True,
+    onnx="Div",
+    sensitive=True,
+)
 def div(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; of integers, truncated toward zero, and then not linear."""
     return xp.divide(a, b)
@@ -67,13 +76,13 @@ def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (base.with_shape(broadcast_shapes(base.shape, exponent.shape)),)
 
 
-@op("pow", infer=_pow_type, sample=pointwise, pointwise=True, partial=True, onnx="Pow")
+@op("pow", infer=_pow_type, sample=pointwise, pointwise=True, partial=True, onnx="Pow", sensitive=True)
 def pow_(xp: Any, a: Any, b: Any) -> Any:
     """Power; the exponent may have another element type than the base, whose type the result has."""
     return xp.power(a, b)
 
 
-@op("mod", infer=broadcast(), sample=pointwise, pointwise=True, partial=True, onnx="Mod")
+@op("mod", infer=broadcast(), sample=pointwise, pointwise=True, partial=True, onnx="Mod", sensitive=True)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:
@@ -94,31 +103,31 @@ def minimum(xp: Any, a: Any, b: Any) -> Any:
     return xp.minimum(a, b)
 
 
-@op("equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, commutative=True, onnx="Equal")
+@op("equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, commutative=True, onnx="Equal", hides_sign=True)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the elements are equal."""
     return xp.equal(a, b)
 
 
-@op("less", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Less")
+@op("less", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Less", hides_sign=True)
 def less(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller."""
     return xp.less(a, b)
 
 
-@op("less_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="LessOrEqual")
+@op("less_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="LessOrEqual", hides_sign=True)
 def less_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller or equal."""
     return xp.less_equal(a, b)
 
 
-@op("greater", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Greater")
+@op("greater", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Greater", hides_sign=True)
 def greater(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger."""
     return xp.less(b, a)
 
 
-@op("greater_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="GreaterOrEqual")
+@op("greater_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="GreaterOrEqual", hides_sign=True)
 def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger or equal."""
     return xp.less_equal(b, a)
@@ -161,7 +170,7 @@ def xor(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(a, xp.where(b, False, True), b)
 
 
-@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Not")
+@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Not", hides_sign=True)
 def not_(xp: Any, a: Any) -> Any:
     """Logical not."""
     return xp.where(a, False, True)
@@ -275,7 +284,16 @@ def cast(xp: Any, x: Any, *, to: str) -> Any:
     return xp.cast(x, DType.of(to))
 
 
-@op("identity", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), view=True, onnx="Identity")
+@op(
+    "identity",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    multilinear=(0,),
+    view=True,
+    onnx="Identity",
+    total="all",
+)
 def identity(xp: Any, x: Any) -> Any:
     """The operand itself."""
     return x

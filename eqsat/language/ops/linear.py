@@ -69,6 +69,8 @@ def _matmul_sample(
     index="... m k, ... k n -> ... m n",
     onnx="MatMul",
     instances=({},),
+    product=True,
+    total="static",
 )
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
@@ -128,6 +130,8 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     multilinear=(0, 1),
     index="m k ^trans_a, k n ^trans_b, + m n -> m n",
     onnx="Gemm",
+    product=True,
+    total="static",
 )
 def gemm(
     xp: Any,
@@ -284,6 +288,8 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     index="n g*c h@r..., g*o c r..., + g*o -> n g*o h...; g = group; linear if activation = none",
     onnx="Conv",
     instances=_CONV_INSTANCES,
+    product=True,
+    total="static",
 )
 def conv(
     xp: Any,

@@ -100,6 +100,8 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
     view=True,
     onnx="Reshape",
     instances=({"shape": sampling.flat}, {"shape": sampling.matrix}),
+    shapes="The dims of `shape`, as many elements as x has.",
+    total="static",
 )
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
@@ -125,6 +127,8 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     movement=True,
     onnx="Transpose",
     instances=[{"perm": p} for p in _PERMUTATIONS],
+    shapes="Dim i of the result is dim perm[i] of x.",
+    total="all",
 )
 def transpose(xp: Any, x: Any, *, perm: tuple[int, ...]) -> Any:
     """Axis i of the result is axis perm[i] of the operand."""
@@ -187,6 +191,8 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     movement=True,
     onnx="Concat",
     instances=({"axis": 0}, {"axis": 1}),
+    shapes="Operands of one rank whose dims agree but at `axis`, where the result has their sum.",
+    total="static",
 )
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""
@@ -247,6 +253,8 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     movement=True,
     onnx="Split",
     instances=({"axis": 0, "sizes": _halves(0)}, {"axis": 1, "sizes": _halves(1)}),
+    shapes="One output a size: the shape of x with that size at `axis`; the sizes add up to the dim there.",
+    total="static",
 )
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The operand cut along an axis into parts of the sizes given, one output each."""
@@ -306,7 +314,16 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), drawn
 
 
-@op("slice", infer=_slice_type, sample=_slice_sample, multilinear=(0,), movement=True, onnx="Slice")
+@op(
+    "slice",
+    infer=_slice_type,
+    sample=_slice_sample,
+    multilinear=(0,),
+    movement=True,
+    onnx="Slice",
+    shapes="The rank of x; along a named axis as many elements as the steps reach.",
+    total="static",
+)
 def slice_(
     xp: Any,
     x: Any,
@@ -366,6 +383,8 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     movement=True,
     onnx="Pad",
     instances=({"pads": (0, 0, 1, 1) * 2},),
+    shapes="Every dim of x with its begin and its end of `pads` added.",
+    total="static",
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
@@ -402,6 +421,8 @@ def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     multilinear=(0,),
     movement=True,
     onnx="Tile",
+    shapes="Every dim of x times its number of `repeats`.",
+    total="static",
 )
 def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
     """The operand repeated along every axis, `repeats` times each."""
@@ -438,6 +459,8 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     movement=True,
     onnx="Expand",
     instances=({"shape": _repeated},),
+    shapes="The broadcast of the shape of x and `shape`, by NumPy's rule.",
+    total="static",
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""

@@ -130,6 +130,7 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     index="n c h@kernel... -> n c h...",
     onnx="MaxPool",
     instances=_POOL_INSTANCES,
+    selects=True,
 )
 def max_pool(
     xp: Any,
@@ -163,6 +164,8 @@ def max_pool(
     index="n c h@kernel... -> n c h...",
     onnx="AveragePool",
     instances=[{**i, "count_include_pad": True} for i in _POOL_INSTANCES],
+    accumulates=True,
+    sensitive=True,
 )
 def avg_pool(
     xp: Any,
@@ -190,7 +193,14 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return None if drawn is None else (drawn[0], {"p": rng.choice((1, 2, 3)), **drawn[1]})
 
 
-@op("lp_pool", infer=_pool_type, flops=_pool_flops, sample=_lp_sample, onnx="LpPool")
+@op(
+    "lp_pool",
+    infer=_pool_type,
+    flops=_pool_flops,
+    sample=_lp_sample,
+    onnx="LpPool",
+    shapes="n, c, spatial… becomes n, c, windows….",
+)
 def lp_pool(
     xp: Any,
     x: Any,
@@ -233,6 +243,8 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
     instances=({},),
+    accumulates=True,
+    sensitive=True,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -247,6 +259,7 @@ def global_avg_pool(xp: Any, x: Any) -> Any:
     partial=True,
     index="n c h... -> n c 1...",
     onnx="GlobalMaxPool",
+    selects=True,
 )
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -271,6 +284,7 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
     sample=sampling.one_operand(4, size=sampling.choice(1, 3)),
     index="n [c] h... -> n [c] h...",
     onnx="LRN",
+    sensitive=True,
 )
 def lrn(xp: Any, x: Any, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Any:
     """The operand over (bias + alpha / size · sum of squares over `size` neighbouring channels) ** beta."""

@@ -276,6 +276,7 @@ _DTYPES = {4: "int32"}
     sample=_sample(4, 8),
     dtypes=_DTYPES,
     onnx="LSTM",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the two last states have no steps.",
 )
 def lstm(
     xp: Any,
@@ -325,7 +326,15 @@ def lstm(
     return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
 
 
-@op("gru", infer=_type(3, 1), flops=_flops(3), sample=_sample(3, 6), dtypes=_DTYPES, onnx="GRU")
+@op(
+    "gru",
+    infer=_type(3, 1),
+    flops=_flops(3),
+    sample=_sample(3, 6),
+    dtypes=_DTYPES,
+    onnx="GRU",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+)
 def gru(
     xp: Any,
     x: Any,
@@ -371,7 +380,15 @@ def gru(
     return layer.run(x, w, bias, lens, (h,), size, cell, layout)
 
 
-@op("rnn", infer=_type(1, 1), flops=_flops(1), sample=_sample(1, 6), dtypes=_DTYPES, onnx="RNN")
+@op(
+    "rnn",
+    infer=_type(1, 1),
+    flops=_flops(1),
+    sample=_sample(1, 6),
+    dtypes=_DTYPES,
+    onnx="RNN",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+)
 def rnn(
     xp: Any,
     x: Any,

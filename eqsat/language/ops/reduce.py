@@ -67,6 +67,9 @@ _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
     index="...{axes} -> ...",
     onnx="ReduceSum",
     instances=_INSTANCES,
+    sensitive=True,
+    rowwise=True,
+    total="static",
 )
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
@@ -91,6 +94,10 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     index="...{axes} -> ...; reads axes",
     onnx="ReduceMean",
     instances=_INSTANCES,
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    total="static",
 )
 def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Mean over axes; the mean of nothing is NaN."""
@@ -107,6 +114,9 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     index="...{axes} -> ...",
     onnx="ReduceMax",
     instances=_INSTANCES,
+    selects=True,
+    rowwise=True,
+    total="static",
 )
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""
@@ -122,6 +132,9 @@ def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     partial=_of_nothing,
     index="...{axes} -> ...",
     onnx="ReduceMin",
+    selects=True,
+    rowwise=True,
+    total="static",
 )
 def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Minimum over axes; of nothing, the greatest element there is."""
@@ -135,6 +148,9 @@ def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     sample=_SAMPLE,
     index="...{axes} -> ...",
     onnx="ReduceProd",
+    sensitive=True,
+    rowwise=True,
+    total="static",
 )
 def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Product over axes."""
@@ -142,7 +158,16 @@ def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
 
 
 @op(
-    "reduce_l1", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL1"
+    "reduce_l1",
+    infer=_reduce_type,
+    flops=flops_per_input(2),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceL1",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of absolute values over axes."""
@@ -150,7 +175,16 @@ def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
 
 
 @op(
-    "reduce_l2", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL2"
+    "reduce_l2",
+    infer=_reduce_type,
+    flops=flops_per_input(2),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceL2",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
@@ -164,6 +198,10 @@ def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     sample=_SAMPLE,
     index="...{axes} -> ...",
     onnx="ReduceSumSquare",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of squares over axes."""
@@ -178,6 +216,8 @@ def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> 
     partial=True,
     index="...{axes} -> ...",
     onnx="ReduceLogSum",
+    sensitive=True,
+    hides_sign=True,
 )
 def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum over axes."""
@@ -192,6 +232,10 @@ def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any
     partial=True,
     index="...{axes} -> ...",
     onnx="ReduceLogSumExp",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum of exponentials over axes; floats are shifted by their maximum, so as not to overflow."""
@@ -228,13 +272,29 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
 _ARG_SAMPLE = sampling.one_operand(axis=sampling.axis, keepdims=sampling.flag, select_last=sampling.flag)
 
 
-@op("argmax", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMax")
+@op(
+    "argmax",
+    infer=_arg_type,
+    flops=flops_per_input(1),
+    sample=_ARG_SAMPLE,
+    onnx="ArgMax",
+    shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
+    hides_sign=True,
+)
 def argmax(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the largest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=False, last=select_last)
 
 
-@op("argmin", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMin")
+@op(
+    "argmin",
+    infer=_arg_type,
+    flops=flops_per_input(1),
+    sample=_ARG_SAMPLE,
+    onnx="ArgMin",
+    shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
+    hides_sign=True,
+)
 def argmin(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the smallest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=True, last=select_last)
@@ -263,6 +323,7 @@ def _topk_count(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> int |
     flops=flops_per_input(4),
     sample=sampling.one_operand(axis=sampling.axis, largest=sampling.flag, k=_topk_count),
     onnx="TopK",
+    shapes="Two outputs of the shape of x with k at `axis`: elements, and their indices in int64.",
 )
 def topk(xp: Any, x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
     """The k largest or smallest elements along an axis, in order, and their indices; of equal ones the first.
@@ -293,6 +354,7 @@ def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     multilinear=(0,),
     index="...{axis} -> ...{axis}",
     onnx="CumSum",
+    sensitive=True,
 )
 def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Running sum along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from onnx import defs, helper
 
-from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.ops import OPS
 
 
 def declared_as(onnx: str) -> str | None:

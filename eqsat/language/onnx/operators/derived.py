@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from eqsat.language.declaration.spec import OPS, REQUIRED, OpSpec
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.onnx.files.schemas import defaults, is_chained
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.ops import OPS
 
 
 def import_same(call: Call) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.microsoft import exporters as microsoft
@@ -18,6 +17,7 @@ from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType
 
 

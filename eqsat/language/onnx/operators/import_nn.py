@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import OPS, normal_axis
+from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops import OPS
 from eqsat.language.terms.dims import Dim, Sym, product
 from eqsat.language.terms.types import DType, Shape
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.files.schemas import schemas
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops import OPS
 from eqsat.language.ops.recurrent import ACTIVATIONS
 
 _NAMES = {name.lower(): name for name in ACTIVATIONS}

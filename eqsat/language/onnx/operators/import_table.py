@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from eqsat.language.declaration.spec import OPS
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.microsoft import importers as microsoft
@@ -26,6 +25,7 @@ from eqsat.language.onnx.operators.derived import derived_importer, import_chain
 from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType
 
 

@@ -87,6 +87,7 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     multilinear=(2,),
     index="b [h q d], b [h k d], b [h k] v -> b [h q] v",
     onnx="Attention",
+    accumulates=True,
 )
 def attention(
     xp: Any,

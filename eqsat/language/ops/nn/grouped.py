@@ -173,7 +173,15 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
     return [s if s is not None else d for s, d in zip(known, drawn, strict=False)], full
 
 
-@op("grouped_attention", infer=_type, flops=_flops, sample=_sample, operands=(2, 10), dtypes={1: "int32"})
+@op(
+    "grouped_attention",
+    infer=_type,
+    flops=_flops,
+    sample=_sample,
+    operands=(2, 10),
+    dtypes={1: "int32"},
+    shapes="batch, length, heads·width; the two caches are batch, shared, positions, width.",
+)
 def grouped_attention(
     xp: Any,
     q: Any,
