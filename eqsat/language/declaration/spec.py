@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
 from eqsat.language.declaration.indices import Form, parse_form, pointwise_form
 from eqsat.language.terms.dims import Dim
@@ -101,6 +102,8 @@ class OpSpec:
     rowwise: bool = False
     hides_sign: bool = False
     total: Total = ""
+    choices: ChoicesOf = field(default_factory=dict)
+    beside: Beside | None = None
 
     @cached_property
     def form(self) -> Form | None:
@@ -204,6 +207,10 @@ class Facts(TypedDict, total=False):
     #: No result tells the sign of a zero among the operands.
     hides_sign: bool
     total: Total
+    #: All values of attributes, or of attributes that go together, up to a bound, where their names do not say it.
+    choices: ChoicesOf
+    #: All shapes, up to a bound, of an operand beside others.
+    beside: Beside
 
 
 def same_as(index: int = 0) -> InferRule:

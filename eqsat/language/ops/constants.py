@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
@@ -63,6 +63,7 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     sample=_fill_sample,
     instances=({"shape": _itself, "value": 1.0},),
     shapes="The dims of `shape`.",
+    choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
 )
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
@@ -78,7 +79,13 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
 
 
 @op(
-    "eye", infer=_eye_type, flops=_nothing, sample=_eye_sample, instances=({"n": _first},), shapes="A matrix of n by n."
+    "eye",
+    infer=_eye_type,
+    flops=_nothing,
+    sample=_eye_sample,
+    instances=({"n": _first},),
+    shapes="A matrix of n by n.",
+    choices={"n": enumeration.sides},
 )
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
@@ -105,6 +112,7 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
     shapes="channels, channels, kernel….",
+    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
 )
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
@@ -125,6 +133,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
     shapes="channels, 1, kernel….",
+    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
 )
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
@@ -163,6 +172,8 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     instances=({"kernel": (3, 3)},),
     inputs_only=True,
     shapes="o, c, spatial… becomes o, c, kernel…, each no smaller and larger by an even number.",
+    choices={"kernel": enumeration.kernels},
+    beside=enumeration.windowed,
 )
 def enlarge(xp: Any, w: Any, *, kernel: tuple[int, ...]) -> Any:
     """A filter with zeros put evenly around its spatial dims until they have the sizes given."""

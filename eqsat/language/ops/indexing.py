@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv
@@ -53,6 +53,7 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     dtypes=_INDICES,
     onnx="Gather",
     shapes="The shape of x with the dims of the indices in place of `axis`.",
+    beside=enumeration.gathered,
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
@@ -336,6 +337,7 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     index="... [m n] -> ... [m n]",
     onnx="Trilu",
     total="static",
+    choices={"k": enumeration.of(-1, 0, 1)},
 )
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""

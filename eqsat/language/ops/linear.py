@@ -11,6 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.ops import enumeration
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.terms.dims import Dim, evaluate, floordiv, product
 from eqsat.language.terms.graph import Attrs
@@ -71,6 +72,7 @@ def _matmul_sample(
     instances=({},),
     product=True,
     total="static",
+    beside=enumeration.beside_matmul,
 )
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
@@ -132,6 +134,7 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     onnx="Gemm",
     product=True,
     total="static",
+    beside=enumeration.beside_gemm,
 )
 def gemm(
     xp: Any,
@@ -290,6 +293,8 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     instances=_CONV_INSTANCES,
     product=True,
     total="static",
+    choices={("strides", "dilations", "pads"): enumeration.convolved, "group": enumeration.groups},
+    beside=enumeration.beside_conv,
 )
 def conv(
     xp: Any,
@@ -390,6 +395,11 @@ def _transposed_sample(
     multilinear=(0, 1),
     index="n g*c h@r..., g*c o r..., + g*o -> n g*o h...; g = group",
     onnx="ConvTranspose",
+    choices={
+        ("strides", "dilations", "pads", "output_padding"): enumeration.deconvolved,
+        "group": enumeration.divisors,
+    },
+    beside=enumeration.beside_conv_transpose,
 )
 def conv_transpose(
     xp: Any,

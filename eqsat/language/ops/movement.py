@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product
@@ -102,6 +102,7 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
     instances=({"shape": sampling.flat}, {"shape": sampling.matrix}),
     shapes="The dims of `shape`, as many elements as x has.",
     total="static",
+    choices={"shape": enumeration.regrouped},
 )
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
@@ -193,6 +194,7 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     instances=({"axis": 0}, {"axis": 1}),
     shapes="Operands of one rank whose dims agree but at `axis`, where the result has their sum.",
     total="static",
+    beside=enumeration.beside_concat,
 )
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""
@@ -323,6 +325,7 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     onnx="Slice",
     shapes="The rank of x; along a named axis as many elements as the steps reach.",
     total="static",
+    choices={("axes", "starts", "ends", "steps"): enumeration.slices},
 )
 def slice_(
     xp: Any,
@@ -385,6 +388,7 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     instances=({"pads": (0, 0, 1, 1) * 2},),
     shapes="Every dim of x with its begin and its end of `pads` added.",
     total="static",
+    choices={("pads", "mode", "value"): enumeration.pads},
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
@@ -423,6 +427,7 @@ def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     onnx="Tile",
     shapes="Every dim of x times its number of `repeats`.",
     total="static",
+    choices={"repeats": enumeration.repeats},
 )
 def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
     """The operand repeated along every axis, `repeats` times each."""
@@ -461,6 +466,7 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     instances=({"shape": _repeated},),
     shapes="The broadcast of the shape of x and `shape`, by NumPy's rule.",
     total="static",
+    choices={"shape": enumeration.broadcast_to},
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""

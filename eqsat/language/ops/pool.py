@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.reduce import flops_per_input, mean
@@ -131,6 +131,8 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     onnx="MaxPool",
     instances=_POOL_INSTANCES,
     selects=True,
+    choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
+    beside=enumeration.windowed,
 )
 def max_pool(
     xp: Any,
@@ -166,6 +168,8 @@ def max_pool(
     instances=[{**i, "count_include_pad": True} for i in _POOL_INSTANCES],
     accumulates=True,
     sensitive=True,
+    choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
+    beside=enumeration.windowed,
 )
 def avg_pool(
     xp: Any,
@@ -245,6 +249,7 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     instances=({},),
     accumulates=True,
     sensitive=True,
+    beside=enumeration.windowed,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -260,6 +265,7 @@ def global_avg_pool(xp: Any, x: Any) -> Any:
     index="n c h... -> n c 1...",
     onnx="GlobalMaxPool",
     selects=True,
+    beside=enumeration.windowed,
 )
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""

@@ -12,6 +12,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, present, same_dtype
 from eqsat.language.ops import activations as functions
+from eqsat.language.ops import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, floordiv
 from eqsat.language.terms.graph import Attrs
@@ -277,6 +278,10 @@ _DTYPES = {4: "int32"}
     dtypes=_DTYPES,
     onnx="LSTM",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the two last states have no steps.",
+    choices={
+        ("activations", "alphas", "betas", "clip"): enumeration.activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))
+    },
+    beside=enumeration.recurrent(4),
 )
 def lstm(
     xp: Any,
@@ -334,6 +339,8 @@ def lstm(
     dtypes=_DTYPES,
     onnx="GRU",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+    choices={("activations", "alphas", "betas", "clip"): enumeration.activations(2, ("HardSigmoid", "Relu"))},
+    beside=enumeration.recurrent(3),
 )
 def gru(
     xp: Any,
@@ -388,6 +395,8 @@ def gru(
     dtypes=_DTYPES,
     onnx="RNN",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+    choices={("activations", "alphas", "betas", "clip"): enumeration.activations(1, ("Affine",))},
+    beside=enumeration.recurrent(1),
 )
 def rnn(
     xp: Any,

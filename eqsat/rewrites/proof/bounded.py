@@ -26,6 +26,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.instantiation import instantiate_all
@@ -33,7 +34,6 @@ from eqsat.language.terms.pattern import App, Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.fitting import Bounds
 from eqsat.rewrites.instances.grid import completed, is_complete
 from eqsat.rewrites.instances.typings import Cell, Typings
 from eqsat.rewrites.rules.rule import Rule, applications

@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.nn.normalisation import softmax
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
@@ -88,6 +88,7 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     index="b [h q d], b [h k d], b [h k] v -> b [h q] v",
     onnx="Attention",
     accumulates=True,
+    beside=enumeration.attended,
 )
 def attention(
     xp: Any,

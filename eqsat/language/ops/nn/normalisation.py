@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, present
-from eqsat.language.ops import sampling
+from eqsat.language.ops import enumeration, sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
@@ -163,6 +163,7 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     sensitive=True,
     rowwise=True,
     total="static",
+    beside=enumeration.normalised,
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: (x - mean) / √(variance + epsilon) · scale + bias."""
@@ -182,6 +183,7 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     sensitive=True,
     rowwise=True,
     total="static",
+    beside=enumeration.normalised,
 )
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
@@ -249,6 +251,7 @@ def _channels(x: Any, vector: Any) -> Any:
     accumulates=True,
     sensitive=True,
     total="static",
+    beside=enumeration.per_channel,
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised by stored statistics of each channel: (x - mean) / √(var + epsilon) · scale + bias (inference)."""
@@ -266,6 +269,7 @@ def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, e
     onnx="InstanceNormalization",
     accumulates=True,
     sensitive=True,
+    beside=enumeration.per_channel,
 )
 def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised over the spatial axes of each channel, then scaled and shifted by channel."""
@@ -282,6 +286,8 @@ def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e
     onnx="GroupNormalization",
     accumulates=True,
     sensitive=True,
+    choices={"groups": enumeration.divisors},
+    beside=enumeration.per_channel,
 )
 def group_norm(xp: Any, x: Any, scale: Any, bias: Any, *, groups: int, epsilon: float = 1e-5) -> Any:
     """Normalised over the channels of a group and the spatial axes, then scaled and shifted by channel."""
