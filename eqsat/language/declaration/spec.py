@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
@@ -13,8 +13,10 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
 from eqsat.language.declaration.indices import Form, parse_form, pointwise_form
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
@@ -104,6 +106,12 @@ class OpSpec:
     total: Total = ""
     choices: ChoicesOf = field(default_factory=dict)
     beside: Beside | None = None
+    on_dims: Callable[..., Array] | None = None
+    unchanged: Callable[[Node, TensorType, TensorType], bool] | None = None
+    portable: Callable[[Attrs, Sequence[Array | None]], bool] | None = None
+    demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]] | None = None
+    hands_on: bool = False
+    windowed: bool = False
 
     @cached_property
     def form(self) -> Form | None:
@@ -211,6 +219,19 @@ class Facts(TypedDict, total=False):
     choices: ChoicesOf
     #: All shapes, up to a bound, of an operand beside others.
     beside: Beside
+    #: The result on small tensors of integers whose elements are dims, from attributes and operands; Undecided where
+    #: the sizes of named dims decide it.
+    on_dims: Callable[..., Array]
+    #: Whether a node hands its first operand on as it is, by the operand's type and the result's.
+    unchanged: Callable[[Node, TensorType, TensorType], bool]
+    #: Whether every machine and runtime makes the same of operands with these attributes; all of them where left out.
+    portable: Callable[[Attrs, Sequence[Array | None]], bool]
+    #: Conditions on named dims, from the dims of operands and result, and attributes.
+    demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]]
+    #: Each element of the results is one of the first operand, perhaps of another element type.
+    hands_on: bool
+    #: It moves windows over the axes from the third on.
+    windowed: bool
 
 
 def same_as(index: int = 0) -> InferRule:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Facts, Operands, OpSpec, present, same_as, same_dtype
 from eqsat.language.ops import sampling
@@ -51,7 +52,7 @@ def _function(
     return declare(reference)
 
 
-abs_ = _function("abs", "Abs", "Absolute value.", hides_sign=True)
+abs_ = _function("abs", "Abs", "Absolute value.", hides_sign=True, on_dims=symbolic.absolute)
 exp = _function(
     "exp", "Exp", "Exponential.", partial=True, monotone=True, instances=({},), sensitive=True, hides_sign=True
 )
@@ -79,7 +80,16 @@ round_ = _function("round", "Round", "The nearest integer, halves to the even on
 sign = _function("sign", "Sign", "-1, 0 or 1.", monotone=True)
 
 
-@op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg", instances=({},))
+@op(
+    "neg",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    multilinear=(0,),
+    onnx="Neg",
+    instances=({},),
+    on_dims=symbolic.negative,
+)
 def neg(xp: Any, x: Any) -> Any:
     """Negation."""
     return xp.negative(x)
@@ -91,7 +101,16 @@ def reciprocal(xp: Any, x: Any) -> Any:
     return xp.divide(xp.number(1.0, x), x)
 
 
-@op("relu", infer=same_as(), sample=pointwise, pointwise=True, monotone=True, onnx="Relu", instances=({},))
+@op(
+    "relu",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    monotone=True,
+    onnx="Relu",
+    instances=({},),
+    on_dims=symbolic.relu,
+)
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
 from eqsat.language.ops import enumeration, sampling
@@ -64,6 +65,7 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     instances=({"shape": _itself, "value": 1.0},),
     shapes="The dims of `shape`.",
     choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
+    on_dims=symbolic.fill,
 )
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.arithmetic import divergence
+from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, broadcast, present, same_as, same_dtype
 from eqsat.language.ops.sampling import choice, one_operand, pointwise
@@ -27,13 +29,22 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
-@op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add", instances=({},))
+@op(
+    "add",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    onnx="Add",
+    instances=({},),
+    on_dims=symbolic.add,
+)
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return xp.add(a, b)
 
 
-@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub", instances=({},))
+@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub", instances=({},), on_dims=symbolic.subtract)
 def sub(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return xp.subtract(a, b)
@@ -48,6 +59,7 @@ def sub(xp: Any, a: Any, b: Any) -> Any:
     multilinear=(0, 1),
     onnx="Mul",
     instances=({},),
+    on_dims=symbolic.multiply,
 )
 def mul(xp: Any, a: Any, b: Any) -> Any:
     """Product, element by element."""
@@ -63,6 +75,8 @@ def mul(xp: Any, a: Any, b: Any) -> Any:
     partial=True,
     onnx="Div",
     sensitive=True,
+    on_dims=symbolic.divide,
+    portable=divergence.quotient,
 )
 def div(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; of integers, truncated toward zero, and then not linear."""
@@ -76,13 +90,33 @@ def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (base.with_shape(broadcast_shapes(base.shape, exponent.shape)),)
 
 
-@op("pow", infer=_pow_type, sample=pointwise, pointwise=True, partial=True, onnx="Pow", sensitive=True)
+@op(
+    "pow",
+    infer=_pow_type,
+    sample=pointwise,
+    pointwise=True,
+    partial=True,
+    onnx="Pow",
+    sensitive=True,
+    on_dims=symbolic.power,
+    portable=divergence.power,
+)
 def pow_(xp: Any, a: Any, b: Any) -> Any:
     """Power; the exponent may have another element type than the base, whose type the result has."""
     return xp.power(a, b)
 
 
-@op("mod", infer=broadcast(), sample=pointwise, pointwise=True, partial=True, onnx="Mod", sensitive=True)
+@op(
+    "mod",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    partial=True,
+    onnx="Mod",
+    sensitive=True,
+    on_dims=symbolic.modulo,
+    portable=divergence.remainder,
+)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:
@@ -91,43 +125,100 @@ def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
         return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
-@op("maximum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Max")
+@op(
+    "maximum",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    onnx="Max",
+    on_dims=symbolic.maximum,
+)
 def maximum(xp: Any, a: Any, b: Any) -> Any:
     """The larger element."""
     return xp.maximum(a, b)
 
 
-@op("minimum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Min")
+@op(
+    "minimum",
+    infer=broadcast(),
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    onnx="Min",
+    on_dims=symbolic.least_of,
+)
 def minimum(xp: Any, a: Any, b: Any) -> Any:
     """The smaller element."""
     return xp.minimum(a, b)
 
 
-@op("equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, commutative=True, onnx="Equal", hides_sign=True)
+@op(
+    "equal",
+    infer=broadcast("bool"),
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    onnx="Equal",
+    hides_sign=True,
+    on_dims=symbolic.equal,
+)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the elements are equal."""
     return xp.equal(a, b)
 
 
-@op("less", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Less", hides_sign=True)
+@op(
+    "less",
+    infer=broadcast("bool"),
+    sample=pointwise,
+    pointwise=True,
+    onnx="Less",
+    hides_sign=True,
+    on_dims=symbolic.less,
+)
 def less(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller."""
     return xp.less(a, b)
 
 
-@op("less_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="LessOrEqual", hides_sign=True)
+@op(
+    "less_equal",
+    infer=broadcast("bool"),
+    sample=pointwise,
+    pointwise=True,
+    onnx="LessOrEqual",
+    hides_sign=True,
+    on_dims=symbolic.less_equal,
+)
 def less_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller or equal."""
     return xp.less_equal(a, b)
 
 
-@op("greater", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Greater", hides_sign=True)
+@op(
+    "greater",
+    infer=broadcast("bool"),
+    sample=pointwise,
+    pointwise=True,
+    onnx="Greater",
+    hides_sign=True,
+    on_dims=symbolic.greater,
+)
 def greater(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger."""
     return xp.less(b, a)
 
 
-@op("greater_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="GreaterOrEqual", hides_sign=True)
+@op(
+    "greater_equal",
+    infer=broadcast("bool"),
+    sample=pointwise,
+    pointwise=True,
+    onnx="GreaterOrEqual",
+    hides_sign=True,
+    on_dims=symbolic.greater_equal,
+)
 def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger or equal."""
     return xp.less_equal(b, a)
@@ -152,25 +243,61 @@ _INTEGERS = {0: "int32", 1: "int32"}
 _logical, _bitwise = _of_kind("bool"), _of_kind("integer")
 
 
-@op("and_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="And")
+@op(
+    "and_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="And",
+    on_dims=symbolic.both,
+)
 def and_(xp: Any, a: Any, b: Any) -> Any:
     """Logical and."""
     return xp.where(a, b, a)
 
 
-@op("or_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Or")
+@op(
+    "or_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="Or",
+    on_dims=symbolic.either,
+)
 def or_(xp: Any, a: Any, b: Any) -> Any:
     """Logical or."""
     return xp.where(a, a, b)
 
 
-@op("xor", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Xor")
+@op(
+    "xor",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="Xor",
+    on_dims=symbolic.one_of,
+)
 def xor(xp: Any, a: Any, b: Any) -> Any:
     """Logical exclusive or."""
     return xp.where(a, xp.where(b, False, True), b)
 
 
-@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Not", hides_sign=True)
+@op(
+    "not_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    dtypes={0: "bool"},
+    onnx="Not",
+    hides_sign=True,
+    on_dims=symbolic.inverse,
+)
 def not_(xp: Any, a: Any) -> Any:
     """Logical not."""
     return xp.where(a, False, True)
@@ -221,7 +348,15 @@ def bitwise_not(xp: Any, a: Any) -> Any:
 _SHIFTED = {0: "uint32", 1: "uint32"}
 
 
-@op("bit_shift", infer=_bitwise, sample=pointwise, pointwise=True, dtypes=_SHIFTED, onnx="BitShift")
+@op(
+    "bit_shift",
+    infer=_bitwise,
+    sample=pointwise,
+    pointwise=True,
+    dtypes=_SHIFTED,
+    onnx="BitShift",
+    portable=divergence.shift,
+)
 def bit_shift(xp: Any, a: Any, b: Any, *, direction: str = "LEFT") -> Any:
     """The bits of integers moved by `b` places to the "LEFT" or "RIGHT"."""
     return np.left_shift(a, b) if direction == "LEFT" else np.right_shift(a, b)
@@ -234,7 +369,15 @@ def _where_type(operands: Operands, attrs: Attrs) -> Sequence[TensorType]:
     return broadcast(like=1)(operands, attrs)
 
 
-@op("where", infer=_where_type, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Where")
+@op(
+    "where",
+    infer=_where_type,
+    sample=pointwise,
+    pointwise=True,
+    dtypes={0: "bool"},
+    onnx="Where",
+    on_dims=symbolic.where,
+)
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """The element of `a` where the condition is true, else that of `b`."""
     return xp.where(condition, a, b)
@@ -278,6 +421,10 @@ def _cast_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     pointwise=True,
     partial=True,
     onnx="Cast",
+    on_dims=symbolic.cast,
+    unchanged=unchanged.same_type,
+    portable=divergence.conversion,
+    hands_on=True,
 )
 def cast(xp: Any, x: Any, *, to: str) -> Any:
     """Conversion to the element type named; to an integer, truncated toward zero."""
@@ -293,6 +440,9 @@ def cast(xp: Any, x: Any, *, to: str) -> Any:
     view=True,
     onnx="Identity",
     total="all",
+    on_dims=symbolic.same,
+    unchanged=unchanged.always,
+    hands_on=True,
 )
 def identity(xp: Any, x: Any) -> Any:
     """The operand itself."""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
-from eqsat.language.ops import enumeration, sampling
+from eqsat.language.ops import demands, enumeration, sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv
@@ -54,6 +55,7 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     onnx="Gather",
     shapes="The shape of x with the dims of the indices in place of `axis`.",
     beside=enumeration.gathered,
+    on_dims=symbolic.gather,
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
@@ -292,6 +294,7 @@ def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     onnx="DepthToSpace",
     shapes="n, b·b·c, h, w becomes n, c, h·b, w·b for a blocksize of b.",
     total="static",
+    demands=demands.as_many_after,
 )
 def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
     """Channels spread over blocks of pixels; "DCR" has the block at the slow end of the channels, "CRD" at the fast."""
@@ -313,6 +316,7 @@ def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any
     onnx="SpaceToDepth",
     shapes="n, c, h·b, w·b becomes n, b·b·c, h, w for a blocksize of b.",
     total="static",
+    demands=demands.as_many_after,
 )
 def space_to_depth(xp: Any, x: Any, *, blocksize: int) -> Any:
     """Blocks of pixels stacked into channels, the block at the slow end."""

@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops import enumeration
+from eqsat.language.ops import demands, enumeration
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.terms.dims import Dim, evaluate, floordiv, product
 from eqsat.language.terms.graph import Attrs
@@ -73,6 +73,7 @@ def _matmul_sample(
     product=True,
     total="static",
     beside=enumeration.beside_matmul,
+    demands=demands.product_dims,
 )
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
@@ -135,6 +136,7 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     product=True,
     total="static",
     beside=enumeration.beside_gemm,
+    demands=demands.product_dims,
 )
 def gemm(
     xp: Any,
@@ -295,6 +297,8 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     total="static",
     choices={("strides", "dilations", "pads"): enumeration.convolved, "group": enumeration.groups},
     beside=enumeration.beside_conv,
+    demands=demands.channels,
+    windowed=True,
 )
 def conv(
     xp: Any,
@@ -400,6 +404,7 @@ def _transposed_sample(
         "group": enumeration.divisors,
     },
     beside=enumeration.beside_conv_transpose,
+    windowed=True,
 )
 def conv_transpose(
     xp: Any,

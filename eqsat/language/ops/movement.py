@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops import enumeration, sampling
+from eqsat.language.ops import demands, enumeration, sampling
 from eqsat.language.ops.linear import pad_spatial
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Atom, Dim, ceildiv, dim_max, dim_min, evaluate, product
@@ -103,6 +104,10 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
     shapes="The dims of `shape`, as many elements as x has.",
     total="static",
     choices={"shape": enumeration.regrouped},
+    on_dims=symbolic.reshape,
+    unchanged=unchanged.same_shape,
+    demands=demands.as_many,
+    hands_on=True,
 )
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
@@ -130,6 +135,9 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     instances=[{"perm": p} for p in _PERMUTATIONS],
     shapes="Dim i of the result is dim perm[i] of x.",
     total="all",
+    on_dims=symbolic.transpose,
+    unchanged=unchanged.in_order,
+    hands_on=True,
 )
 def transpose(xp: Any, x: Any, *, perm: tuple[int, ...]) -> Any:
     """Axis i of the result is axis perm[i] of the operand."""
@@ -195,6 +203,9 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     shapes="Operands of one rank whose dims agree but at `axis`, where the result has their sum.",
     total="static",
     beside=enumeration.beside_concat,
+    on_dims=symbolic.concat,
+    unchanged=unchanged.alone,
+    demands=demands.joined,
 )
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""
@@ -257,6 +268,9 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     instances=({"axis": 0, "sizes": _halves(0)}, {"axis": 1, "sizes": _halves(1)}),
     shapes="One output a size: the shape of x with that size at `axis`; the sizes add up to the dim there.",
     total="static",
+    unchanged=unchanged.alone,
+    demands=demands.parts,
+    hands_on=True,
 )
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The operand cut along an axis into parts of the sizes given, one output each."""
@@ -326,6 +340,10 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     shapes="The rank of x; along a named axis as many elements as the steps reach.",
     total="static",
     choices={("axes", "starts", "ends", "steps"): enumeration.slices},
+    on_dims=symbolic.slice_,
+    unchanged=unchanged.uncut,
+    demands=demands.bounds_from_left,
+    hands_on=True,
 )
 def slice_(
     xp: Any,
@@ -389,6 +407,8 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     shapes="Every dim of x with its begin and its end of `pads` added.",
     total="static",
     choices={("pads", "mode", "value"): enumeration.pads},
+    unchanged=unchanged.unpadded,
+    demands=demands.mirrored,
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
@@ -428,6 +448,9 @@ def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     shapes="Every dim of x times its number of `repeats`.",
     total="static",
     choices={"repeats": enumeration.repeats},
+    on_dims=symbolic.tile,
+    unchanged=unchanged.repeated_once,
+    hands_on=True,
 )
 def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
     """The operand repeated along every axis, `repeats` times each."""
@@ -467,6 +490,10 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     shapes="The broadcast of the shape of x and `shape`, by NumPy's rule.",
     total="static",
     choices={"shape": enumeration.broadcast_to},
+    on_dims=symbolic.expand,
+    unchanged=unchanged.same_shape,
+    demands=demands.repeated,
+    hands_on=True,
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""

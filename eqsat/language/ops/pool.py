@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
-from eqsat.language.ops import enumeration, sampling
+from eqsat.language.ops import demands, enumeration, sampling
 from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.reduce import flops_per_input, mean
@@ -133,6 +133,8 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     selects=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
+    demands=demands.windows,
+    windowed=True,
 )
 def max_pool(
     xp: Any,
@@ -170,6 +172,8 @@ def max_pool(
     sensitive=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
+    demands=demands.windows,
+    windowed=True,
 )
 def avg_pool(
     xp: Any,
@@ -204,6 +208,8 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     sample=_lp_sample,
     onnx="LpPool",
     shapes="n, c, spatial… becomes n, c, windows….",
+    demands=demands.windows,
+    windowed=True,
 )
 def lp_pool(
     xp: Any,
@@ -250,6 +256,7 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     accumulates=True,
     sensitive=True,
     beside=enumeration.windowed,
+    windowed=True,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -266,6 +273,7 @@ def global_avg_pool(xp: Any, x: Any) -> Any:
     onnx="GlobalMaxPool",
     selects=True,
     beside=enumeration.windowed,
+    windowed=True,
 )
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""

@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.arithmetic import divergence
+from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, Operands, present
-from eqsat.language.ops import sampling
+from eqsat.language.ops import demands, sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
@@ -70,6 +72,9 @@ _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
     sensitive=True,
     rowwise=True,
     total="static",
+    on_dims=symbolic.sum_of,
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.totals),
 )
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
@@ -98,6 +103,8 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     sensitive=True,
     rowwise=True,
     total="static",
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.totals),
 )
 def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Mean over axes; the mean of nothing is NaN."""
@@ -117,6 +124,7 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     selects=True,
     rowwise=True,
     total="static",
+    unchanged=unchanged.without_axes,
 )
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""
@@ -135,6 +143,7 @@ def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     selects=True,
     rowwise=True,
     total="static",
+    unchanged=unchanged.without_axes,
 )
 def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Minimum over axes; of nothing, the greatest element there is."""
@@ -151,6 +160,9 @@ def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     sensitive=True,
     rowwise=True,
     total="static",
+    on_dims=symbolic.product_of,
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.products),
 )
 def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Product over axes."""
@@ -168,6 +180,7 @@ def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     rowwise=True,
     hides_sign=True,
     total="static",
+    portable=divergence.reduction(divergence.totals),
 )
 def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of absolute values over axes."""
@@ -185,6 +198,7 @@ def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     rowwise=True,
     hides_sign=True,
     total="static",
+    portable=divergence.no_integers,
 )
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
@@ -202,6 +216,7 @@ def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     rowwise=True,
     hides_sign=True,
     total="static",
+    portable=divergence.reduction(divergence.squares),
 )
 def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of squares over axes."""
@@ -218,6 +233,7 @@ def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> 
     onnx="ReduceLogSum",
     sensitive=True,
     hides_sign=True,
+    portable=divergence.no_integers,
 )
 def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum over axes."""
@@ -236,6 +252,7 @@ def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any
     rowwise=True,
     hides_sign=True,
     total="static",
+    portable=divergence.no_integers,
 )
 def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum of exponentials over axes; floats are shifted by their maximum, so as not to overflow."""
@@ -324,6 +341,7 @@ def _topk_count(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> int |
     sample=sampling.one_operand(axis=sampling.axis, largest=sampling.flag, k=_topk_count),
     onnx="TopK",
     shapes="Two outputs of the shape of x with k at `axis`: elements, and their indices in int64.",
+    demands=demands.enough,
 )
 def topk(xp: Any, x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
     """The k largest or smallest elements along an axis, in order, and their indices; of equal ones the first.

@@ -13,6 +13,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
+from eqsat.language.ops import demands
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
 from eqsat.language.terms.graph import Attrs
@@ -181,6 +182,7 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
     operands=(2, 10),
     dtypes={1: "int32"},
     shapes="batch, length, heads·width; the two caches are batch, shared, positions, width.",
+    demands=demands.cached,
 )
 def grouped_attention(
     xp: Any,

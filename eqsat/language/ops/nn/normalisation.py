@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, present
-from eqsat.language.ops import enumeration, sampling
+from eqsat.language.ops import demands, enumeration, sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
@@ -164,6 +164,7 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     rowwise=True,
     total="static",
     beside=enumeration.normalised,
+    demands=demands.trailing,
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: (x - mean) / √(variance + epsilon) · scale + bias."""
@@ -184,6 +185,7 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     rowwise=True,
     total="static",
     beside=enumeration.normalised,
+    demands=demands.trailing,
 )
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
