@@ -12,9 +12,10 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
-from eqsat.language.ops import enumeration, sampling
-from eqsat.language.ops.linear import pad_spatial
+from eqsat.language.ops import sampling
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
+from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,18 @@ from eqsat.errors import ShapeError
 from eqsat.language.arithmetic import divergence
 from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, broadcast, present, same_as, same_dtype
+from eqsat.language.declaration.spec import (
+    InferRule,
+    Operands,
+    OpSpec,
+    Reference,
+    broadcast,
+    present,
+    same_as,
+    same_dtype,
+)
 from eqsat.language.ops.sampling import choice, one_operand, pointwise
+from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
 
@@ -29,55 +39,32 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
-@op(
-    "add",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    onnx="Add",
-    instances=({},),
-    on_dims=symbolic.add,
-)
+def _binary(
+    name: str, onnx: str, on_dims: Callable[..., Array], *, dtype: str | None = None, **facts: Any
+) -> Callable[[Reference], OpSpec]:
+    """Declares an operator on two broadcast operands, whose results have their element type or one of their own."""
+    return op(name, infer=broadcast(dtype), sample=pointwise, pointwise=True, onnx=onnx, on_dims=on_dims, **facts)
+
+
+@_binary("add", "Add", symbolic.add, commutative=True, instances=({},))
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return xp.add(a, b)
 
 
-@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub", instances=({},), on_dims=symbolic.subtract)
+@_binary("sub", "Sub", symbolic.subtract, instances=({},))
 def sub(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return xp.subtract(a, b)
 
 
-@op(
-    "mul",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    multilinear=(0, 1),
-    onnx="Mul",
-    instances=({},),
-    on_dims=symbolic.multiply,
-)
+@_binary("mul", "Mul", symbolic.multiply, commutative=True, multilinear=(0, 1), instances=({},))
 def mul(xp: Any, a: Any, b: Any) -> Any:
     """Product, element by element."""
     return xp.multiply(a, b)
 
 
-@op(
-    "div",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    multilinear=(0,),
-    partial=True,
-    onnx="Div",
-    sensitive=True,
-    on_dims=symbolic.divide,
-    portable=divergence.quotient,
-)
+@_binary("div", "Div", symbolic.divide, multilinear=(0,), partial=True, sensitive=True, portable=divergence.quotient)
 def div(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; of integers, truncated toward zero, and then not linear."""
     return xp.divide(a, b)
@@ -106,17 +93,7 @@ def pow_(xp: Any, a: Any, b: Any) -> Any:
     return xp.power(a, b)
 
 
-@op(
-    "mod",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    partial=True,
-    onnx="Mod",
-    sensitive=True,
-    on_dims=symbolic.modulo,
-    portable=divergence.remainder,
-)
+@_binary("mod", "Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:
@@ -125,100 +102,43 @@ def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
         return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
-@op(
-    "maximum",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    onnx="Max",
-    on_dims=symbolic.maximum,
-)
+@_binary("maximum", "Max", symbolic.maximum, commutative=True)
 def maximum(xp: Any, a: Any, b: Any) -> Any:
     """The larger element."""
     return xp.maximum(a, b)
 
 
-@op(
-    "minimum",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    onnx="Min",
-    on_dims=symbolic.least_of,
-)
+@_binary("minimum", "Min", symbolic.least_of, commutative=True)
 def minimum(xp: Any, a: Any, b: Any) -> Any:
     """The smaller element."""
     return xp.minimum(a, b)
 
 
-@op(
-    "equal",
-    infer=broadcast("bool"),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    onnx="Equal",
-    hides_sign=True,
-    on_dims=symbolic.equal,
-)
+@_binary("equal", "Equal", symbolic.equal, dtype="bool", commutative=True, hides_sign=True)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the elements are equal."""
     return xp.equal(a, b)
 
 
-@op(
-    "less",
-    infer=broadcast("bool"),
-    sample=pointwise,
-    pointwise=True,
-    onnx="Less",
-    hides_sign=True,
-    on_dims=symbolic.less,
-)
+@_binary("less", "Less", symbolic.less, dtype="bool", hides_sign=True)
 def less(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller."""
     return xp.less(a, b)
 
 
-@op(
-    "less_equal",
-    infer=broadcast("bool"),
-    sample=pointwise,
-    pointwise=True,
-    onnx="LessOrEqual",
-    hides_sign=True,
-    on_dims=symbolic.less_equal,
-)
+@_binary("less_equal", "LessOrEqual", symbolic.less_equal, dtype="bool", hides_sign=True)
 def less_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller or equal."""
     return xp.less_equal(a, b)
 
 
-@op(
-    "greater",
-    infer=broadcast("bool"),
-    sample=pointwise,
-    pointwise=True,
-    onnx="Greater",
-    hides_sign=True,
-    on_dims=symbolic.greater,
-)
+@_binary("greater", "Greater", symbolic.greater, dtype="bool", hides_sign=True)
 def greater(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger."""
     return xp.less(b, a)
 
 
-@op(
-    "greater_equal",
-    infer=broadcast("bool"),
-    sample=pointwise,
-    pointwise=True,
-    onnx="GreaterOrEqual",
-    hides_sign=True,
-    on_dims=symbolic.greater_equal,
-)
+@_binary("greater_equal", "GreaterOrEqual", symbolic.greater_equal, dtype="bool", hides_sign=True)
 def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger or equal."""
     return xp.less_equal(b, a)

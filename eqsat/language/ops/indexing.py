@@ -12,8 +12,9 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
-from eqsat.language.ops import demands, enumeration, sampling
+from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv
 from eqsat.language.terms.graph import Attrs

@@ -11,11 +11,12 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
-from eqsat.language.ops import demands, enumeration, sampling
-from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
+from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import smaller
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
+from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.terms.dims import Dim, ceildiv, evaluate, product
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import Shape, TensorType

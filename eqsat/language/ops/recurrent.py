@@ -12,7 +12,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, present, same_dtype
 from eqsat.language.ops import activations as functions
-from eqsat.language.ops import enumeration
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, floordiv
 from eqsat.language.terms.graph import Attrs

@@ -13,8 +13,9 @@ from eqsat.language.arithmetic import divergence
 from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, Operands, present
-from eqsat.language.ops import demands, sampling
+from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType

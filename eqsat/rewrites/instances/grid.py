@@ -11,7 +11,7 @@ from eqsat.errors import GraphError
 from eqsat.language.declaration.bounds import Bounds, Choices, Sizes
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
-from eqsat.language.ops.enumeration import of
+from eqsat.language.ops.operands.enumeration import of
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
-from eqsat.language.ops.enumeration import joinable
+from eqsat.language.ops.operands.enumeration import joinable
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType

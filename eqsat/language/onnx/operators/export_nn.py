@@ -15,7 +15,7 @@ from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, Target
-from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.dims import product
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType

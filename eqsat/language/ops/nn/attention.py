@@ -12,8 +12,9 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops import enumeration, sampling
+from eqsat.language.ops import sampling
 from eqsat.language.ops.nn.normalisation import softmax
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs

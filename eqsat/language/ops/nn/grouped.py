@@ -13,7 +13,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.ops import demands
+from eqsat.language.ops.operands import demands
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
 from eqsat.language.terms.graph import Attrs

@@ -11,9 +11,10 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, present
-from eqsat.language.ops import demands, enumeration, sampling
+from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.graph import Attrs
