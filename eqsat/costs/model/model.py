@@ -28,7 +28,7 @@ from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.program.placement import VIEWS
+from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import check
 
@@ -323,7 +323,7 @@ class CostModel:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         if way is not None and is_view(op, attrs, operands, way):
             return Cost()
-        if self.device.strided and op in VIEWS:
+        if self.device.strided and is_strided(op):
             return Cost()
         key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)

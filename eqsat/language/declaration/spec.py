@@ -112,6 +112,12 @@ class OpSpec:
     demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]] | None = None
     hands_on: bool = False
     windowed: bool = False
+    strided: bool = False
+    pulled: bool = False
+    indexed: bool = False
+    ignores_zeros: bool = False
+    generated: bool = False
+    stepwise: bool = False
 
     @cached_property
     def form(self) -> Form | None:
@@ -232,6 +238,18 @@ class Facts(TypedDict, total=False):
     hands_on: bool
     #: It moves windows over the axes from the third on.
     windowed: bool
+    #: Each result is the operand seen with other strides, where its elements lie so that this can be.
+    strided: bool
+    #: A kernel that reads its result may read the elements where they come from instead.
+    pulled: bool
+    #: Its second operand holds indices into the first: along `axis` where it has that attribute.
+    indexed: bool
+    #: Zeros among the elements that it reduces change nothing.
+    ignores_zeros: bool
+    #: It makes constants that rules name, which are worked out before a model is written.
+    generated: bool
+    #: It runs step by step along an axis, each on what the one before made.
+    stepwise: bool
 
 
 def same_as(index: int = 0) -> InferRule:

@@ -67,6 +67,7 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     shapes="The dims of `shape`.",
     choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
     on_dims=symbolic.fill,
+    generated=True,
 )
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
@@ -89,6 +90,7 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     instances=({"n": _first},),
     shapes="A matrix of n by n.",
     choices={"n": enumeration.sides},
+    generated=True,
 )
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
@@ -116,6 +118,7 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     instances=({"channels": _first, "kernel": _spatial},),
     shapes="channels, channels, kernel….",
     choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
+    generated=True,
 )
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
@@ -137,6 +140,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     instances=({"channels": _first, "kernel": _spatial},),
     shapes="channels, 1, kernel….",
     choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
+    generated=True,
 )
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
@@ -177,6 +181,7 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     shapes="o, c, spatial… becomes o, c, kernel…, each no smaller and larger by an even number.",
     choices={"kernel": enumeration.kernels},
     beside=enumeration.windowed,
+    generated=True,
 )
 def enlarge(xp: Any, w: Any, *, kernel: tuple[int, ...]) -> Any:
     """A filter with zeros put evenly around its spatial dims until they have the sizes given."""

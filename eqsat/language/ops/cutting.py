@@ -81,6 +81,7 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     unchanged=unchanged.alone,
     demands=demands.parts,
     hands_on=True,
+    strided=True,
 )
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The operand cut along an axis into parts of the sizes given, one output each."""
@@ -154,6 +155,7 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     unchanged=unchanged.uncut,
     demands=demands.bounds_from_left,
     hands_on=True,
+    strided=True,
 )
 def slice_(
     xp: Any,
@@ -219,6 +221,7 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     choices={("pads", "mode", "value"): enumeration.pads},
     unchanged=unchanged.unpadded,
     demands=demands.mirrored,
+    pulled=True,
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""
@@ -261,6 +264,7 @@ def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     on_dims=symbolic.tile,
     unchanged=unchanged.repeated_once,
     hands_on=True,
+    pulled=True,
 )
 def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
     """The operand repeated along every axis, `repeats` times each."""
@@ -304,6 +308,7 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     unchanged=unchanged.same_shape,
     demands=demands.repeated,
     hands_on=True,
+    strided=True,
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""

@@ -363,6 +363,7 @@ def cast(xp: Any, x: Any, *, to: str) -> Any:
     on_dims=symbolic.same,
     unchanged=unchanged.always,
     hands_on=True,
+    strided=True,
 )
 def identity(xp: Any, x: Any) -> Any:
     """The operand itself."""

@@ -57,6 +57,8 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     shapes="The shape of x with the dims of the indices in place of `axis`.",
     beside=enumeration.gathered,
     on_dims=symbolic.gather,
+    pulled=True,
+    indexed=True,
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
@@ -102,6 +104,8 @@ def _place(shape: Sequence[int], axis: int, indices: Any) -> tuple[Any, ...]:
     dtypes=_INDICES,
     onnx="GatherElements",
     shapes="The shape of the indices, which have the rank of x.",
+    pulled=True,
+    indexed=True,
 )
 def gather_elements(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """result[i][j] = x[indices[i][j]][j] for axis 0, and so on for other axes and ranks."""
@@ -149,6 +153,8 @@ def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     dtypes=_INDICES,
     onnx="GatherND",
     shapes="The dims of the indices but the last, then the dims of x that an index vector does not reach.",
+    pulled=True,
+    indexed=True,
 )
 def gather_nd(xp: Any, x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     """The slices of `x` at the index vectors that the last axis of `indices` holds, batch by batch."""
@@ -227,6 +233,7 @@ def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction:
     dtypes=_INDICES,
     onnx="ScatterElements",
     shapes="The shape of x; indices and updates have one shape, of the rank of x.",
+    indexed=True,
 )
 def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
     """`x` with result[indices[i][j]][j] = updates[i][j] for axis 0, or combined by `reduction`: add, mul, max, min."""
@@ -241,6 +248,7 @@ def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int =
     dtypes=_INDICES,
     onnx="ScatterND",
     shapes="The shape of x; updates have the dims of the indices but the last, then those of a slice.",
+    indexed=True,
 )
 def scatter_nd(xp: Any, x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
     """`x` with the slices at the index vectors in `indices` replaced by, or combined with, the updates."""
@@ -296,6 +304,7 @@ def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     shapes="n, b·b·c, h, w becomes n, c, h·b, w·b for a blocksize of b.",
     total="static",
     demands=demands.as_many_after,
+    pulled=True,
 )
 def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
     """Channels spread over blocks of pixels; "DCR" has the block at the slow end of the channels, "CRD" at the fast."""
@@ -318,6 +327,7 @@ def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any
     shapes="n, c, h·b, w·b becomes n, b·b·c, h, w for a blocksize of b.",
     total="static",
     demands=demands.as_many_after,
+    pulled=True,
 )
 def space_to_depth(xp: Any, x: Any, *, blocksize: int) -> Any:
     """Blocks of pixels stacked into channels, the block at the slow end."""
@@ -343,6 +353,7 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     onnx="Trilu",
     total="static",
     choices={"k": enumeration.of(-1, 0, 1)},
+    pulled=True,
 )
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""

@@ -108,6 +108,7 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
     unchanged=unchanged.same_shape,
     demands=demands.as_many,
     hands_on=True,
+    strided=True,
 )
 def reshape(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The elements in row-major order under another shape, given in full: 0 and -1 have no meaning of their own."""
@@ -138,6 +139,7 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     on_dims=symbolic.transpose,
     unchanged=unchanged.in_order,
     hands_on=True,
+    strided=True,
 )
 def transpose(xp: Any, x: Any, *, perm: tuple[int, ...]) -> Any:
     """Axis i of the result is axis perm[i] of the operand."""
@@ -206,6 +208,7 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     on_dims=symbolic.concat,
     unchanged=unchanged.alone,
     demands=demands.joined,
+    pulled=True,
 )
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""

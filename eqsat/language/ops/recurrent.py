@@ -282,6 +282,7 @@ _DTYPES = {4: "int32"}
         ("activations", "alphas", "betas", "clip"): enumeration.activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))
     },
     beside=enumeration.recurrent(4),
+    stepwise=True,
 )
 def lstm(
     xp: Any,
@@ -341,6 +342,7 @@ def lstm(
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(2, ("HardSigmoid", "Relu"))},
     beside=enumeration.recurrent(3),
+    stepwise=True,
 )
 def gru(
     xp: Any,
@@ -397,6 +399,7 @@ def gru(
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(1, ("Affine",))},
     beside=enumeration.recurrent(1),
+    stepwise=True,
 )
 def rnn(
     xp: Any,

@@ -76,6 +76,7 @@ _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
     on_dims=symbolic.sum_of,
     unchanged=unchanged.without_axes,
     portable=divergence.reduction(divergence.totals),
+    ignores_zeros=True,
 )
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
@@ -182,6 +183,7 @@ def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     hides_sign=True,
     total="static",
     portable=divergence.reduction(divergence.totals),
+    ignores_zeros=True,
 )
 def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of absolute values over axes."""
@@ -200,6 +202,7 @@ def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     hides_sign=True,
     total="static",
     portable=divergence.no_integers,
+    ignores_zeros=True,
 )
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
@@ -218,6 +221,7 @@ def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     hides_sign=True,
     total="static",
     portable=divergence.reduction(divergence.squares),
+    ignores_zeros=True,
 )
 def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of squares over axes."""

@@ -36,6 +36,7 @@ def _iota_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
     sample=_iota_sample,
     shapes="A vector of `size` elements.",
     on_dims=symbolic.iota,
+    generated=True,
 )
 def iota(xp: Any, *, size: int, start: int = 0, step: int = 1, dtype: str = "int64") -> Any:
     """The vector of start, start + step, … with `size` elements (ONNX Range)."""

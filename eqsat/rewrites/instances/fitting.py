@@ -20,3 +20,13 @@ def operand_shapes(op: str, known: tuple[Sizes | None, ...], place: int, bounds:
     if declared.pointwise:
         return tuple(s for s in shapes(bounds) if broadcasts(s, *(k for k in known if k is not None)))
     return shapes(bounds)
+
+
+def selects_along_axis(op: str) -> bool:
+    """Whether an operator makes what its second operand selects along an axis of its first.
+
+    >>> selects_along_axis("gather"), selects_along_axis("scatter_elements")
+    (True, False)
+    """
+    declared = spec(op)
+    return declared.indexed and "axis" in declared.attrs and declared.max_operands == 2

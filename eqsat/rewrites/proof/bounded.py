@@ -52,8 +52,6 @@ WINDOWED = (*(replace(level, deep=1) for level in LEVELS[:3]), *LEVELS[2:])
 #: Results of the right side that are kept for later instances.
 _KEPT = 20_000
 _NOTHING = nullcontext()
-#: Operators that run step by step.
-_STEPPED = frozenset({"lstm", "gru", "rnn"})
 #: Why an instance refutes a rule whose sides type alike.
 DIFFERENT = "elements differ modulo a prime and in float64"
 
@@ -79,7 +77,7 @@ def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     a reason and its bindings.
     """
     if not all(_is_linear(name) for name in rule.operators()):
-        budget //= 8 if rule.operators() & _STEPPED else 2
+        budget //= 8 if any(spec(op).stepwise for op in rule.operators()) else 2
     found = _climb(rule, budget, seed, Residues())
     return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 

@@ -17,10 +17,11 @@ from eqsat.runtime.kernels.expressions.elements import is_pointwise
 MOST_GROUPED = 12
 #: What one may read, at most: more addresses would fill the registers.
 MOST_OPERANDS = 16
-#: Operators that put elements elsewhere, which a kernel reads where they come from; without them, they are copies.
-MOVED = frozenset(
-    {"concat", "pad", "gather", "gather_elements", "gather_nd", "tile", "trilu", "depth_to_space", "space_to_depth"}
-)
+
+
+def is_pulled(op: str) -> bool:
+    """Whether a kernel may read elements where an operator takes them from; without such kernels it is a copy."""
+    return op in OPS and OPS[op].pulled
 
 
 def is_rowwise(op: str) -> bool:
@@ -100,7 +101,7 @@ class _Grouping:
             return False
         first = [self.producers[v] for v in earlier.nodes]
         then = [self.producers[v] for v in now.nodes]
-        cores = [n for n in (*first, *then) if not is_pointwise(n) and n.op not in MOVED]
+        cores = [n for n in (*first, *then) if not is_pointwise(n) and not is_pulled(n.op)]
         if len(cores) > 1 or not all(is_rowwise(n.op) or has_epilogue(n.op) for n in cores):
             return False
         reader = next(n for n in then if held.value in n.inputs)
@@ -118,7 +119,7 @@ class _Grouping:
                 and same
                 and (is_rowwise(cores[0].op) or self._ends_product(first, reader, earlier, now))
             )
-        if reader.op in MOVED:
+        if is_pulled(reader.op):
             # Where it copies all of what it reads, that is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
