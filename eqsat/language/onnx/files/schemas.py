@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from onnx import defs, helper
@@ -18,12 +18,12 @@ def declared_as(onnx: str) -> str | None:
     >>> declared_as("Conv"), declared_as("NonZero")
     ('conv', None)
     """
-    return _by_onnx(len(OPS)).get(onnx)
+    return _by_onnx(tuple(OPS)).get(onnx)
 
 
-@cache
-def _by_onnx(count: int) -> Mapping[str, str]:
-    """Operators by the ONNX operators that they are declared as; `count` is how many are declared."""
+@lru_cache(maxsize=4)
+def _by_onnx(declared: tuple[str, ...]) -> Mapping[str, str]:
+    """Operators by the ONNX operators that they are declared as, anew whenever others are declared."""
     return {one.onnx: one.name for one in reversed(list(OPS.values())) if one.onnx is not None}
 
 

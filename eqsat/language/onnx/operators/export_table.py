@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -257,7 +256,6 @@ WRITTEN: Mapping[str, Exporter] = MappingProxyType(
 )
 
 
-@cache
 def exporter_of(op: str) -> Exporter | None:
     """How an operator is written; None where ONNX has no counterpart.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -210,19 +210,19 @@ WRITTEN: Mapping[str, Importer] = MappingProxyType(
 )
 
 
-@cache
-def _table(domain: str, count: int) -> Mapping[str, Importer]:
-    """How the operators of a domain are translated; `count` is how many operators are declared."""
+@lru_cache(maxsize=4)
+def _table(domain: str, declared: tuple[str, ...]) -> Mapping[str, Importer]:
+    """How the operators of a domain are translated, anew whenever others of ours are declared."""
     if domain == "ai.onnx.ml":
         return ml.IMPORTS
     rows: dict[str, Importer] = {}
-    for declared in OPS.values():
-        if declared.onnx is None or declared.onnx in rows:
+    for one in (OPS[name] for name in declared):
+        if one.onnx is None or one.onnx in rows:
             continue
-        if is_reduction(declared) and declared.is_shipped:
-            rows[declared.onnx] = _reduction
-        elif is_derived(declared):
-            rows[declared.onnx] = derived_importer(declared)
+        if is_reduction(one) and one.is_shipped:
+            rows[one.onnx] = _reduction
+        elif is_derived(one):
+            rows[one.onnx] = derived_importer(one)
     table = MappingProxyType({**rows, **WRITTEN, **microsoft.OWN})
     if domain == "com.microsoft":
         return MappingProxyType({name: table[name] for name in microsoft.SAME_AS_ONNX} | dict(microsoft.IMPORTS))
@@ -243,7 +243,7 @@ DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 def importers_of(domain: str) -> Mapping[str, Importer]:
     """How the operators of a domain are translated, by their names there."""
     domain = "" if domain == "ai.onnx" else domain
-    return _table(domain, len(OPS)) if domain in DOMAINS else {}
+    return _table(domain, tuple(OPS)) if domain in DOMAINS else {}
 
 
 def reason_for(domain: str, op_type: str) -> str:
