@@ -14,7 +14,7 @@ import numpy as np
 from eqsat.certify import relative_difference
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import applications, is_free
-from eqsat.costs.kernels.precision import PRODUCTS
+from eqsat.costs.kernels.precision import is_product
 from eqsat.costs.kernels.work import work_of
 from eqsat.errors import UsageError
 from eqsat.language.arithmetic.floats import Floats
@@ -108,7 +108,7 @@ class Case:
             if is_free(node.op, operands, const):
                 continue
             work = work_of(node.op, node.attrs, operands, results, const)
-            peak = device.peak("tf32" if self.tf32 and node.op in PRODUCTS else work.dtype)
+            peak = device.peak("tf32" if self.tf32 and is_product(node.op) else work.dtype)
             flops, arithmetic = flops + work.flops, arithmetic + work.flops / peak
         return Limits(moved, flops, moved / device.bandwidth, arithmetic)
 

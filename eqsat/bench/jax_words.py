@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.torch_words import Word
+from eqsat.bench.words import Word, plain_words
 
 
 def jax_words(jax: Any) -> Mapping[str, Word]:
@@ -22,17 +22,7 @@ class _Words:
 
     def found(self) -> dict[str, Word]:
         jnp = self.jnp
-        unary = {
-            n: n for n in ("abs", "ceil", "cos", "exp", "floor", "log", "reciprocal", "round", "sign", "sin", "sqrt")
-        }
-        unary |= {"tan": "tan", "tanh": "tanh", "neg": "negative", "not_": "logical_not"}
-        binary = {"add": "add", "sub": "subtract", "mul": "multiply", "matmul": "matmul", "and_": "logical_and"}
-        binary |= {"or_": "logical_or", "xor": "logical_xor", "equal": "equal", "greater": "greater", "pow": "power"}
-        binary |= {"greater_equal": "greater_equal", "less": "less", "less_equal": "less_equal", "maximum": "maximum"}
-        binary |= {"minimum": "minimum", "where": "where"}
-        words: dict[str, Word] = {op: _plain(getattr(jnp, name)) for op, name in (unary | binary).items()}
-        functions = {"relu": "relu", "sigmoid": "sigmoid", "hard_swish": "hard_swish"}
-        words |= {op: _plain(getattr(self.jax.nn, name)) for op, name in functions.items()}
+        words = plain_words((jnp, self.jax.nn, self.lax), {})
         words |= {f"reduce_{name}": self._reduction(getattr(jnp, name)) for name in ("mean", "sum", "max", "min")}
         own = (n.removeprefix("op_") for n in dir(self) if n.startswith("op_"))
         return words | {name: getattr(self, f"op_{name}") for name in own}
@@ -45,9 +35,6 @@ class _Words:
 
     def op_identity(self, _attrs: Any, _shapes: Any, x: Any) -> Any:
         return x
-
-    def op_erf(self, _attrs: Any, _shapes: Any, x: Any) -> Any:
-        return self.lax.erf(x)
 
     def op_div(self, _attrs: Any, _shapes: Any, a: Any, b: Any) -> Any:
         # The quotient of integers is rounded toward zero.
@@ -221,10 +208,3 @@ def _counts(attrs: Mapping[str, Any], given: Sequence[int], made: Sequence[int])
 def _pairs(pads: Sequence[int]) -> tuple[tuple[int, int], ...]:
     half = len(pads) // 2
     return tuple(zip(pads[:half], pads[half:], strict=True))
-
-
-def _plain(function: Callable[..., Any]) -> Word:
-    def word(_attrs: Mapping[str, Any], _shapes: Sequence[Any], *operands: Any) -> Any:
-        return function(*operands)
-
-    return word

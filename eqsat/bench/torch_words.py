@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-#: (attributes, shapes of the results, operands) -> a result, or a tuple of them.
-Word: TypeAlias = Callable[..., Any]
+from eqsat.bench.words import Word, plain_words
+
+#: What PyTorch calls functions of NumPy that it has under another name; its `equal` compares whole tensors.
+_RENAMED = {"equal": "eq", "power": "pow"}
+_REDUCTIONS = {"mean": "mean", "sum": "sum", "max": "amax", "min": "amin"}
 
 
 def torch_words(torch: Any) -> Mapping[str, Word]:
@@ -20,17 +23,8 @@ class _Words:
         self.functional = torch.nn.functional
 
     def found(self) -> dict[str, Word]:
-        torch = self.torch
-        unary = {
-            n: n for n in ("abs", "ceil", "cos", "erf", "exp", "floor", "log", "neg", "reciprocal", "relu", "round")
-        }
-        unary |= {n: n for n in ("sigmoid", "sign", "sin", "sqrt", "tan", "tanh")} | {"not_": "logical_not"}
-        binary = {"add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul", "and_": "logical_and"}
-        binary |= {"or_": "logical_or", "xor": "logical_xor", "equal": "eq", "greater": "gt", "greater_equal": "ge"}
-        binary |= {"less": "lt", "less_equal": "le", "pow": "pow"}
-        words: dict[str, Word] = {op: _plain(getattr(torch, name)) for op, name in (unary | binary).items()}
-        words |= {f"reduce_{name}": self._reduction(name) for name in ("mean", "sum", "amax", "amin")}
-        words |= {"reduce_max": words.pop("reduce_amax"), "reduce_min": words.pop("reduce_amin")}
+        words = plain_words((self.torch,), _RENAMED)
+        words |= {f"reduce_{name}": self._reduction(theirs) for name, theirs in _REDUCTIONS.items()}
         own = (n.removeprefix("op_") for n in dir(self) if n.startswith("op_"))
         return words | {name: getattr(self, f"op_{name}") for name in own}
 
@@ -48,15 +42,6 @@ class _Words:
 
     def op_identity(self, _attrs: Any, _shapes: Any, x: Any) -> Any:
         return x
-
-    def op_where(self, _attrs: Any, _shapes: Any, condition: Any, a: Any, b: Any) -> Any:
-        return self.torch.where(condition, a, b)
-
-    def op_maximum(self, _attrs: Any, _shapes: Any, a: Any, b: Any) -> Any:
-        return self.torch.maximum(a, b)
-
-    def op_minimum(self, _attrs: Any, _shapes: Any, a: Any, b: Any) -> Any:
-        return self.torch.minimum(a, b)
 
     def op_clip(self, _attrs: Any, _shapes: Any, x: Any, low: Any = None, high: Any = None) -> Any:
         return self.torch.clamp(x, low, high)
@@ -214,13 +199,6 @@ class _Words:
 
     def op_fill(self, attrs: Any, shapes: Any) -> Any:
         return self.torch.full(shapes[0], attrs["value"], dtype=dtype_of(self.torch, attrs["dtype"]))
-
-
-def _plain(function: Callable[..., Any]) -> Word:
-    def word(_attrs: Mapping[str, Any], _shapes: Sequence[Any], *operands: Any) -> Any:
-        return function(*operands)
-
-    return word
 
 
 def dtype_of(torch: Any, name: str) -> Any:

@@ -15,9 +15,6 @@ from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType
 
-#: Reductions that zeros leave as they are.
-_SUMS = frozenset({"reduce_sum", "reduce_l1", "reduce_l2", "reduce_sum_square"})
-
 
 @dataclass(frozen=True)
 class Leak:
@@ -130,7 +127,7 @@ class _Proof:
     def _summed(self, node: Node, walked: Walk, label: str) -> str | None:
         """Why a sum over a padded axis may change, or None: every operand that has the axis is zero beyond its end."""
         declared = spec(node.op)
-        if node.op not in _SUMS and not declared.multilinear:
+        if not declared.ignores_zeros and not declared.multilinear:
             return f"{node.op} reduces an axis that padding makes longer"
         for value, labels in zip(node.inputs, walked.operands, strict=False):
             if value is None or labels is None or label not in labels:

@@ -12,6 +12,7 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.onnx.files.origin import defaults_of
+from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import handed_on
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.dims import evaluate
@@ -28,8 +29,6 @@ TRIES, SECONDS = 120, 5.0
 MOST_ELEMENTS = 2**24
 #: On how many draws of inputs a program is run, and finalists are compared: what matters may not show on one.
 DRAWS = 4
-#: Operators that read indices, the operand that these are, and the attribute that names the axis they select from.
-_INDEXED = {"gather": 1, "gather_elements": 1, "scatter_elements": 1}
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,9 @@ def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     """How many places there are to select from, for each input of integers that selects."""
     bounds: dict[str, int] = {}
     for node in graph.nodes:
-        at = _INDEXED.get(node.op)
-        source = handed_on(graph, node.inputs[at]) if at is not None else ""
-        selected = graph.type(node.inputs[0] or "") if at is not None else None
+        indexed = node.op in OPS and OPS[node.op].indexed and "axis" in node.attrs
+        source = handed_on(graph, node.inputs[1]) if indexed else ""
+        selected = graph.type(node.inputs[0] or "") if indexed else None
         if source in graph.inputs and isinstance(selected, TensorType) and selected.shape:
             places = evaluate(selected.shape[node.attrs["axis"] % selected.rank], sizes)
             bounds[source] = max(min(places, bounds.get(source, places)), 1)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.kernels.precision import PRODUCTS
+from eqsat.costs.kernels.precision import is_product
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.plan import Implementation
@@ -165,7 +165,7 @@ def fuses(producer: str, consumer: str) -> bool:
     if first is None or then is None or first.view or then.view or first.random or then.random:
         return False
     if then.pointwise:
-        return first.pointwise or producer in PRODUCTS or _by_rows(producer)
+        return first.pointwise or is_product(producer) or _by_rows(producer)
     return _by_rows(consumer) and first.pointwise
 
 
@@ -178,7 +178,7 @@ def runs_as_one(members: Sequence[Member]) -> bool:
     cores = [m for m in members if not OPS[m.op].pointwise]
     if len(cores) > 1:
         return False
-    if not cores or first.op not in PRODUCTS:
+    if not cores or not is_product(first.op):
         return True
     endings: list[str] = []
     for member in members[1:]:

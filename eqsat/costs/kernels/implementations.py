@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.costs.kernels.precision import PRODUCTS, PrecisionPolicy, lowers
+from eqsat.costs.kernels.precision import PrecisionPolicy, is_product, lowers
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.plan import Implementation
@@ -70,9 +70,9 @@ def implementations(
                 State(layout, precision if lowers(type) else "") for layout, type in zip(taken, operands, strict=True)
             )
             found[Implementation(states, State(made, precision))] = None
-            if op in PRODUCTS and precision:
+            if is_product(op) and precision:
                 found[Implementation(states, State(made))] = None
-            elif op in PRODUCTS and lowers(results[0]):
+            elif is_product(op) and lowers(results[0]):
                 found |= {Implementation(states, State(made), how): None for how in choices.policy.arithmetic}
     return tuple(found)
 

@@ -19,22 +19,13 @@ NARROW = ("float16", "bfloat16")
 
 #: Operators that stay in float32: sums of many terms, exponentials and logarithms, and what divides by small numbers
 #: (the list of PAI's automatic mixed precision, with the operators that have come since).
-SENSITIVE = frozenset(
-    {"acosh", "asinh", "atanh", "batch_norm", "cosh", "cumsum", "div", "elu", "exp", "group_norm", "instance_norm"}
-    | {"layer_norm", "log", "log_softmax", "lp_norm", "lrn", "mish", "mod", "mvn", "pow", "reciprocal", "rms_norm"}
-    | {"celu", "selu", "sinh", "softmax", "softplus", "sqrt", "tan"}
-    | {"reduce_l1", "reduce_l2", "reduce_log_sum", "reduce_log_sum_exp", "reduce_mean", "reduce_prod", "reduce_sum"}
-    | {"reduce_sum_square", "avg_pool", "global_avg_pool"}
-)
+SENSITIVE = frozenset(name for name, one in OPS.items() if one.sensitive)
 
-#: Operators that form averages or shares, whose kernels add up in float32 whatever their operands are held in.
-AVERAGES = frozenset(
-    {"attention", "avg_pool", "batch_norm", "global_avg_pool", "group_norm", "instance_norm", "layer_norm"}
-    | {"log_softmax", "reduce_mean", "rms_norm", "softmax"}
-)
 
-#: Operators that multiply matrices: they form products in an arithmetic of their own and add them up in float32.
-PRODUCTS = frozenset({"conv", "gemm", "matmul"})
+def is_product(op: str) -> bool:
+    """Whether an operator multiplies matrices or filters, in an arithmetic of its own that adds up in float32."""
+    declared = OPS.get(op)
+    return declared is not None and declared.product
 
 
 @dataclass(frozen=True)
@@ -78,11 +69,14 @@ class PrecisionPolicy:
         declared = OPS.get(op)
         if declared is None or op in self.keep or precision not in self.precisions:
             return False
-        return declared.pointwise or declared.movement or op in PRODUCTS | _ORDERED | AVERAGES
+        if declared.sensitive and not declared.is_shipped:  # declared after the policies
+            return False
+        exact = declared.movement or declared.selects
+        return declared.pointwise or exact or declared.product or declared.accumulates
 
 
-#: Operators that choose among elements, and so round nothing.
-_ORDERED = frozenset({"max_pool", "global_max_pool", "reduce_max", "reduce_min"})
+#: Sensitive operators that kernels compute in float32 whatever their operands are held in.
+_WIDENED = frozenset(name for name in SENSITIVE if OPS[name].accumulates)
 
 #: The policies that have a name.
 POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
@@ -90,7 +84,7 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
         "mixed": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",)),
-        "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - AVERAGES),
+        "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.kernels.precision import NARROW, PRODUCTS
+from eqsat.costs.kernels.precision import NARROW, is_product
 from eqsat.costs.measuring.specimen import Array, Data, chain_types, layout_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.terms.constant import Constant
@@ -108,7 +108,7 @@ class _Draft:
     def __init__(self, chain: FusedKey, held: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:
         self.chain, self.held = chain, held
         self.results = chain_types(chain)
-        self.data = Data(seed, signed=any(m.op in PRODUCTS for m in chain.members))
+        self.data = Data(seed, signed=any(is_product(m.op) for m in chain.members))
         self.inputs: dict[str, Array] = {}
         self.constants: dict[str, Constant] = {}
         self.types: dict[str, TensorType] = {}

@@ -23,15 +23,6 @@ from eqsat.language.terms.types import DType, TensorType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Operators that read one operand as indices into an axis of another: (indices, indexed).
-_INDEXED: Mapping[str, tuple[int, int]] = {
-    "gather": (1, 0),
-    "gather_elements": (1, 0),
-    "gather_nd": (1, 0),
-    "scatter_elements": (1, 0),
-    "scatter_nd": (1, 0),
-}
-
 
 @dataclass(frozen=True)
 class Specimen:
@@ -76,8 +67,8 @@ class Data:
 
     def operand(self, key: OpKey, index: int, type: TensorType) -> Array:
         """What an operator is run on: indices within what they index, squares where a power is constant."""
-        if key.op in _INDEXED and index == _INDEXED[key.op][0]:
-            indexed = key.operands[_INDEXED[key.op][1]]
+        if index == 1 and key.op in OPS and OPS[key.op].indexed:
+            indexed = key.operands[0]
             dims = indexed.static if indexed is not None else ()
             axis = key.attrs.get("axis")
             return self.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))

@@ -14,7 +14,7 @@ from eqsat.costs.kernels.applications import Sizes, applications, is_free, tenso
 from eqsat.costs.kernels.fusion import FusedKey, Member, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.kernels.precision import PRODUCTS, ROUNDOFF
+from eqsat.costs.kernels.precision import ROUNDOFF, is_product
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
@@ -28,7 +28,7 @@ from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.program.placement import VIEWS
+from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import check
 
@@ -269,7 +269,7 @@ class CostModel:
         if way is None or way.is_plain:
             return OpKey.of(op, attrs, operands, const, self.sizes)
         typed = [None if t is None else s.typed(t) for t, s in zip(operands, way.operands, strict=True)]
-        mixed = op in PRODUCTS and way.result.precision != way.operands[0].precision
+        mixed = is_product(op) and way.result.precision != way.operands[0].precision
         key = OpKey.of(op, attrs, typed, const, self.sizes)
         layouts = [*(s.layout for s in way.operands), way.result.layout]
         return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
@@ -323,7 +323,7 @@ class CostModel:
             return Cost(seconds=0.0 if op == "identity" else self.device.view, estimated=True)
         if way is not None and is_view(op, attrs, operands, way):
             return Cost()
-        if self.device.strided and op in VIEWS:
+        if self.device.strided and is_strided(op):
             return Cost()
         key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)

@@ -8,18 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.system.deadline import check
 
-#: Operators of which no result tells the sign of a zero that they read.
-_DEAF = frozenset(
-    {
-        "abs", "acos", "acosh", "argmax", "argmin", "cos", "cosh", "equal", "exp", "greater", "greater_equal",
-        "hard_sigmoid", "isinf", "isnan", "less", "less_equal", "log", "log_softmax", "not_", "reduce_l1", "reduce_l2",
-        "reduce_log_sum", "reduce_log_sum_exp", "reduce_sum_square", "shape", "sigmoid", "size", "softmax", "softplus",
-    }
-)  # fmt: skip
 #: Operators outside the language that divide by what they are given, or hold graphs that may.
 _OPAQUE_DIVISORS = ("Div", "If", "Loop", "Pow", "Reciprocal", "Scan", "SequenceMap")
 
@@ -62,7 +55,7 @@ def _divisors(graph: Graph, node: Node) -> Iterator[str]:
 def _heard(graph: Graph, node: Node) -> Iterator[str]:
     """The operands whose zeros have a sign that the results of a node have too."""
     operands = [v for v in node.inputs if v is not None]
-    if node.op in _DEAF or (node.op == "mul" and len(set(operands)) == 1):
+    if (node.op in OPS and OPS[node.op].hides_sign) or (node.op == "mul" and len(set(operands)) == 1):
         return
     if node.op in ("add", "sub") and any(_is_nonzero(graph, v) for v in operands):
         return

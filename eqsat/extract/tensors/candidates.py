@@ -10,7 +10,7 @@ from eqsat.costs.kernels.applications import is_free
 from eqsat.costs.kernels.fusion import FusedKey, Key, Member
 from eqsat.costs.kernels.implementations import Choices, is_view
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.kernels.precision import PRODUCTS
+from eqsat.costs.kernels.precision import is_product
 from eqsat.costs.model.cost import Cost
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
@@ -55,7 +55,7 @@ class _Estimates(CostModel):
 
     def fused(self, members: Sequence[Member]) -> Cost | None:
         first, *rest = (m.op for m in members)
-        after = first in PRODUCTS and all(OPS[op].pointwise for op in rest)
+        after = is_product(first) and all(OPS[op].pointwise for op in rest)
         return super().fused(members) if after or "attention" in rest else None
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from eqsat.errors import DeclarationError, GraphError
 from eqsat.language.declaration.checks import check_declaration, is_repeated, with_defaults
 from eqsat.language.declaration.spec import (
     REQUIRED,
+    Facts,
     FlopRule,
     InferRule,
     OpSpec,
@@ -69,6 +70,7 @@ def op(
     laws: Sequence[str] = (),
     instances: Sequence[Mapping[str, Any]] = (),
     inputs_only: bool = False,
+    **facts: Unpack[Facts],
 ) -> _Registry:
     """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
 
@@ -113,6 +115,7 @@ def op(
             laws=tuple(laws),
             instances=tuple(MappingProxyType(dict(i)) for i in instances),
             inputs_only=inputs_only,
+            **facts,
         )
         known = _SPECS.get(title)
         if known is not None and is_repeated(stated, known):

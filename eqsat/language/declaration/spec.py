@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
 from eqsat.language.declaration.indices import Form, parse_form, pointwise_form
+from eqsat.language.terms.constant import Array
+from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
@@ -28,6 +31,10 @@ SampleRule: TypeAlias = Callable[
 #: Whether finite operands of these types may make an infinity or NaN.
 PartialRule: TypeAlias = Callable[[Operands, Attrs], bool]
 Reference: TypeAlias = Callable[..., Any]
+
+#: The operands on which an operator makes a result whatever their elements are: none in particular, all that fit, of
+#: static shapes and none of them empty, or all.
+Total: TypeAlias = Literal["", "static", "all"]
 
 
 class Required:
@@ -60,6 +67,8 @@ class OpSpec:
     it is empty; a value may be a function of the operands' shapes, or of a constant's own, that returns the attribute,
     or one that does not fit where there is none. `inputs_only` operators it applies to inputs and constants, never to
     results.
+
+    The other fields are those of `Facts`.
     """
 
     name: str
@@ -87,6 +96,28 @@ class OpSpec:
     laws: tuple[str, ...] = ()
     instances: tuple[Mapping[str, Any], ...] = ()
     inputs_only: bool = False
+    shapes: str = ""
+    product: bool = False
+    selects: bool = False
+    accumulates: bool = False
+    sensitive: bool = False
+    rowwise: bool = False
+    hides_sign: bool = False
+    total: Total = ""
+    choices: ChoicesOf = field(default_factory=dict)
+    beside: Beside | None = None
+    on_dims: Callable[..., Array] | None = None
+    unchanged: Callable[[Node, TensorType, TensorType], bool] | None = None
+    portable: Callable[[Attrs, Sequence[Array | None]], bool] | None = None
+    demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]] | None = None
+    hands_on: bool = False
+    windowed: bool = False
+    strided: bool = False
+    pulled: bool = False
+    indexed: bool = False
+    ignores_zeros: bool = False
+    generated: bool = False
+    stepwise: bool = False
 
     @cached_property
     def form(self) -> Form | None:
@@ -168,6 +199,57 @@ class OpSpec:
         """File and line of the reference."""
         code = getattr(self.reference, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.name
+
+
+class Facts(TypedDict, total=False):
+    """Facts of an operator that tables elsewhere are made from; each is a field of `OpSpec`.
+
+    `shapes` is a sentence on the shapes of operands and results, where neither an index form nor `pointwise` says it.
+    """
+
+    shapes: str
+    #: It multiplies matrices or filters: products may be formed in a lower arithmetic and are added up in float32.
+    product: bool
+    #: It chooses among elements, and so rounds nothing.
+    selects: bool
+    #: It forms averages or shares, which kernels add up in float32 whatever the operands are held in.
+    accumulates: bool
+    #: It stays in float32 under mixed precision: a sum of many terms, an exponential or logarithm, or a quotient.
+    sensitive: bool
+    #: It works along rows, in whose kernels operators on single elements before and after it are computed.
+    rowwise: bool
+    #: No result tells the sign of a zero among the operands.
+    hides_sign: bool
+    total: Total
+    #: All values of attributes, or of attributes that go together, up to a bound, where their names do not say it.
+    choices: ChoicesOf
+    #: All shapes, up to a bound, of an operand beside others.
+    beside: Beside
+    #: The result on small tensors of integers whose elements are dims, from attributes and operands; Undecided where
+    #: the sizes of named dims decide it.
+    on_dims: Callable[..., Array]
+    #: Whether a node hands its first operand on as it is, by the operand's type and the result's.
+    unchanged: Callable[[Node, TensorType, TensorType], bool]
+    #: Whether every machine and runtime makes the same of operands with these attributes; all of them where left out.
+    portable: Callable[[Attrs, Sequence[Array | None]], bool]
+    #: Conditions on named dims, from the dims of operands and result, and attributes.
+    demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]]
+    #: Each element of the results is one of the first operand, perhaps of another element type.
+    hands_on: bool
+    #: It moves windows over the axes from the third on.
+    windowed: bool
+    #: Each result is the operand seen with other strides, where its elements lie so that this can be.
+    strided: bool
+    #: A kernel that reads its result may read the elements where they come from instead.
+    pulled: bool
+    #: Its second operand holds indices into the first: along `axis` where it has that attribute.
+    indexed: bool
+    #: Zeros among the elements that it reduces change nothing.
+    ignores_zeros: bool
+    #: It makes constants that rules name, which are worked out before a model is written.
+    generated: bool
+    #: It runs step by step along an axis, each on what the one before made.
+    stepwise: bool
 
 
 def same_as(index: int = 0) -> InferRule:

@@ -7,7 +7,8 @@ array of integers and `Sym`, booleans counting as integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def _equal(a: Dim, b: Dim) -> int:
     raise Undecided
 
 
-def _divide(a: Dim, b: Dim) -> Dim:
+def _quotient(a: Dim, b: Dim) -> Dim:
     """Rounded toward zero, as ONNX divides integers."""
     if b == 0:
         raise Undecided
@@ -139,33 +140,8 @@ def _boolean(a: Dim) -> int:
     return _decide(None) if isinstance(a, Sym) else int(bool(a))
 
 
-_POINTWISE: Mapping[str, Callable[..., Dim]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": _divide,
-    "mod": _mod,
-    "pow": _power,
-    "neg": lambda a: -a,
-    "abs": lambda a: a if _decide(at_least(a, 0)) else -a,
-    "relu": lambda a: _maximum(a, 0),
-    "maximum": _maximum,
-    "minimum": minimum,
-    "equal": _equal,
-    "greater_equal": lambda a, b: _decide(at_least(a, b)),
-    "less_equal": lambda a, b: _decide(at_least(b, a)),
-    "less": lambda a, b: 1 - _decide(at_least(a, b)),
-    "greater": lambda a, b: 1 - _decide(at_least(b, a)),
-    "and_": lambda a, b: _boolean(a) & _boolean(b),
-    "or_": lambda a, b: _boolean(a) | _boolean(b),
-    "xor": lambda a, b: _boolean(a) ^ _boolean(b),
-    "not_": lambda a: 1 - _boolean(a),
-    "where": _where,
-    "identity": lambda a: a,
-}
-
-
-def _object(value: Any) -> Array:
+def as_dims(value: Any) -> Array:
+    """A result as an array of dims."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value
     boxed = np.empty((), object)
@@ -187,13 +163,15 @@ def _reduced(fold: Callable[[Any], Dim]) -> Callable[..., Array]:
     return reduce
 
 
-def _gather(attrs: Attrs, x: Array, indices: Array) -> Array:
+def gather(attrs: Attrs, x: Array, indices: Array) -> Array:
+    """Elements, or slices, at indices."""
     if any(isinstance(i, Sym) for i in indices.ravel()):
         raise Undecided
     return np.asarray(np.take(x, indices.astype(np.int64), axis=attrs["axis"]), object)
 
 
-def _slice(attrs: Attrs, x: Array) -> Array:
+def slice_(attrs: Attrs, x: Array) -> Array:
+    """Every so many elements between two ends."""
     index = [slice(None)] * x.ndim
     steps = attrs["steps"] or (1,) * len(attrs["axes"])
     for start, end, axis, step in zip(attrs["starts"], attrs["ends"], attrs["axes"], steps, strict=True):
@@ -203,56 +181,85 @@ def _slice(attrs: Attrs, x: Array) -> Array:
     return x[tuple(index)]
 
 
-def _cast(attrs: Attrs, x: Array) -> Array:
+def cast(attrs: Attrs, x: Array) -> Array:
+    """Dims as integers, or as truth values."""
     to = DType.of(attrs["to"])
     if to not in _INTEGERS:
         raise Undecided
-    return _object(np.frompyfunc(_boolean, 1, 1)(x)) if to is DType.BOOL else x
+    return as_dims(np.frompyfunc(_boolean, 1, 1)(x)) if to is DType.BOOL else x
 
 
-def _fill(attrs: Attrs) -> Array:
+def fill(attrs: Attrs) -> Array:
+    """One number everywhere."""
     result = np.empty(attrs["shape"], object)
     result[...] = int(attrs["value"])
     return result
 
 
-def _iota(attrs: Attrs) -> Array:
+def iota(attrs: Attrs) -> Array:
+    """Numbers at equal distances."""
     values = [attrs["start"] + attrs["step"] * i for i in range(attrs["size"])]
     result = np.empty(len(values), object)
     result[:] = values
     return result
 
 
-_MOVEMENT: Mapping[str, Callable[..., Array]] = {
-    "reshape": lambda attrs, x: x.reshape(attrs["shape"]),
-    "transpose": lambda attrs, x: np.transpose(x, attrs["perm"]),
-    "expand": lambda attrs, x: np.broadcast_to(x, np.broadcast_shapes(x.shape, attrs["shape"])),
-    "concat": lambda attrs, *xs: np.concatenate(xs, axis=attrs["axis"]),
-    "tile": lambda attrs, x: np.tile(x, attrs["repeats"]),
-    "gather": _gather,
-    "slice": _slice,
-    "cast": _cast,
-    "fill": _fill,
-    "iota": _iota,
-    "reduce_prod": _reduced(product),
-    "reduce_sum": _reduced(lambda dims: sum(dims)),
-}
+def each(rule: Callable[..., Dim]) -> Callable[..., Array]:
+    """A rule for elements as one for arrays, whatever the attributes are."""
+
+    def apply(_attrs: Attrs, *operands: Array) -> Array:
+        return as_dims(np.frompyfunc(rule, len(operands), 1)(*operands))
+
+    return apply
 
 
-def evaluate_dims(op: str, attrs: Attrs, operands: Sequence[Array | None]) -> Array | None:
-    """The result of a shape computation on known operands, or None where it is not decided by what is known."""
-    if any(x is None for x in operands):
-        return None
-    try:
-        if op in _POINTWISE:
-            rule = _fmod if op == "mod" and attrs["fmod"] else _POINTWISE[op]
-            pointwise: Any = np.frompyfunc(rule, len(operands), 1)
-            return _object(pointwise(*operands))
-        if op in _MOVEMENT:
-            return _object(_MOVEMENT[op](attrs, *operands))
-    except (Undecided, IndexError, ValueError):
-        return None
-    return None
+def modulo(attrs: Attrs, a: Array, b: Array) -> Array:
+    """Remainders with the sign of the divisor, or of the dividend."""
+    return each(_fmod if attrs["fmod"] else _mod)(attrs, a, b)
+
+
+add, subtract, multiply = each(operator.add), each(operator.sub), each(operator.mul)
+divide, power, negative = each(_quotient), each(_power), each(operator.neg)
+absolute = each(lambda a: a if _decide(at_least(a, 0)) else -a)
+relu = each(lambda a: _maximum(a, 0))
+maximum, least_of = each(_maximum), each(minimum)
+equal = each(_equal)
+greater_equal = each(lambda a, b: _decide(at_least(a, b)))
+less_equal = each(lambda a, b: _decide(at_least(b, a)))
+less = each(lambda a, b: 1 - _decide(at_least(a, b)))
+greater = each(lambda a, b: 1 - _decide(at_least(b, a)))
+both = each(lambda a, b: _boolean(a) & _boolean(b))
+either = each(lambda a, b: _boolean(a) | _boolean(b))
+one_of = each(lambda a, b: _boolean(a) ^ _boolean(b))
+inverse = each(lambda a: 1 - _boolean(a))
+where = each(_where)
+same = each(lambda a: a)
+product_of, sum_of = _reduced(product), _reduced(lambda dims: sum(dims))
+
+
+def reshape(attrs: Attrs, x: Array) -> Array:
+    """The elements in another shape."""
+    return x.reshape(attrs["shape"])
+
+
+def transpose(attrs: Attrs, x: Array) -> Array:
+    """The axes in another order."""
+    return np.transpose(x, attrs["perm"])
+
+
+def expand(attrs: Attrs, x: Array) -> Array:
+    """Axes repeated to the shape that is broadcast to."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, attrs["shape"]))
+
+
+def concat(attrs: Attrs, *xs: Array) -> Array:
+    """Arrays joined along an axis."""
+    return np.concatenate(xs, axis=attrs["axis"])
+
+
+def tile(attrs: Attrs, x: Array) -> Array:
+    """Axes repeated."""
+    return np.tile(x, attrs["repeats"])
 
 
 def shape_elements(type: TensorType, start: int, end: int | None) -> Array | None:

@@ -7,14 +7,14 @@ what a node makes never changes what was known of its operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.declaration.symbolic import as_integers, evaluate_dims, fits, is_shape_like, shape_elements
+from eqsat.language.declaration.symbolic import Undecided, as_dims, as_integers, fits, is_shape_like, shape_elements
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.graphs.portable import is_portable
 from eqsat.language.ops import OPS, spec
@@ -41,7 +41,6 @@ _MOST_DIMS = 64
 _WIDEST_PAD = 1 << 10
 
 _SHAPES = ("shape", "size")
-_REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 _FLOATS = Floats()
 
 
@@ -205,7 +204,7 @@ class Folder:
             return size
         if not is_shape_like(type):
             return None
-        return evaluate_dims(node.op, node.attrs, [None if v is None else self.dims(v) for v in node.inputs])
+        return _evaluated(node, [None if v is None else self.dims(v) for v in node.inputs])
 
     def _is_foldable(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
         if not OPS[node.op].is_foldable or any(v is not None and v not in self.constants for v in node.inputs):
@@ -280,30 +279,15 @@ def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | No
     )
 
 
-def _same_shape(_node: Node, operand: TensorType, result: TensorType) -> bool:
-    return operand.shape is not None and operand == result
-
-
-def _reduces_nothing(node: Node, _operand: TensorType, _result: TensorType) -> bool:
-    return bool(node.attrs["axes"] == ())
-
-
-#: Operators that may hand on their first operand as it is, and when they do, by its type and that of the result.
-_UNCHANGED: Mapping[str, Callable[[Node, TensorType, TensorType], bool]] = {
-    "identity": lambda *_: True,
-    "cast": lambda _, operand, result: operand == result,
-    "reshape": _same_shape,
-    "expand": _same_shape,
-    "tile": lambda node, *_: all(r == 1 for r in node.attrs["repeats"]),
-    "transpose": lambda node, *_: tuple(node.attrs["perm"]) == tuple(range(len(node.attrs["perm"]))),
-    "slice": lambda node, *types: (
-        not node.attrs["axes"] or (_same_shape(node, *types) and all(s == 1 for s in node.attrs["steps"]))
-    ),
-    "pad": lambda node, *_: not any(node.attrs["pads"]),
-    "concat": lambda node, *_: len(node.inputs) == 1,
-    "split": lambda node, *_: len(node.outputs) == 1,
-    **dict.fromkeys(_REDUCTIONS, _reduces_nothing),
-}
+def _evaluated(node: Node, operands: Sequence[Array | None]) -> Array | None:
+    """The result of a shape computation on known operands, or None where it is not decided by what is known."""
+    rule, known = OPS[node.op].on_dims, [x for x in operands if x is not None]
+    if rule is None or len(known) < len(operands):
+        return None
+    try:
+        return as_dims(rule(node.attrs, *known))
+    except (Undecided, IndexError, ValueError):
+        return None
 
 
 def _unchanged(node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> str | None:
@@ -311,7 +295,7 @@ def _unchanged(node: Node, operands: Sequence[TensorType | None], results: Seque
     source = node.inputs[0] if node.inputs else None
     if source is None or operands[0] is None or len([v for v in node.outputs if v]) != 1 or not node.outputs[0]:
         return None
-    test = _UNCHANGED.get(node.op)
+    test = OPS[node.op].unchanged
     return source if test is not None and test(node, operands[0], results[0]) else None
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, OpSpec, present, same_as, same_dtype
+from eqsat.language.declaration.spec import Facts, Operands, OpSpec, present, same_as, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.sampling import Sample, pointwise
@@ -22,7 +23,14 @@ Instances: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def _function(
-    name: str, onnx: str, doc: str, *, partial: bool = False, monotone: bool = False, instances: Instances = ()
+    name: str,
+    onnx: str,
+    doc: str,
+    *,
+    partial: bool = False,
+    monotone: bool = False,
+    instances: Instances = (),
+    **facts: Unpack[Facts],
 ) -> OpSpec:
     """The operator that applies a function by its NumPy name."""
 
@@ -39,47 +47,70 @@ def _function(
         monotone=monotone,
         onnx=onnx,
         instances=instances,
+        **facts,
     )
     return declare(reference)
 
 
-abs_ = _function("abs", "Abs", "Absolute value.")
-exp = _function("exp", "Exp", "Exponential.", partial=True, monotone=True, instances=({},))
-log = _function("log", "Log", "Natural logarithm.", partial=True)
-sqrt = _function("sqrt", "Sqrt", "Square root.", partial=True)
+abs_ = _function("abs", "Abs", "Absolute value.", hides_sign=True, on_dims=symbolic.absolute)
+exp = _function(
+    "exp", "Exp", "Exponential.", partial=True, monotone=True, instances=({},), sensitive=True, hides_sign=True
+)
+log = _function("log", "Log", "Natural logarithm.", partial=True, sensitive=True, hides_sign=True)
+sqrt = _function("sqrt", "Sqrt", "Square root.", partial=True, sensitive=True)
 erf = _function("erf", "Erf", "Gauss error function.", monotone=True)
 sin = _function("sin", "Sin", "Sine of radians.")
-cos = _function("cos", "Cos", "Cosine of radians.")
-tan = _function("tan", "Tan", "Tangent of radians.", partial=True)
+cos = _function("cos", "Cos", "Cosine of radians.", hides_sign=True)
+tan = _function("tan", "Tan", "Tangent of radians.", partial=True, sensitive=True)
 asin = _function("asin", "Asin", "Inverse sine.", partial=True)
-acos = _function("acos", "Acos", "Inverse cosine.", partial=True)
+acos = _function("acos", "Acos", "Inverse cosine.", partial=True, hides_sign=True)
 atan = _function("atan", "Atan", "Inverse tangent.", monotone=True)
-sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True, monotone=True)
-cosh = _function("cosh", "Cosh", "Hyperbolic cosine.", partial=True)
+sinh = _function("sinh", "Sinh", "Hyperbolic sine.", partial=True, monotone=True, sensitive=True)
+cosh = _function("cosh", "Cosh", "Hyperbolic cosine.", partial=True, sensitive=True, hides_sign=True)
 tanh = _function("tanh", "Tanh", "Hyperbolic tangent.", monotone=True, instances=({},))
-asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.", monotone=True)
-acosh = _function("acosh", "Acosh", "Inverse hyperbolic cosine.", partial=True)
-atanh = _function("atanh", "Atanh", "Inverse hyperbolic tangent.", partial=True)
-sigmoid = _function("sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).", monotone=True, instances=({},))
+asinh = _function("asinh", "Asinh", "Inverse hyperbolic sine.", monotone=True, sensitive=True)
+acosh = _function("acosh", "Acosh", "Inverse hyperbolic cosine.", partial=True, sensitive=True, hides_sign=True)
+atanh = _function("atanh", "Atanh", "Inverse hyperbolic tangent.", partial=True, sensitive=True)
+sigmoid = _function(
+    "sigmoid", "Sigmoid", "Logistic function, 1 / (1 + exp(-x)).", monotone=True, instances=({},), hides_sign=True
+)
 floor = _function("floor", "Floor", "The largest integer that is not above.", monotone=True)
 ceil = _function("ceil", "Ceil", "The smallest integer that is not below.", monotone=True)
 round_ = _function("round", "Round", "The nearest integer, halves to the even one.", monotone=True)
 sign = _function("sign", "Sign", "-1, 0 or 1.", monotone=True)
 
 
-@op("neg", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), onnx="Neg", instances=({},))
+@op(
+    "neg",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    multilinear=(0,),
+    onnx="Neg",
+    instances=({},),
+    on_dims=symbolic.negative,
+)
 def neg(xp: Any, x: Any) -> Any:
     """Negation."""
     return xp.negative(x)
 
 
-@op("reciprocal", infer=same_as(), sample=pointwise, pointwise=True, partial=True, onnx="Reciprocal")
+@op("reciprocal", infer=same_as(), sample=pointwise, pointwise=True, partial=True, onnx="Reciprocal", sensitive=True)
 def reciprocal(xp: Any, x: Any) -> Any:
     """1 / x."""
     return xp.divide(xp.number(1.0, x), x)
 
 
-@op("relu", infer=same_as(), sample=pointwise, pointwise=True, monotone=True, onnx="Relu", instances=({},))
+@op(
+    "relu",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    monotone=True,
+    onnx="Relu",
+    instances=({},),
+    on_dims=symbolic.relu,
+)
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))
@@ -89,13 +120,13 @@ def _boolean(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.BOOL, present(operands, 0).shape),)
 
 
-@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN")
+@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN", hides_sign=True)
 def isnan(xp: Any, x: Any) -> Any:
     """True where the element is NaN, which alone differs from itself."""
     return xp.where(xp.equal(x, x), False, True)
 
 
-@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf")
+@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf", hides_sign=True)
 def isinf(xp: Any, x: Any, *, detect_negative: bool = True, detect_positive: bool = True) -> Any:
     """True where the element is an infinity of a sign asked for; there is none among exact numbers."""
     if xp.exact:
@@ -135,13 +166,13 @@ def _exp_minus_one(xp: Any, x: Any) -> Any:
     return xp.subtract(xp.apply("exp", xp.minimum(x, xp.number(0.0, x))), xp.number(1.0, x))
 
 
-@op("elu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Elu")
+@op("elu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Elu", sensitive=True)
 def elu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """The operand x, or alpha · (exp(x) - 1) where negative."""
     return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x)), x)
 
 
-@op("celu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Celu")
+@op("celu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Celu", sensitive=True)
 def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
     zero, scale = xp.number(0.0, x), xp.number(alpha, x)
@@ -151,14 +182,14 @@ def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     return xp.add(xp.maximum(x, zero), xp.minimum(zero, curve))
 
 
-@op("selu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Selu")
+@op("selu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Selu", sensitive=True)
 def selu(xp: Any, x: Any, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323) -> Any:
     """Scaled, gamma · x, or gamma · alpha · (exp(x) - 1) where not positive."""
     curve = xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x))
     return xp.multiply(xp.number(gamma, x), xp.where(xp.less(xp.number(0.0, x), x), x, curve))
 
 
-@op("hard_sigmoid", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSigmoid")
+@op("hard_sigmoid", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSigmoid", hides_sign=True)
 def hard_sigmoid(xp: Any, x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
     """max(0, min(1, alpha · x + beta))."""
     line = xp.add(xp.multiply(xp.number(alpha, x), x), xp.number(beta, x))
@@ -172,7 +203,7 @@ def hard_swish(xp: Any, x: Any) -> Any:
     return xp.multiply(x, xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), line)))
 
 
-@op("softplus", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softplus")
+@op("softplus", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softplus", sensitive=True, hides_sign=True)
 def softplus(xp: Any, x: Any) -> Any:
     """Natural log(1 + exp(x)), in floats without overflow."""
     if not xp.exact:
@@ -186,7 +217,7 @@ def softsign(xp: Any, x: Any) -> Any:
     return xp.divide(x, xp.add(xp.number(1.0, x), xp.apply("abs", x)))
 
 
-@op("mish", infer=same_as(), sample=pointwise, pointwise=True, onnx="Mish")
+@op("mish", infer=same_as(), sample=pointwise, pointwise=True, onnx="Mish", sensitive=True)
 def mish(xp: Any, x: Any) -> Any:
     """Product x · tanh(softplus(x))."""
     return xp.multiply(x, xp.apply("tanh", softplus.reference(xp, x)))

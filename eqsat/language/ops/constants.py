@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.linear import pad_spatial
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
+from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType
@@ -56,7 +58,17 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
-@op("fill", infer=_fill_type, flops=_nothing, sample=_fill_sample, instances=({"shape": _itself, "value": 1.0},))
+@op(
+    "fill",
+    infer=_fill_type,
+    flops=_nothing,
+    sample=_fill_sample,
+    instances=({"shape": _itself, "value": 1.0},),
+    shapes="The dims of `shape`.",
+    choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
+    on_dims=symbolic.fill,
+    generated=True,
+)
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
     return _filled(shape, _element(xp, value, dtype))
@@ -70,7 +82,16 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     return (), {"n": sampling.dim(rng), **attrs}
 
 
-@op("eye", infer=_eye_type, flops=_nothing, sample=_eye_sample, instances=({"n": _first},))
+@op(
+    "eye",
+    infer=_eye_type,
+    flops=_nothing,
+    sample=_eye_sample,
+    instances=({"n": _first},),
+    shapes="A matrix of n by n.",
+    choices={"n": enumeration.sides},
+    generated=True,
+)
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
     result = _filled((n, n), _element(xp, 0.0, dtype))
@@ -95,6 +116,9 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
+    shapes="channels, channels, kernel….",
+    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
+    generated=True,
 )
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
@@ -114,6 +138,9 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
+    shapes="channels, 1, kernel….",
+    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
+    generated=True,
 )
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
@@ -151,6 +178,10 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
     multilinear=(0,),
     instances=({"kernel": (3, 3)},),
     inputs_only=True,
+    shapes="o, c, spatial… becomes o, c, kernel…, each no smaller and larger by an even number.",
+    choices={"kernel": enumeration.kernels},
+    beside=enumeration.windowed,
+    generated=True,
 )
 def enlarge(xp: Any, w: Any, *, kernel: tuple[int, ...]) -> Any:
     """A filter with zeros put evenly around its spatial dims until they have the sizes given."""

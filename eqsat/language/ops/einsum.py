@@ -119,6 +119,7 @@ def _einsum_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     sample=_einsum_sample,
     multilinear=(0, 1, 2, 3),
     onnx="Einsum",
+    shapes="Letters of `equation` are dims, equal where the letter is; `...` is dims that broadcast.",
 )
 def einsum(xp: Any, *operands: Any, equation: str) -> Any:
     """Sum of products by index notation, with or without ellipsis and arrow (ONNX Einsum)."""

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.arithmetic import divergence
+from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, broadcast, present, same_as, same_dtype
+from eqsat.language.declaration.spec import (
+    InferRule,
+    Operands,
+    OpSpec,
+    Reference,
+    broadcast,
+    present,
+    same_as,
+    same_dtype,
+)
 from eqsat.language.ops.sampling import choice, one_operand, pointwise
+from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
 
@@ -27,34 +39,32 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
-@op("add", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Add", instances=({},))
+def _binary(
+    name: str, onnx: str, on_dims: Callable[..., Array], *, dtype: str | None = None, **facts: Any
+) -> Callable[[Reference], OpSpec]:
+    """Declares an operator on two broadcast operands, whose results have their element type or one of their own."""
+    return op(name, infer=broadcast(dtype), sample=pointwise, pointwise=True, onnx=onnx, on_dims=on_dims, **facts)
+
+
+@_binary("add", "Add", symbolic.add, commutative=True, instances=({},))
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return xp.add(a, b)
 
 
-@op("sub", infer=broadcast(), sample=pointwise, pointwise=True, onnx="Sub", instances=({},))
+@_binary("sub", "Sub", symbolic.subtract, instances=({},))
 def sub(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return xp.subtract(a, b)
 
 
-@op(
-    "mul",
-    infer=broadcast(),
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    multilinear=(0, 1),
-    onnx="Mul",
-    instances=({},),
-)
+@_binary("mul", "Mul", symbolic.multiply, commutative=True, multilinear=(0, 1), instances=({},))
 def mul(xp: Any, a: Any, b: Any) -> Any:
     """Product, element by element."""
     return xp.multiply(a, b)
 
 
-@op("div", infer=broadcast(), sample=pointwise, pointwise=True, multilinear=(0,), partial=True, onnx="Div")
+@_binary("div", "Div", symbolic.divide, multilinear=(0,), partial=True, sensitive=True, portable=divergence.quotient)
 def div(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; of integers, truncated toward zero, and then not linear."""
     return xp.divide(a, b)
@@ -67,13 +77,23 @@ def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (base.with_shape(broadcast_shapes(base.shape, exponent.shape)),)
 
 
-@op("pow", infer=_pow_type, sample=pointwise, pointwise=True, partial=True, onnx="Pow")
+@op(
+    "pow",
+    infer=_pow_type,
+    sample=pointwise,
+    pointwise=True,
+    partial=True,
+    onnx="Pow",
+    sensitive=True,
+    on_dims=symbolic.power,
+    portable=divergence.power,
+)
 def pow_(xp: Any, a: Any, b: Any) -> Any:
     """Power; the exponent may have another element type than the base, whose type the result has."""
     return xp.power(a, b)
 
 
-@op("mod", infer=broadcast(), sample=pointwise, pointwise=True, partial=True, onnx="Mod")
+@_binary("mod", "Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:
@@ -82,43 +102,43 @@ def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
         return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
-@op("maximum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Max")
+@_binary("maximum", "Max", symbolic.maximum, commutative=True)
 def maximum(xp: Any, a: Any, b: Any) -> Any:
     """The larger element."""
     return xp.maximum(a, b)
 
 
-@op("minimum", infer=broadcast(), sample=pointwise, pointwise=True, commutative=True, onnx="Min")
+@_binary("minimum", "Min", symbolic.least_of, commutative=True)
 def minimum(xp: Any, a: Any, b: Any) -> Any:
     """The smaller element."""
     return xp.minimum(a, b)
 
 
-@op("equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, commutative=True, onnx="Equal")
+@_binary("equal", "Equal", symbolic.equal, dtype="bool", commutative=True, hides_sign=True)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the elements are equal."""
     return xp.equal(a, b)
 
 
-@op("less", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Less")
+@_binary("less", "Less", symbolic.less, dtype="bool", hides_sign=True)
 def less(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller."""
     return xp.less(a, b)
 
 
-@op("less_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="LessOrEqual")
+@_binary("less_equal", "LessOrEqual", symbolic.less_equal, dtype="bool", hides_sign=True)
 def less_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller or equal."""
     return xp.less_equal(a, b)
 
 
-@op("greater", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="Greater")
+@_binary("greater", "Greater", symbolic.greater, dtype="bool", hides_sign=True)
 def greater(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger."""
     return xp.less(b, a)
 
 
-@op("greater_equal", infer=broadcast("bool"), sample=pointwise, pointwise=True, onnx="GreaterOrEqual")
+@_binary("greater_equal", "GreaterOrEqual", symbolic.greater_equal, dtype="bool", hides_sign=True)
 def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger or equal."""
     return xp.less_equal(b, a)
@@ -143,25 +163,61 @@ _INTEGERS = {0: "int32", 1: "int32"}
 _logical, _bitwise = _of_kind("bool"), _of_kind("integer")
 
 
-@op("and_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="And")
+@op(
+    "and_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="And",
+    on_dims=symbolic.both,
+)
 def and_(xp: Any, a: Any, b: Any) -> Any:
     """Logical and."""
     return xp.where(a, b, a)
 
 
-@op("or_", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Or")
+@op(
+    "or_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="Or",
+    on_dims=symbolic.either,
+)
 def or_(xp: Any, a: Any, b: Any) -> Any:
     """Logical or."""
     return xp.where(a, a, b)
 
 
-@op("xor", infer=_logical, sample=pointwise, pointwise=True, commutative=True, dtypes=_BOOLEANS, onnx="Xor")
+@op(
+    "xor",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    commutative=True,
+    dtypes=_BOOLEANS,
+    onnx="Xor",
+    on_dims=symbolic.one_of,
+)
 def xor(xp: Any, a: Any, b: Any) -> Any:
     """Logical exclusive or."""
     return xp.where(a, xp.where(b, False, True), b)
 
 
-@op("not_", infer=_logical, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Not")
+@op(
+    "not_",
+    infer=_logical,
+    sample=pointwise,
+    pointwise=True,
+    dtypes={0: "bool"},
+    onnx="Not",
+    hides_sign=True,
+    on_dims=symbolic.inverse,
+)
 def not_(xp: Any, a: Any) -> Any:
     """Logical not."""
     return xp.where(a, False, True)
@@ -212,7 +268,15 @@ def bitwise_not(xp: Any, a: Any) -> Any:
 _SHIFTED = {0: "uint32", 1: "uint32"}
 
 
-@op("bit_shift", infer=_bitwise, sample=pointwise, pointwise=True, dtypes=_SHIFTED, onnx="BitShift")
+@op(
+    "bit_shift",
+    infer=_bitwise,
+    sample=pointwise,
+    pointwise=True,
+    dtypes=_SHIFTED,
+    onnx="BitShift",
+    portable=divergence.shift,
+)
 def bit_shift(xp: Any, a: Any, b: Any, *, direction: str = "LEFT") -> Any:
     """The bits of integers moved by `b` places to the "LEFT" or "RIGHT"."""
     return np.left_shift(a, b) if direction == "LEFT" else np.right_shift(a, b)
@@ -225,7 +289,15 @@ def _where_type(operands: Operands, attrs: Attrs) -> Sequence[TensorType]:
     return broadcast(like=1)(operands, attrs)
 
 
-@op("where", infer=_where_type, sample=pointwise, pointwise=True, dtypes={0: "bool"}, onnx="Where")
+@op(
+    "where",
+    infer=_where_type,
+    sample=pointwise,
+    pointwise=True,
+    dtypes={0: "bool"},
+    onnx="Where",
+    on_dims=symbolic.where,
+)
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """The element of `a` where the condition is true, else that of `b`."""
     return xp.where(condition, a, b)
@@ -269,13 +341,30 @@ def _cast_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     pointwise=True,
     partial=True,
     onnx="Cast",
+    on_dims=symbolic.cast,
+    unchanged=unchanged.same_type,
+    portable=divergence.conversion,
+    hands_on=True,
 )
 def cast(xp: Any, x: Any, *, to: str) -> Any:
     """Conversion to the element type named; to an integer, truncated toward zero."""
     return xp.cast(x, DType.of(to))
 
 
-@op("identity", infer=same_as(), sample=pointwise, pointwise=True, multilinear=(0,), view=True, onnx="Identity")
+@op(
+    "identity",
+    infer=same_as(),
+    sample=pointwise,
+    pointwise=True,
+    multilinear=(0,),
+    view=True,
+    onnx="Identity",
+    total="all",
+    on_dims=symbolic.same,
+    unchanged=unchanged.always,
+    hands_on=True,
+    strided=True,
+)
 def identity(xp: Any, x: Any) -> Any:
     """The operand itself."""
     return x

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv
 from eqsat.language.terms.graph import Attrs
@@ -52,6 +54,11 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     movement=True,
     dtypes=_INDICES,
     onnx="Gather",
+    shapes="The shape of x with the dims of the indices in place of `axis`.",
+    beside=enumeration.gathered,
+    on_dims=symbolic.gather,
+    pulled=True,
+    indexed=True,
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
@@ -96,6 +103,9 @@ def _place(shape: Sequence[int], axis: int, indices: Any) -> tuple[Any, ...]:
     movement=True,
     dtypes=_INDICES,
     onnx="GatherElements",
+    shapes="The shape of the indices, which have the rank of x.",
+    pulled=True,
+    indexed=True,
 )
 def gather_elements(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """result[i][j] = x[indices[i][j]][j] for axis 0, and so on for other axes and ranks."""
@@ -142,6 +152,9 @@ def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     movement=True,
     dtypes=_INDICES,
     onnx="GatherND",
+    shapes="The dims of the indices but the last, then the dims of x that an index vector does not reach.",
+    pulled=True,
+    indexed=True,
 )
 def gather_nd(xp: Any, x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     """The slices of `x` at the index vectors that the last axis of `indices` holds, batch by batch."""
@@ -219,6 +232,8 @@ def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction:
     sample=_same_rank_sample,
     dtypes=_INDICES,
     onnx="ScatterElements",
+    shapes="The shape of x; indices and updates have one shape, of the rank of x.",
+    indexed=True,
 )
 def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
     """`x` with result[indices[i][j]][j] = updates[i][j] for axis 0, or combined by `reduction`: add, mul, max, min."""
@@ -226,7 +241,15 @@ def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int =
     return _scattered(xp, x, _place(indices.shape, axis % x.ndim, indices), updates, reduction)
 
 
-@op("scatter_nd", infer=_scatter_type, sample=_nd_sample, dtypes=_INDICES, onnx="ScatterND")
+@op(
+    "scatter_nd",
+    infer=_scatter_type,
+    sample=_nd_sample,
+    dtypes=_INDICES,
+    onnx="ScatterND",
+    shapes="The shape of x; updates have the dims of the indices but the last, then those of a slice.",
+    indexed=True,
+)
 def scatter_nd(xp: Any, x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
     """`x` with the slices at the index vectors in `indices` replaced by, or combined with, the updates."""
     indices = np.asarray(indices, np.int64)
@@ -278,6 +301,10 @@ def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     multilinear=(0,),
     movement=True,
     onnx="DepthToSpace",
+    shapes="n, b·b·c, h, w becomes n, c, h·b, w·b for a blocksize of b.",
+    total="static",
+    demands=demands.as_many_after,
+    pulled=True,
 )
 def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
     """Channels spread over blocks of pixels; "DCR" has the block at the slow end of the channels, "CRD" at the fast."""
@@ -297,6 +324,10 @@ def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any
     multilinear=(0,),
     movement=True,
     onnx="SpaceToDepth",
+    shapes="n, c, h·b, w·b becomes n, b·b·c, h, w for a blocksize of b.",
+    total="static",
+    demands=demands.as_many_after,
+    pulled=True,
 )
 def space_to_depth(xp: Any, x: Any, *, blocksize: int) -> Any:
     """Blocks of pixels stacked into channels, the block at the slow end."""
@@ -320,6 +351,9 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     multilinear=(0,),
     index="... [m n] -> ... [m n]",
     onnx="Trilu",
+    total="static",
+    choices={"k": enumeration.of(-1, 0, 1)},
+    pulled=True,
 )
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""
@@ -335,7 +369,15 @@ def _shape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.INT64, (len(x.shape[attrs["start"] : attrs["end"]]),)),)
 
 
-@op("shape", infer=_shape_type, sample=sampling.one_operand(0), onnx="Shape")
+@op(
+    "shape",
+    infer=_shape_type,
+    sample=sampling.one_operand(0),
+    onnx="Shape",
+    shapes="A vector of as many elements as there are axes from `start` to before `end`.",
+    hides_sign=True,
+    total="all",
+)
 def shape(xp: Any, x: Any, *, start: int = 0, end: int | None = None) -> Any:
     """The dims of the operand, from axis `start` to before axis `end`, as a vector of int64."""
     return np.array(np.shape(x)[start:end], np.int64)
@@ -345,7 +387,15 @@ def _size_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.INT64, ()),)
 
 
-@op("size", infer=_size_type, sample=sampling.one_operand(0), onnx="Size")
+@op(
+    "size",
+    infer=_size_type,
+    sample=sampling.one_operand(0),
+    onnx="Size",
+    shapes="A scalar.",
+    hides_sign=True,
+    total="all",
+)
 def size(xp: Any, x: Any) -> Any:
     """The number of elements as an int64 scalar."""
     return np.array(np.size(x), np.int64)

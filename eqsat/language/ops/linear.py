@@ -12,7 +12,9 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
-from eqsat.language.terms.dims import Dim, evaluate, floordiv, product
+from eqsat.language.ops.operands import demands, enumeration
+from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
+from eqsat.language.terms.dims import Dim, evaluate, product
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
 
@@ -69,6 +71,10 @@ def _matmul_sample(
     index="... m k, ... k n -> ... m n",
     onnx="MatMul",
     instances=({},),
+    product=True,
+    total="static",
+    beside=enumeration.beside_matmul,
+    demands=demands.product_dims,
 )
 def matmul(xp: Any, a: Any, b: Any) -> Any:
     """Matrix product over the last two dimensions, broadcast over the rest (ONNX MatMul)."""
@@ -128,6 +134,10 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     multilinear=(0, 1),
     index="m k ^trans_a, k n ^trans_b, + m n -> m n",
     onnx="Gemm",
+    product=True,
+    total="static",
+    beside=enumeration.beside_gemm,
+    demands=demands.product_dims,
 )
 def gemm(
     xp: Any,
@@ -150,17 +160,6 @@ def gemm(
     if c is None:
         return result
     return xp.add(result, c if beta == 1.0 else xp.multiply(c, xp.number(beta, result)))
-
-
-def window_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:
-    """How many windows fit along one axis: (size + begin + end - dilation·(kernel - 1) - 1) // stride + 1."""
-    room = size + (begin + end - 1) - dilation * (kernel - 1)
-    if isinstance(room, int) and room < 0:
-        raise ShapeError(
-            f"a window of {kernel} with dilation {dilation} does not fit into {size} padded by {begin} and {end}",
-            expected="a window no larger than the padded input",
-        )
-    return floordiv(room, stride) + 1
 
 
 def _conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -189,19 +188,6 @@ def _conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         for i in range(spatial)
     ]
     return (TensorType(x.dtype, (x.dims[0], w.dims[0], *sizes)),)
-
-
-def conv_geometry(attrs: Mapping[str, Any], spatial: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Strides, dilations and pads of a windowed operator, with the defaults for left-out ones."""
-    strides = attrs["strides"] or (1,) * spatial
-    dilations = attrs["dilations"] or (1,) * spatial
-    pads = attrs["pads"] or (0,) * (2 * spatial)
-    if (len(strides), len(dilations), len(pads)) != (spatial, spatial, 2 * spatial):
-        raise ShapeError(
-            f"strides {strides}, dilations {dilations}, pads {pads} for {spatial} spatial dims",
-            expected=f"{spatial} strides and dilations, {2 * spatial} pads",
-        )
-    return strides, dilations, pads
 
 
 def _conv_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
@@ -244,35 +230,14 @@ def _groups(x: tuple[int, ...], w: tuple[int, ...]) -> int:
 
 
 _SAME_3 = (1, 1, 1, 1)
+
+
 _CONV_INSTANCES: tuple[Mapping[str, Any], ...] = (
     {"group": _groups},
     {"group": _groups, "pads": _SAME_3},
     {"group": _groups, "strides": (2, 2), "pads": _SAME_3},
     {"group": _groups, "pads": _SAME_3, "activation": "relu"},
 )
-
-
-def windows(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
-    """Views of all windows over the trailing axes: shape (…, out…, kernel…)."""
-    spatial = len(kernel)
-    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-    axes = tuple(range(x.ndim - spatial, x.ndim))
-    view = np.lib.stride_tricks.sliding_window_view(x, extents, axis=axes)
-    lead = (slice(None),) * (x.ndim - spatial)
-    return view[(*lead, *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))]
-
-
-def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any:
-    """The array with a constant border on its trailing axes; `pads` holds all begins, then all ends."""
-    spatial = len(pads) // 2
-    if not any(pads):
-        return x
-    widths = [(0, 0)] * (x.ndim - spatial) + [(pads[i], pads[spatial + i]) for i in range(spatial)]
-    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
-    filler = xp.number(value, x)
-    result = np.full(shape, filler, dtype=x.dtype if x.dtype != object else object)
-    result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths, strict=True))] = x
-    return result
 
 
 @op(
@@ -284,6 +249,12 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     index="n g*c h@r..., g*o c r..., + g*o -> n g*o h...; g = group; linear if activation = none",
     onnx="Conv",
     instances=_CONV_INSTANCES,
+    product=True,
+    total="static",
+    choices={("strides", "dilations", "pads"): enumeration.convolved, "group": enumeration.groups},
+    beside=enumeration.beside_conv,
+    demands=demands.channels,
+    windowed=True,
 )
 def conv(
     xp: Any,
@@ -384,6 +355,12 @@ def _transposed_sample(
     multilinear=(0, 1),
     index="n g*c h@r..., g*c o r..., + g*o -> n g*o h...; g = group",
     onnx="ConvTranspose",
+    choices={
+        ("strides", "dilations", "pads", "output_padding"): enumeration.deconvolved,
+        "group": enumeration.divisors,
+    },
+    beside=enumeration.beside_conv_transpose,
+    windowed=True,
 )
 def conv_transpose(
     xp: Any,

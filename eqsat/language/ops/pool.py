@@ -12,10 +12,11 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.linear import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.ops.movement import smaller
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
+from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.terms.dims import Dim, ceildiv, evaluate, product
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import Shape, TensorType
@@ -130,6 +131,11 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     index="n c h@kernel... -> n c h...",
     onnx="MaxPool",
     instances=_POOL_INSTANCES,
+    selects=True,
+    choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
+    beside=enumeration.windowed,
+    demands=demands.windows,
+    windowed=True,
 )
 def max_pool(
     xp: Any,
@@ -163,6 +169,12 @@ def max_pool(
     index="n c h@kernel... -> n c h...",
     onnx="AveragePool",
     instances=[{**i, "count_include_pad": True} for i in _POOL_INSTANCES],
+    accumulates=True,
+    sensitive=True,
+    choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
+    beside=enumeration.windowed,
+    demands=demands.windows,
+    windowed=True,
 )
 def avg_pool(
     xp: Any,
@@ -190,7 +202,16 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return None if drawn is None else (drawn[0], {"p": rng.choice((1, 2, 3)), **drawn[1]})
 
 
-@op("lp_pool", infer=_pool_type, flops=_pool_flops, sample=_lp_sample, onnx="LpPool")
+@op(
+    "lp_pool",
+    infer=_pool_type,
+    flops=_pool_flops,
+    sample=_lp_sample,
+    onnx="LpPool",
+    shapes="n, c, spatial… becomes n, c, windows….",
+    demands=demands.windows,
+    windowed=True,
+)
 def lp_pool(
     xp: Any,
     x: Any,
@@ -233,6 +254,10 @@ _GLOBAL_SAMPLE = sampling.one_operand(3)
     index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
     instances=({},),
+    accumulates=True,
+    sensitive=True,
+    beside=enumeration.windowed,
+    windowed=True,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -247,6 +272,9 @@ def global_avg_pool(xp: Any, x: Any) -> Any:
     partial=True,
     index="n c h... -> n c 1...",
     onnx="GlobalMaxPool",
+    selects=True,
+    beside=enumeration.windowed,
+    windowed=True,
 )
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""
@@ -271,6 +299,7 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
     sample=sampling.one_operand(4, size=sampling.choice(1, 3)),
     index="n [c] h... -> n [c] h...",
     onnx="LRN",
+    sensitive=True,
 )
 def lrn(xp: Any, x: Any, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Any:
     """The operand over (bias + alpha / size · sum of squares over `size` neighbouring channels) ** beta."""

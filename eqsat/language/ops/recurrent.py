@@ -12,6 +12,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, present, same_dtype
 from eqsat.language.ops import activations as functions
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, floordiv
 from eqsat.language.terms.graph import Attrs
@@ -276,6 +277,12 @@ _DTYPES = {4: "int32"}
     sample=_sample(4, 8),
     dtypes=_DTYPES,
     onnx="LSTM",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the two last states have no steps.",
+    choices={
+        ("activations", "alphas", "betas", "clip"): enumeration.activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))
+    },
+    beside=enumeration.recurrent(4),
+    stepwise=True,
 )
 def lstm(
     xp: Any,
@@ -325,7 +332,18 @@ def lstm(
     return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
 
 
-@op("gru", infer=_type(3, 1), flops=_flops(3), sample=_sample(3, 6), dtypes=_DTYPES, onnx="GRU")
+@op(
+    "gru",
+    infer=_type(3, 1),
+    flops=_flops(3),
+    sample=_sample(3, 6),
+    dtypes=_DTYPES,
+    onnx="GRU",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+    choices={("activations", "alphas", "betas", "clip"): enumeration.activations(2, ("HardSigmoid", "Relu"))},
+    beside=enumeration.recurrent(3),
+    stepwise=True,
+)
 def gru(
     xp: Any,
     x: Any,
@@ -371,7 +389,18 @@ def gru(
     return layer.run(x, w, bias, lens, (h,), size, cell, layout)
 
 
-@op("rnn", infer=_type(1, 1), flops=_flops(1), sample=_sample(1, 6), dtypes=_DTYPES, onnx="RNN")
+@op(
+    "rnn",
+    infer=_type(1, 1),
+    flops=_flops(1),
+    sample=_sample(1, 6),
+    dtypes=_DTYPES,
+    onnx="RNN",
+    shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
+    choices={("activations", "alphas", "betas", "clip"): enumeration.activations(1, ("Affine",))},
+    beside=enumeration.recurrent(1),
+    stepwise=True,
+)
 def rnn(
     xp: Any,
     x: Any,

@@ -9,10 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.arithmetic import divergence
+from eqsat.language.declaration import symbolic, unchanged
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import FlopRule, Operands, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType
@@ -67,6 +70,13 @@ _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
     index="...{axes} -> ...",
     onnx="ReduceSum",
     instances=_INSTANCES,
+    sensitive=True,
+    rowwise=True,
+    total="static",
+    on_dims=symbolic.sum_of,
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.totals),
+    ignores_zeros=True,
 )
 def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes; over no axes, the operand itself."""
@@ -91,6 +101,12 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     index="...{axes} -> ...; reads axes",
     onnx="ReduceMean",
     instances=_INSTANCES,
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    total="static",
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.totals),
 )
 def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Mean over axes; the mean of nothing is NaN."""
@@ -107,6 +123,10 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     index="...{axes} -> ...",
     onnx="ReduceMax",
     instances=_INSTANCES,
+    selects=True,
+    rowwise=True,
+    total="static",
+    unchanged=unchanged.without_axes,
 )
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""
@@ -122,6 +142,10 @@ def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     partial=_of_nothing,
     index="...{axes} -> ...",
     onnx="ReduceMin",
+    selects=True,
+    rowwise=True,
+    total="static",
+    unchanged=unchanged.without_axes,
 )
 def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Minimum over axes; of nothing, the greatest element there is."""
@@ -135,6 +159,12 @@ def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     sample=_SAMPLE,
     index="...{axes} -> ...",
     onnx="ReduceProd",
+    sensitive=True,
+    rowwise=True,
+    total="static",
+    on_dims=symbolic.product_of,
+    unchanged=unchanged.without_axes,
+    portable=divergence.reduction(divergence.products),
 )
 def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Product over axes."""
@@ -142,7 +172,18 @@ def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
 
 
 @op(
-    "reduce_l1", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL1"
+    "reduce_l1",
+    infer=_reduce_type,
+    flops=flops_per_input(2),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceL1",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
+    portable=divergence.reduction(divergence.totals),
+    ignores_zeros=True,
 )
 def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of absolute values over axes."""
@@ -150,7 +191,18 @@ def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
 
 
 @op(
-    "reduce_l2", infer=_reduce_type, flops=flops_per_input(2), sample=_SAMPLE, index="...{axes} -> ...", onnx="ReduceL2"
+    "reduce_l2",
+    infer=_reduce_type,
+    flops=flops_per_input(2),
+    sample=_SAMPLE,
+    index="...{axes} -> ...",
+    onnx="ReduceL2",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
+    portable=divergence.no_integers,
+    ignores_zeros=True,
 )
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
@@ -164,6 +216,12 @@ def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     sample=_SAMPLE,
     index="...{axes} -> ...",
     onnx="ReduceSumSquare",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
+    portable=divergence.reduction(divergence.squares),
+    ignores_zeros=True,
 )
 def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Sum of squares over axes."""
@@ -178,6 +236,9 @@ def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> 
     partial=True,
     index="...{axes} -> ...",
     onnx="ReduceLogSum",
+    sensitive=True,
+    hides_sign=True,
+    portable=divergence.no_integers,
 )
 def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum over axes."""
@@ -192,6 +253,11 @@ def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any
     partial=True,
     index="...{axes} -> ...",
     onnx="ReduceLogSumExp",
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
+    portable=divergence.no_integers,
 )
 def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum of exponentials over axes; floats are shifted by their maximum, so as not to overflow."""
@@ -228,13 +294,29 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
 _ARG_SAMPLE = sampling.one_operand(axis=sampling.axis, keepdims=sampling.flag, select_last=sampling.flag)
 
 
-@op("argmax", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMax")
+@op(
+    "argmax",
+    infer=_arg_type,
+    flops=flops_per_input(1),
+    sample=_ARG_SAMPLE,
+    onnx="ArgMax",
+    shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
+    hides_sign=True,
+)
 def argmax(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the largest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=False, last=select_last)
 
 
-@op("argmin", infer=_arg_type, flops=flops_per_input(1), sample=_ARG_SAMPLE, onnx="ArgMin")
+@op(
+    "argmin",
+    infer=_arg_type,
+    flops=flops_per_input(1),
+    sample=_ARG_SAMPLE,
+    onnx="ArgMin",
+    shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
+    hides_sign=True,
+)
 def argmin(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the smallest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=True, last=select_last)
@@ -263,6 +345,8 @@ def _topk_count(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> int |
     flops=flops_per_input(4),
     sample=sampling.one_operand(axis=sampling.axis, largest=sampling.flag, k=_topk_count),
     onnx="TopK",
+    shapes="Two outputs of the shape of x with k at `axis`: elements, and their indices in int64.",
+    demands=demands.enough,
 )
 def topk(xp: Any, x: Any, *, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
     """The k largest or smallest elements along an axis, in order, and their indices; of equal ones the first.
@@ -293,6 +377,7 @@ def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     multilinear=(0,),
     index="...{axis} -> ...{axis}",
     onnx="CumSum",
+    sensitive=True,
 )
 def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Running sum along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""

@@ -58,6 +58,7 @@ def _no_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -
     sample=_one_hot_sample,
     dtypes={0: "int64"},
     onnx="OneHot",
+    shapes="The shape of the indices with the depth put in at `axis`.",
 )
 def one_hot(xp: Any, indices: Any, values: Any, *, depth: int, axis: int = -1) -> Any:
     """The second value at each index along a new axis, and the first elsewhere (ONNX OneHot).
@@ -105,6 +106,7 @@ def _turned_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     movement=True,
     dtypes={1: "int64"},
     onnx="ReverseSequence",
+    shapes="The shape of x.",
 )
 def reverse_sequence(xp: Any, x: Any, lens: Any, *, batch_axis: int = 1, time_axis: int = 0) -> Any:
     """The first `lens[i]` steps of batch i in reverse order, the rest as they are (ONNX ReverseSequence)."""

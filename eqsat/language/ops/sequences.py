@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.declaration import symbolic
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands
 from eqsat.language.ops.sampling import Sample
@@ -28,7 +29,15 @@ def _iota_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
     return (), {"size": rng.randint(1, 3), "start": rng.randint(-2, 2), "step": rng.choice((-1, 1, 2)), **attrs}
 
 
-@op("iota", infer=_iota_type, flops=_iota_flops, sample=_iota_sample)
+@op(
+    "iota",
+    infer=_iota_type,
+    flops=_iota_flops,
+    sample=_iota_sample,
+    shapes="A vector of `size` elements.",
+    on_dims=symbolic.iota,
+    generated=True,
+)
 def iota(xp: Any, *, size: int, start: int = 0, step: int = 1, dtype: str = "int64") -> Any:
     """The vector of start, start + step, … with `size` elements (ONNX Range)."""
     return (start + step * np.arange(size, dtype=np.int64)).astype(DType.of(dtype).numpy)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.language.sizes.constraints import Constraint
+from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.system.deadline import check, current
 

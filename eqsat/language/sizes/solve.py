@@ -9,8 +9,9 @@ from functools import cached_property
 from eqsat.errors import EqsatError
 from eqsat.language.graphs.interpret import concrete
 from eqsat.language.ops import OPS
-from eqsat.language.sizes.constraints import Constraint, constraints_of
+from eqsat.language.sizes.constraints import constraints_of
 from eqsat.language.sizes.search import Exhausted, Order, Search, proved
+from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim, Sym, evaluate
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import TensorType

@@ -16,6 +16,7 @@ from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Patt
 from eqsat.language.terms.types import Shape, TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.instances.elements import Drawn, Filler
+from eqsat.rewrites.instances.fitting import selects_along_axis
 from eqsat.rewrites.rules.rule import Rule, pattern_fields
 from eqsat.rewrites.rules.term import left_terms, right_terms
 
@@ -278,7 +279,7 @@ class Sampler:
                     scope.set(scope.tensors, name, made)
                 elif bound.type != made.type:
                     raise Reject
-        indices = scope.get(scope.tensors, names[1]) if app.op in ("gather", "gather_elements") else None
+        indices = scope.get(scope.tensors, names[1]) if selects_along_axis(app.op) else None
         size = shapes[0][attrs["axis"]] if indices is not None else None
         if isinstance(indices, Drawn) and isinstance(size, int):
             indices.limit = min(size, indices.limit or size)

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
+from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
+from eqsat.language.ops.operands.enumeration import joinable
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name, compiled, evaluate
 from eqsat.rewrites.instances.elements import Drawn, Stock
-from eqsat.rewrites.instances.fitting import Bounds, joinable, operand_shapes
+from eqsat.rewrites.instances.fitting import operand_shapes, selects_along_axis
 from eqsat.rewrites.instances.grid import settings
 from eqsat.rewrites.rules.rule import Rule, pattern_fields
 from eqsat.rewrites.rules.term import types_of
@@ -281,7 +283,7 @@ class _Walk:
 
     def _indices(self, step: _Step, operands: Sequence[Any], attrs: Attrs) -> bool:
         """Whether indices are within the axis they index."""
-        if step.app.op not in ("gather", "gather_elements") or not isinstance(operands[1], Drawn):
+        if not selects_along_axis(step.app.op) or not isinstance(operands[1], Drawn):
             return True
         size = operands[0].type.static[attrs["axis"]]
         return bool(((operands[1].array >= -size) & (operands[1].array < size)).all())

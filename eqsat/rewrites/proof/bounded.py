@@ -26,6 +26,7 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.instantiation import instantiate_all
@@ -33,7 +34,6 @@ from eqsat.language.terms.pattern import App, Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.fitting import Bounds
 from eqsat.rewrites.instances.grid import completed, is_complete
 from eqsat.rewrites.instances.typings import Cell, Typings
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -52,8 +52,6 @@ WINDOWED = (*(replace(level, deep=1) for level in LEVELS[:3]), *LEVELS[2:])
 #: Results of the right side that are kept for later instances.
 _KEPT = 20_000
 _NOTHING = nullcontext()
-#: Operators that run step by step.
-_STEPPED = frozenset({"lstm", "gru", "rnn"})
 #: Why an instance refutes a rule whose sides type alike.
 DIFFERENT = "elements differ modulo a prime and in float64"
 
@@ -79,7 +77,7 @@ def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     a reason and its bindings.
     """
     if not all(_is_linear(name) for name in rule.operators()):
-        budget //= 8 if rule.operators() & _STEPPED else 2
+        budget //= 8 if any(spec(op).stepwise for op in rule.operators()) else 2
     found = _climb(rule, budget, seed, Residues())
     return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 

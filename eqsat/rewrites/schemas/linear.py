@@ -12,15 +12,14 @@ from eqsat.language.declaration.indices import Index, Term
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.rewrites.schemas.operator import ADDED, VARIABLES, Operator, Statement, axis, axis_of, law, vector
 
-#: Movements whose sums and scales follow from those of pointwise operators.
-_MOVED = frozenset({"reshape", "transpose", "slice", "split", "expand", "identity"})
 _SIDES = {1: ("",), 2: ("-left", "-right")}
 
 
 def linear_laws(spec: OpSpec) -> Iterator[Statement]:
     """What follows from linearity in some of the operands."""
     linear = sorted(k for k in spec.multilinear if k < spec.min_operands)
-    if not linear or spec.max_operands is None or spec.name in _MOVED or spec.dtypes:
+    # Sums and scales of movements follow from those of pointwise operators.
+    if not linear or spec.max_operands is None or spec.strided or spec.dtypes:
         return
     op = Operator(spec, spec.form) if spec.form is not None else None
     if spec.pointwise:

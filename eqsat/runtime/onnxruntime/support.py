@@ -18,11 +18,6 @@ from eqsat.runtime.onnxruntime.halves import ends_the_process
 #: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between
 #: casts that ONNX Runtime puts in; of bfloat16 it runs next to nothing, so there is nothing to choose by.
 _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float", DType.BFLOAT16: "float"}
-#: Operators that move a window over the axes from the third on, of which ONNX Runtime refuses one without elements.
-_WINDOWED = frozenset(
-    ("avg_pool", "conv", "conv_transpose", "global_avg_pool", "global_max_pool", "lp_pool", "max_pool")
-)
-
 Types = Sequence[TensorType | None]
 
 
@@ -49,7 +44,7 @@ def available_on(
             return False
         if op == "transpose" and ends_the_process(attrs["perm"], operands[0]):
             return False
-        if op in _WINDOWED and not all(_holds_a_window(d, windowed) for d in _window_dims(operands[0])):
+        if OPS[op].windowed and not all(_holds_a_window(d, windowed) for d in _window_dims(operands[0])):
             return False
         return has_kernel(name, opset, operands) and not (op == "matmul" and may_spread_over_nothing(*operands))
 
@@ -58,7 +53,9 @@ def available_on(
 
 def windowed_dims(graph: Graph) -> frozenset[Dim]:
     """The dims that operators of a graph move windows over."""
-    moved = (graph.type(n.inputs[0]) for n in graph.nodes if n.op in _WINDOWED and n.inputs[0] is not None)
+    moved = (
+        graph.type(n.inputs[0]) for n in graph.nodes if n.op in OPS and OPS[n.op].windowed and n.inputs[0] is not None
+    )
     return frozenset(d for type in moved if isinstance(type, TensorType) for d in _window_dims(type))
 
 

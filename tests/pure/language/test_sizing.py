@@ -10,9 +10,9 @@ import pytest
 
 import eqsat
 from eqsat.language.graphs.builder import Builder, Tensor
-from eqsat.language.sizes.constraints import Constraint
 from eqsat.language.sizes.search import Search, proved
 from eqsat.language.sizes.solve import sizing_of
+from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.backend import execute

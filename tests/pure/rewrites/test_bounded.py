@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import replace
 
-from eqsat.rewrites.instances.fitting import Bounds
+from eqsat.language.declaration.bounds import Bounds
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import LEVELS, run_bounded
 from eqsat.rewrites.proof.check import EXHAUSTIVE, Effort, check

@@ -18,17 +18,6 @@ from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.names import Names
 from eqsat.language.terms.types import Shape, TensorType, ValueType
 
-#: Operators that run on any operand, and those that run on any of static shapes that fit, none of them empty. What
-#: selects by numbers computed at run time is not among them, as gather, which may be given a place that there is not.
-_TOTAL = frozenset({"identity", "shape", "size", "transpose"})
-_TOTAL_ON_STATIC = frozenset(
-    {
-        "batch_norm", "concat", "conv", "depth_to_space", "expand", "gemm", "layer_norm", "log_softmax", "matmul",
-        "pad", "reduce_l1", "reduce_l2", "reduce_log_sum_exp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
-        "reduce_sum", "reduce_sum_square", "reshape", "rms_norm", "slice", "softmax", "space_to_depth", "split", "tile",
-        "trilu",
-    }
-)  # fmt: skip
 #: Of integers these fail where the second operand is zero, or negative.
 _FAIL_ON_INTEGERS = ("div", "mod", "pow")
 
@@ -167,12 +156,13 @@ def is_total(node: Node, graph: Graph) -> bool:
     known = [t for t in operands if isinstance(t, TensorType) and t.shape is not None]
     if len(known) < len(operands) or holds_symbols(node.attrs.values()):
         return False
-    if node.op in _TOTAL:
+    declared = OPS[node.op]
+    if declared.total == "all":
         return True
-    if OPS[node.op].pointwise:
+    if declared.pointwise:
         floats = all(t.dtype.is_float for t in known)
         return (floats or node.op not in _FAIL_ON_INTEGERS) and _fit([t.dims for t in known])
-    return node.op in _TOTAL_ON_STATIC and all(t.is_static and 0 not in t.static for t in known)
+    return declared.total == "static" and all(t.is_static and 0 not in t.static for t in known)
 
 
 def _fit(shapes: list[Shape]) -> bool:

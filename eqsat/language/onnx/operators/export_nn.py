@@ -15,7 +15,7 @@ from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, Target
-from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.dims import product
 from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
@@ -235,24 +235,24 @@ def _mvn(target: Target) -> None:
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "attention": write_attention,
-        "avg_pool": _pool("AveragePool"),
-        "batch_norm": _by_epsilon("BatchNormalization"),
-        "conv": _conv,
-        "conv_transpose": _conv_transpose,
-        "global_avg_pool": _global_pool("GlobalAveragePool", "ReduceMean"),
-        "global_max_pool": _global_pool("GlobalMaxPool", "ReduceMax"),
-        "group_norm": _group_norm,
-        "hardmax": _softmax("Hardmax"),
-        "instance_norm": _by_epsilon("InstanceNormalization"),
-        "layer_norm": _layer_norm,
-        "log_softmax": _softmax("LogSoftmax"),
-        "lp_norm": _lp_norm,
-        "lp_pool": _pool("LpPool"),
-        "lrn": _lrn,
-        "max_pool": _pool("MaxPool"),
-        "mvn": _mvn,
-        "rms_norm": _rms_norm,
-        "softmax": _softmax("Softmax"),
+        "Attention": write_attention,
+        "AveragePool": _pool("AveragePool"),
+        "BatchNormalization": _by_epsilon("BatchNormalization"),
+        "Conv": _conv,
+        "ConvTranspose": _conv_transpose,
+        "GlobalAveragePool": _global_pool("GlobalAveragePool", "ReduceMean"),
+        "GlobalMaxPool": _global_pool("GlobalMaxPool", "ReduceMax"),
+        "GroupNormalization": _group_norm,
+        "Hardmax": _softmax("Hardmax"),
+        "InstanceNormalization": _by_epsilon("InstanceNormalization"),
+        "LayerNormalization": _layer_norm,
+        "LogSoftmax": _softmax("LogSoftmax"),
+        "LpNormalization": _lp_norm,
+        "LpPool": _pool("LpPool"),
+        "LRN": _lrn,
+        "MaxPool": _pool("MaxPool"),
+        "MeanVarianceNormalization": _mvn,
+        "RMSNormalization": _rms_norm,
+        "Softmax": _softmax("Softmax"),
     }
 )

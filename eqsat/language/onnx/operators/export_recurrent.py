@@ -44,8 +44,8 @@ def _activations(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "gru": _layer("GRU", "linear_before_reset"),
-        "lstm": _layer("LSTM", "input_forget"),
-        "rnn": _layer("RNN"),
+        "GRU": _layer("GRU", "linear_before_reset"),
+        "LSTM": _layer("LSTM", "input_forget"),
+        "RNN": _layer("RNN"),
     }
 )

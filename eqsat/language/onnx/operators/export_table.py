@@ -8,31 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.microsoft import exporters as microsoft
-from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision, import_table
+from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision
+from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType
-
-
-def same(op_type: str, **attrs: tuple[str, Any]) -> Exporter:
-    """An operator with the same operands; `attrs` maps our attributes to ONNX's names and defaults."""
-
-    def write(target: Target) -> None:
-        values = {
-            theirs: _plain(target.attrs[ours])
-            for ours, (theirs, default) in attrs.items()
-            if target.attrs[ours] != default
-        }
-        target.emit(op_type, *target.inputs, **values)
-
-    return write
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value
 
 
 def _ordered(strict: str, op_type: str) -> Exporter:
@@ -84,24 +69,21 @@ def _each_alone(target: Target, op_type: str) -> None:
             return target.emit("Identity", x)
 
 
-def reduction(op_type: str, axes_are_inputs_since: int) -> Exporter:
+def _reduction(target: Target) -> None:
     """A reduction, whose axes are an attribute in older opsets and an operand in newer ones."""
-
-    def write(target: Target) -> None:
-        axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
-        operands = target.inputs
-        attrs: dict[str, Any] = {"keepdims": keep}
-        if not axes and target.opset < axes_are_inputs_since:
-            return _each_alone(target, op_type)
-        if not axes:
-            attrs["noop_with_empty_axes"] = 1
-        elif target.opset >= axes_are_inputs_since:
-            operands = [*operands, target.ints(axes)]
-        else:
-            attrs["axes"] = axes
-        return target.emit(op_type, *operands, **attrs)
-
-    return write
+    onnx = OPS[target.node.op].onnx or ""
+    axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
+    operands = target.inputs
+    attrs: dict[str, Any] = {"keepdims": keep}
+    if not axes and target.opset < axes_are_inputs_since(onnx):
+        return _each_alone(target, onnx)
+    if not axes:
+        attrs["noop_with_empty_axes"] = 1
+    elif target.opset >= axes_are_inputs_since(onnx):
+        operands = [*operands, target.ints(axes)]
+    else:
+        attrs["axes"] = axes
+    return target.emit(onnx, *operands, **attrs)
 
 
 def _clip(target: Target) -> None:
@@ -242,43 +224,28 @@ def _one_hot(target: Target) -> None:
     target.emit("OneHot", target.input(0), depth, target.input(1), axis=target.attrs["axis"])
 
 
-_PLAIN = {ours: theirs for theirs, ours in (import_table.UNARY | import_table.BINARY).items()}
-
-#: Our operator -> the function that writes a node of it.
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {ours: same(theirs) for ours, theirs in _PLAIN.items()}
-    | {ours: reduction(theirs, since) for theirs, (ours, since) in import_table.REDUCTIONS.items()}
-    | {
-        "argmax": _arg("ArgMax"),
-        "argmin": _arg("ArgMin"),
-        "bit_shift": same("BitShift", direction=("direction", None)),
-        "cast": _cast,
-        "celu": same("Celu", alpha=("alpha", 1.0)),
-        "clip": _clip,
-        "cumsum": _cumsum,
-        "einsum": same("Einsum", equation=("equation", None)),
-        "elu": same("Elu", alpha=("alpha", 1.0)),
-        "gelu": _gelu,
-        "gemm": _gemm,
-        "greater_equal": _ordered("Greater", "GreaterOrEqual"),
-        "hard_sigmoid": same("HardSigmoid", alpha=("alpha", None), beta=("beta", None)),
-        "hard_swish": _hard_swish,
-        "isinf": same("IsInf", detect_negative=("detect_negative", True), detect_positive=("detect_positive", True)),
-        "leaky_relu": same("LeakyRelu", alpha=("alpha", None)),
-        "less_equal": _ordered("Less", "LessOrEqual"),
-        "maximum": _greatest("Max"),
-        "minimum": _greatest("Min"),
-        "mish": _mish,
-        "mod": _mod,
-        "one_hot": _one_hot,
-        "pow": _pow,
-        "prelu": same("PRelu"),
-        "reverse_sequence": same("ReverseSequence", batch_axis=("batch_axis", 1), time_axis=("time_axis", 0)),
-        "selu": same("Selu", alpha=("alpha", None), gamma=("gamma", None)),
-        "shrink": same("Shrink", bias=("bias", None), lambd=("lambd", None)),
-        "silu": _silu,
-        "thresholded_relu": same("ThresholdedRelu", alpha=("alpha", None)),
-        "topk": _topk,
+#: ONNX operator, or the name of ours where ONNX has none or several for it -> the function that writes a node of it,
+#: where that does not follow from a declaration.
+WRITTEN: Mapping[str, Exporter] = MappingProxyType(
+    {
+        "ArgMax": _arg("ArgMax"),
+        "ArgMin": _arg("ArgMin"),
+        "Cast": _cast,
+        "Clip": _clip,
+        "CumSum": _cumsum,
+        "Gelu": _gelu,
+        "Gemm": _gemm,
+        "GreaterOrEqual": _ordered("Greater", "GreaterOrEqual"),
+        "HardSwish": _hard_swish,
+        "LessOrEqual": _ordered("Less", "LessOrEqual"),
+        "Max": _greatest("Max"),
+        "Min": _greatest("Min"),
+        "Mish": _mish,
+        "Mod": _mod,
+        "OneHot": _one_hot,
+        "Pow": _pow,
+        "Swish": _silu,
+        "TopK": _topk,
     }
     | dict(export_movement.EXPORTS)
     | dict(export_nn.EXPORTS)
@@ -287,3 +254,19 @@ EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     | dict(export_vision.EXPORTS)
     | dict(microsoft.EXPORTS)
 )
+
+
+def exporter_of(op: str) -> Exporter | None:
+    """How an operator is written; None where ONNX has no counterpart.
+
+    >>> exporter_of("eye") is None, exporter_of("relu") is None
+    (True, False)
+    """
+    declared = OPS.get(op)
+    if op in WRITTEN or declared is None or declared.onnx is None:
+        return WRITTEN.get(op)
+    if is_reduction(declared) and declared.is_shipped:
+        return _reduction
+    if declared.onnx in WRITTEN:
+        return WRITTEN[declared.onnx]
+    return export_same if is_derived(declared) else None

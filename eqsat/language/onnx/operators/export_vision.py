@@ -103,5 +103,5 @@ def _grid_sample(target: Target) -> None:
 
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {"grid_sample": _grid_sample} | dict.fromkeys(("resize", "resize_nearest", "crop_resize"), _resize)
+    {"GridSample": _grid_sample} | dict.fromkeys(("resize", "resize_nearest", "crop_resize"), _resize)
 )

@@ -39,7 +39,7 @@ def _reshape(call: Call) -> None:
         at = wanted.index(-1)
         others = product(d for i, d in enumerate(wanted) if i != at)
         wanted[at] = _quotient(product(source), others)
-    call.emit("reshape", call.value(0), shape=tuple(wanted))
+    call.emit(call.op, call.value(0), shape=tuple(wanted))
 
 
 def _quotient(total: Dim, others: Dim) -> Dim:
@@ -88,20 +88,20 @@ def _unsqueeze(call: Call) -> None:
 
 
 def _expand(call: Call) -> None:
-    call.emit("expand", call.value(0), shape=broadcast_shapes(call.shape(0), call.dims(1)))
+    call.emit(call.op, call.value(0), shape=broadcast_shapes(call.shape(0), call.dims(1)))
 
 
 def _tile(call: Call) -> None:
-    call.emit("tile", call.value(0), repeats=call.dims(1))
+    call.emit(call.op, call.value(0), repeats=call.dims(1))
 
 
 def _transpose(call: Call) -> None:
     rank = len(call.shape(0)) if "perm" not in call.attrs else 0
-    call.emit("transpose", call.value(0), perm=call.attrs.get("perm", tuple(reversed(range(rank)))))
+    call.emit(call.op, call.value(0), perm=call.attrs.get("perm", tuple(reversed(range(rank)))))
 
 
 def _concat(call: Call) -> None:
-    call.emit("concat", *(call.value(i) for i in range(call.arity)), axis=call.axis())
+    call.emit(call.op, *(call.value(i) for i in range(call.arity)), axis=call.axis())
 
 
 def _split(call: Call) -> None:
@@ -113,7 +113,7 @@ def _split(call: Call) -> None:
     if sizes is None:
         sizes = _even_sizes(call.shape(0)[axis], count)
     outputs = [o or call.unused(i) for i, o in enumerate(call.node.output)]
-    call.emit("split", call.value(0), outputs=outputs, axis=axis, sizes=tuple(sizes))
+    call.emit(call.op, call.value(0), outputs=outputs, axis=axis, sizes=tuple(sizes))
 
 
 def _even_sizes(dim: Dim, count: int) -> Shape:
@@ -142,7 +142,7 @@ def _slice(call: Call) -> None:
         cuts[at] = _cut(start, end, step, shape[at])
     cuts = {at: cut for at, cut in sorted(cuts.items()) if cut != (0, shape[at], 1)}
     call.emit(
-        "slice",
+        call.op,
         call.value(0),
         starts=tuple(c[0] for c in cuts.values()),
         ends=tuple(c[1] for c in cuts.values()),
@@ -196,18 +196,15 @@ def _pad(call: Call) -> None:
     for i, axis in enumerate(axes):
         at = normal_axis(axis, rank)
         full[at], full[rank + at] = pads[i], pads[len(axes) + i]
-    call.emit("pad", call.value(0), pads=tuple(full), mode=call.attrs.get("mode", "constant"), value=value)
+    call.emit(call.op, call.value(0), pads=tuple(full), mode=call.attrs.get("mode", "constant"), value=value)
 
 
-def _gather(op: str) -> Importer:
-    def translate(call: Call) -> None:
-        call.emit(op, call.value(0), call.value(1), axis=call.axis(0))
-
-    return translate
+def _gather(call: Call) -> None:
+    call.emit(call.op, call.value(0), call.value(1), axis=call.axis(0))
 
 
 def _gather_nd(call: Call) -> None:
-    call.emit("gather_nd", call.value(0), call.value(1), batch_dims=call.attrs.get("batch_dims", 0))
+    call.emit(call.op, call.value(0), call.value(1), batch_dims=call.attrs.get("batch_dims", 0))
 
 
 def _scatter_elements(call: Call) -> None:
@@ -216,7 +213,7 @@ def _scatter_elements(call: Call) -> None:
 
 
 def _scatter_nd(call: Call) -> None:
-    call.emit("scatter_nd", *(call.value(i) for i in range(3)), reduction=call.attrs.get("reduction", "none"))
+    call.emit(call.op, *(call.value(i) for i in range(3)), reduction=call.attrs.get("reduction", "none"))
 
 
 def _tensor_scatter(call: Call) -> None:
@@ -238,22 +235,22 @@ def _tensor_scatter(call: Call) -> None:
 
 def _depth_to_space(call: Call) -> None:
     mode = call.attrs.get("mode", "DCR")
-    call.emit("depth_to_space", call.value(0), blocksize=call.attrs["blocksize"], mode=mode)
+    call.emit(call.op, call.value(0), blocksize=call.attrs["blocksize"], mode=mode)
 
 
 def _space_to_depth(call: Call) -> None:
     if call.attrs.get("mode", "DCR") != "DCR":
         raise Unsupported(f"SpaceToDepth in mode {call.attrs['mode']!r}")
-    call.emit("space_to_depth", call.value(0), blocksize=call.attrs["blocksize"])
+    call.emit(call.op, call.value(0), blocksize=call.attrs["blocksize"])
 
 
 def _trilu(call: Call) -> None:
     k = call.integers(1)[0] if call.has(1) else 0
-    call.emit("trilu", call.value(0), k=k, upper=bool(call.attrs.get("upper", 1)))
+    call.emit(call.op, call.value(0), k=k, upper=bool(call.attrs.get("upper", 1)))
 
 
 def _shape(call: Call) -> None:
-    call.emit("shape", call.value(0), start=call.attrs.get("start", 0), end=call.attrs.get("end"))
+    call.emit(call.op, call.value(0), start=call.attrs.get("start", 0), end=call.attrs.get("end"))
 
 
 def _constant(call: Call) -> None:
@@ -326,12 +323,12 @@ def _one_hot(call: Call) -> None:
     if not call.shape(0):
         raise Unsupported("OneHot of one number")
     (depth,) = call.dims(1)
-    call.emit("one_hot", call.value(0), call.value(2), depth=depth, axis=call.attrs.get("axis", -1))
+    call.emit(call.op, call.value(0), call.value(2), depth=depth, axis=call.attrs.get("axis", -1))
 
 
 def _reverse_sequence(call: Call) -> None:
     axes = {k: call.attrs.get(k, default) for k, default in (("batch_axis", 1), ("time_axis", 0))}
-    call.emit("reverse_sequence", call.value(0), call.value(1), **axes)
+    call.emit(call.op, call.value(0), call.value(1), **axes)
 
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
@@ -343,8 +340,8 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "Expand": _expand,
         "EyeLike": _eye_like,
         "Flatten": _flatten,
-        "Gather": _gather("gather"),
-        "GatherElements": _gather("gather_elements"),
+        "Gather": _gather,
+        "GatherElements": _gather,
         "GatherND": _gather_nd,
         "OneHot": _one_hot,
         "Pad": _pad,

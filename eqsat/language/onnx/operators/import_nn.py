@@ -12,6 +12,7 @@ from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops import OPS
 from eqsat.language.terms.dims import Dim, Sym, product
 from eqsat.language.terms.types import DType, Shape
 
@@ -60,7 +61,7 @@ def geometry(call: Call, filters: int = 1) -> dict[str, Any]:
 
 
 def _conv(call: Call) -> None:
-    call.emit("conv", call.value(0), call.value(1), call.optional(2), **geometry(call))
+    call.emit(call.op, call.value(0), call.value(1), call.optional(2), **geometry(call))
 
 
 def _conv_transpose(call: Call) -> None:
@@ -76,7 +77,7 @@ def _conv_transpose(call: Call) -> None:
     elif auto == "VALID":
         pads = (0,) * (2 * spatial)
     call.emit(
-        "conv_transpose",
+        call.op,
         call.value(0),
         call.value(1),
         call.optional(2),
@@ -126,27 +127,20 @@ def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
             raise Unsupported("a window larger than the padded input")
 
 
-def _pool(op: str) -> Importer:
-    def translate(call: Call) -> None:
-        if call.uses(1):
-            raise Unsupported("the indices of MaxPool")
-        kernel = tuple(call.attrs["kernel_shape"])
-        spatial = len(kernel)
-        _check_windows(call, kernel)
-        attrs: dict[str, Any] = {
-            "kernel": kernel,
-            "strides": each(call, "strides", spatial),
-            "dilations": each(call, "dilations", spatial),
-            "pads": padding(call, kernel),
-            "ceil_mode": bool(call.attrs.get("ceil_mode", 0)),
-        }
-        if op == "lp_pool":
-            attrs["p"] = call.attrs.get("p", 2)
-        if op == "avg_pool":
-            attrs["count_include_pad"] = bool(call.attrs.get("count_include_pad", 0))
-        call.emit(op, call.value(0), **attrs)
-
-    return translate
+def _pool(call: Call) -> None:
+    if call.uses(1):
+        raise Unsupported("the indices of MaxPool")
+    kernel = tuple(call.attrs["kernel_shape"])
+    spatial = len(kernel)
+    _check_windows(call, kernel)
+    windows = {
+        "kernel": kernel,
+        "strides": each(call, "strides", spatial),
+        "dilations": each(call, "dilations", spatial),
+        "pads": padding(call, kernel),
+    }
+    own = {n: default for n, default in OPS[call.op].attrs.items() if n not in windows}
+    call.emit(call.op, call.value(0), **windows, **{n: type(v)(call.attrs.get(n, v)) for n, v in own.items()})
 
 
 def _global_lp_pool(call: Call) -> None:
@@ -156,22 +150,19 @@ def _global_lp_pool(call: Call) -> None:
     call.emit(f"reduce_l{order}", call.value(0), axes=tuple(range(2, len(call.shape(0)))), keepdims=True)
 
 
-def _softmax(op: str) -> Importer:
-    def translate(call: Call) -> None:
-        shape = call.shape(0)
-        if call.opset >= 13:
-            return call.emit(op, call.value(0), axis=call.axis(-1))
-        axis = normal_axis(call.attrs.get("axis", 1), max(len(shape), 1))
-        if all(d == 1 for d in shape[axis + 1 :]) and shape:
-            return call.emit(op, call.value(0), axis=axis)
-        # Before opset 13 everything from the axis on is one distribution.
-        rows: Shape = (product(shape[:axis]), product(shape[axis:]))
-        if 0 not in shape and not runs_at_every_size(rows, shape, call.opset):
-            raise Unsupported("a distribution over many dims, of which no shape of that opset says which is 0")
-        flat = call.make("reshape", call.value(0), shape=rows)
-        return call.emit("reshape", call.make(op, flat, axis=1), shape=shape)
-
-    return translate
+def _softmax(call: Call) -> None:
+    shape = call.shape(0)
+    if call.opset >= 13:
+        return call.emit(call.op, call.value(0), axis=call.axis(-1))
+    axis = normal_axis(call.attrs.get("axis", 1), max(len(shape), 1))
+    if all(d == 1 for d in shape[axis + 1 :]) and shape:
+        return call.emit(call.op, call.value(0), axis=axis)
+    # Before opset 13 everything from the axis on is one distribution.
+    rows: Shape = (product(shape[:axis]), product(shape[axis:]))
+    if 0 not in shape and not runs_at_every_size(rows, shape, call.opset):
+        raise Unsupported("a distribution over many dims, of which no shape of that opset says which is 0")
+    flat = call.make("reshape", call.value(0), shape=rows)
+    return call.emit("reshape", call.make(call.op, flat, axis=1), shape=shape)
 
 
 def _epsilon(call: Call) -> float:
@@ -185,18 +176,18 @@ def _batch_norm(call: Call) -> None:
         raise Unsupported("BatchNormalization over every position alone")
     if len(call.shape(0)) < 2:
         raise Unsupported("BatchNormalization of a vector, which ONNX Runtime takes for one channel")
-    call.emit("batch_norm", *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
+    call.emit(call.op, *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
 
 
 def _instance_norm(call: Call) -> None:
-    call.emit("instance_norm", *(call.value(i) for i in range(3)), epsilon=_epsilon(call))
+    call.emit(call.op, *(call.value(i) for i in range(3)), epsilon=_epsilon(call))
 
 
 def _layer_norm(call: Call) -> None:
     axis = call.axis(-1)
     if call.uses(1) or call.uses(2):
         _statistics(call, axis)
-    call.emit("layer_norm", call.value(0), call.value(1), call.optional(2), axis=axis, epsilon=_epsilon(call))
+    call.emit(call.op, call.value(0), call.value(1), call.optional(2), axis=axis, epsilon=_epsilon(call))
 
 
 def _statistics(call: Call, axis: int) -> None:
@@ -215,7 +206,7 @@ def _statistics(call: Call, axis: int) -> None:
 
 
 def _rms_norm(call: Call) -> None:
-    call.emit("rms_norm", call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call))
+    call.emit(call.op, call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call))
 
 
 def _group_norm(call: Call) -> None:
@@ -234,12 +225,12 @@ def _group_norm(call: Call) -> None:
             column = call.make("reshape", given, shape=(groups, 1))
             wide = call.make("expand", column, shape=(groups, channels // groups))
             gains[i] = call.make("reshape", wide, shape=(channels,))
-    call.emit("group_norm", call.value(0), *gains, groups=groups, epsilon=_epsilon(call))
+    call.emit(call.op, call.value(0), *gains, groups=groups, epsilon=_epsilon(call))
 
 
 def _lrn(call: Call) -> None:
     call.emit(
-        "lrn",
+        call.op,
         call.value(0),
         size=call.attrs["size"],
         alpha=call.attrs.get("alpha", float(np.float32(1e-4))),
@@ -249,34 +240,34 @@ def _lrn(call: Call) -> None:
 
 
 def _lp_norm(call: Call) -> None:
-    call.emit("lp_norm", call.value(0), axis=call.axis(-1), p=call.attrs.get("p", 2))
+    call.emit(call.op, call.value(0), axis=call.axis(-1), p=call.attrs.get("p", 2))
 
 
 def _mvn(call: Call) -> None:
     rank = len(call.shape(0))
     if not all(-rank <= a < rank for a in call.attrs.get("axes", (0, 2, 3))):
         raise Unsupported("axes that the operand does not have, which ONNX Runtime takes")
-    call.emit("mvn", call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
+    call.emit(call.op, call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
 
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
     {
-        "AveragePool": _pool("avg_pool"),
+        "AveragePool": _pool,
         "BatchNormalization": _batch_norm,
         "Conv": _conv,
         "ConvTranspose": _conv_transpose,
         "GlobalLpPool": _global_lp_pool,
         "GroupNormalization": _group_norm,
-        "Hardmax": _softmax("hardmax"),
+        "Hardmax": _softmax,
         "InstanceNormalization": _instance_norm,
         "LayerNormalization": _layer_norm,
-        "LogSoftmax": _softmax("log_softmax"),
+        "LogSoftmax": _softmax,
         "LpNormalization": _lp_norm,
-        "LpPool": _pool("lp_pool"),
+        "LpPool": _pool,
         "LRN": _lrn,
-        "MaxPool": _pool("max_pool"),
+        "MaxPool": _pool,
         "MeanVarianceNormalization": _mvn,
         "RMSNormalization": _rms_norm,
-        "Softmax": _softmax("softmax"),
+        "Softmax": _softmax,
     }
 )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from eqsat.language.onnx.files.schemas import schemas
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.ops import OPS
 from eqsat.language.ops.recurrent import ACTIVATIONS
 
 _NAMES = {name.lower(): name for name in ACTIVATIONS}
@@ -36,29 +38,24 @@ def _activations(call: Call) -> dict[str, Any]:
     return {"activations": tuple(names), "alphas": tuple(alphas), "betas": tuple(betas)}
 
 
-def _layer(op: str, operands: int, states: int, **flags: str) -> Importer:
-    def translate(call: Call) -> None:
-        attrs = _activations(call)
-        for ours, theirs in flags.items():
-            attrs[ours] = bool(call.attrs.get(theirs, 0))
-        if "clip" in call.attrs:
-            attrs["clip"] = call.attrs["clip"]
-        hidden, size = call.attrs.get("hidden_size"), call.shape(2)[-1]
-        if hidden is not None and isinstance(size, int) and hidden != size:
-            raise Unsupported(f"hidden_size {hidden} beside a recurrence weight of {size}")
-        made = [*call.node.output, *[""] * (1 + states)][: 1 + states]
-        direction = call.attrs.get("direction", "forward").lower()
-        layout = call.attrs.get("layout", 0)
-        given = (call.optional(i) for i in range(operands))
-        call.emit(op, *given, outputs=made, direction=direction, layout=layout, **attrs)
+def _layer(call: Call) -> None:
+    """A recurrent layer; each result after the first is the last of one of its states."""
+    schema = schemas(call.node.op_type)[-1]
+    operands, results = len(schema.inputs), len(schema.outputs)
+    attrs = _activations(call)
+    for name, default in OPS[call.op].attrs.items():
+        if isinstance(default, bool):
+            attrs[name] = bool(call.attrs.get(name, default))
+    if "clip" in call.attrs:
+        attrs["clip"] = call.attrs["clip"]
+    hidden, size = call.attrs.get("hidden_size"), call.shape(2)[-1]
+    if hidden is not None and isinstance(size, int) and hidden != size:
+        raise Unsupported(f"hidden_size {hidden} beside a recurrence weight of {size}")
+    made = [*call.node.output, *[""] * results][:results]
+    direction = call.attrs.get("direction", "forward").lower()
+    layout = call.attrs.get("layout", 0)
+    given = (call.optional(i) for i in range(operands))
+    call.emit(call.op, *given, outputs=made, direction=direction, layout=layout, **attrs)
 
-    return translate
 
-
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "GRU": _layer("gru", 6, 1, linear_before_reset="linear_before_reset"),
-        "LSTM": _layer("lstm", 8, 2, input_forget="input_forget"),
-        "RNN": _layer("rnn", 6, 1),
-    }
-)
+IMPORTS: Mapping[str, Importer] = MappingProxyType({"GRU": _layer, "LSTM": _layer, "RNN": _layer})

@@ -128,7 +128,7 @@ def _grid_sample(call: Call) -> None:
     if mode in ("cubic", "bicubic") and len(call.shape(0)) != 4:
         raise Unsupported("cubic sampling of other than two axes")
     call.emit(
-        "grid_sample",
+        call.op,
         call.value(0),
         call.value(1),
         mode=_MODES.get(mode, mode),

@@ -61,12 +61,12 @@ def _conv(op_type: str, filters: int) -> Exporter:
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "conv_integer": _conv("ConvInteger", 1),
-        "dequantize_linear": _dequantize,
-        "dynamic_quantize_linear": _plain("DynamicQuantizeLinear"),
-        "matmul_integer": _plain("MatMulInteger"),
-        "qlinear_conv": _conv("QLinearConv", 3),
-        "qlinear_matmul": _plain("QLinearMatMul"),
-        "quantize_linear": _quantize,
+        "ConvInteger": _conv("ConvInteger", 1),
+        "DequantizeLinear": _dequantize,
+        "DynamicQuantizeLinear": _plain("DynamicQuantizeLinear"),
+        "MatMulInteger": _plain("MatMulInteger"),
+        "QLinearConv": _conv("QLinearConv", 3),
+        "QLinearMatMul": _plain("QLinearMatMul"),
+        "QuantizeLinear": _quantize,
     }
 )

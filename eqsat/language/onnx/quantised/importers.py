@@ -45,7 +45,7 @@ def _quantize(call: Call) -> None:
     if precision not in (None, x) and not (precision is DType.FLOAT32 and x is DType.FLOAT16):
         raise Unsupported("quantisation in another precision than that of its scale")
     _integers(to, "quantisation to")
-    call.emit("quantize_linear", call.value(0), call.value(1), call.optional(2), to=to.value, **_placed(call))
+    call.emit(call.op, call.value(0), call.value(1), call.optional(2), to=to.value, **_placed(call))
 
 
 def _dequantize(call: Call) -> None:
@@ -54,12 +54,12 @@ def _dequantize(call: Call) -> None:
     stated = dtype_of(call.attrs.get("output_dtype", 0))
     if scale not in _FLOATS or stated not in (None, scale):
         raise Unsupported(f"dequantisation by a scale of {scale.value} to another element type")
-    call.emit("dequantize_linear", call.value(0), call.value(1), call.optional(2), **_placed(call))
+    call.emit(call.op, call.value(0), call.value(1), call.optional(2), **_placed(call))
 
 
 def _dynamic(call: Call) -> None:
     outputs = [o if call.uses(i) else call.unused(i) for i, o in enumerate([*call.node.output, "", ""][:3])]
-    call.emit("dynamic_quantize_linear", call.value(0), outputs=outputs)
+    call.emit(call.op, call.value(0), outputs=outputs)
 
 
 def _geometry(call: Call, filters: int) -> dict[str, Any]:
@@ -70,25 +70,25 @@ def _geometry(call: Call, filters: int) -> dict[str, Any]:
 
 
 def _conv_integer(call: Call) -> None:
-    call.emit("conv_integer", *(call.optional(i) for i in range(4)), **_geometry(call, 1))
+    call.emit(call.op, *(call.optional(i) for i in range(4)), **_geometry(call, 1))
 
 
 def _matmul_integer(call: Call) -> None:
     _check_axes(call, 2, 3)
-    call.emit("matmul_integer", *(call.optional(i) for i in range(4)))
+    call.emit(call.op, *(call.optional(i) for i in range(4)))
 
 
 def _qlinear_conv(call: Call) -> None:
     for i in (0, 3, 7):
         _integers(call.type(i).dtype, "convolution of")
-    call.emit("qlinear_conv", *(call.optional(i) for i in range(9)), **_geometry(call, 3))
+    call.emit(call.op, *(call.optional(i) for i in range(9)), **_geometry(call, 3))
 
 
 def _qlinear_matmul(call: Call) -> None:
     for i in (0, 3, 7):
         _integers(call.type(i).dtype, "product of")
     _check_axes(call, 1, 2, 4, 5)
-    call.emit("qlinear_matmul", *(call.value(i) for i in range(8)))
+    call.emit(call.op, *(call.value(i) for i in range(8)))
 
 
 def _check_axes(call: Call, *indices: int) -> None:

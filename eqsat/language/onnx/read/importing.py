@@ -11,6 +11,7 @@ from onnx import NodeProto
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
+from eqsat.language.onnx.files.schemas import declared_as
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.graph import Attrs, Node
@@ -39,6 +40,14 @@ class Call:
         self._fresh_name = fresh_name
         #: Values whose elements the translation rests on.
         self.looked_at: set[str] = set()
+
+    @property
+    def op(self) -> str:
+        """The operator that is declared as the node's; Unsupported where none is."""
+        declared = declared_as(self.node.op_type)
+        if declared is None:
+            raise Unsupported(f"no operator is declared as {self.node.op_type}")
+        return declared
 
     @property
     def arity(self) -> int:

@@ -21,8 +21,9 @@ from eqsat.language.onnx.fused.heads import Joined, joined_heads
 from eqsat.language.onnx.fused.operators import DOMAIN, FUSED, write_joined
 from eqsat.language.onnx.microsoft.records import Record, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
-from eqsat.language.onnx.operators.export_table import EXPORTS
+from eqsat.language.onnx.operators.export_table import exporter_of
 from eqsat.language.onnx.write.exporting import Model, Target
+from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.formulas import reader, text_of
@@ -38,8 +39,6 @@ _LEAST_IR = 4
 _FUNCTIONS_IR = 8
 #: Tensors up to this size take part in checking a model.
 _TRIAL_BYTES = 1 << 12
-#: Constants that rules name are computed before they are written.
-_TERMS = ("fill", "eye", "identity_kernel", "pool_kernel", "enlarge", "iota")
 
 
 def to_model(graph: Graph, opset: int | None = None) -> ModelProto:
@@ -143,7 +142,7 @@ class _Export:
         outputs = [self.names[v] if v else "" for v in node.outputs]
         if node.op == OPAQUE:
             self._write_opaque(node, inputs, outputs)
-        elif node.op not in EXPORTS:
+        elif (write := exporter_of(node.op)) is None:
             raise ExportModelError(
                 f"{node.describe()} has no counterpart in ONNX",
                 where=self.graph.name,
@@ -153,7 +152,7 @@ class _Export:
         elif self._is_fused(node):
             FUSED[node.op].write(Target(self.out, node, inputs, outputs))
         else:
-            EXPORTS[node.op](Target(self.out, node, inputs, outputs))
+            write(Target(self.out, node, inputs, outputs))
         for value, name in zip(node.outputs, outputs, strict=True):
             if value:
                 self.out.dims.offer(name, self.graph.type(value))
@@ -344,7 +343,7 @@ def _with_terms_computed(graph: Graph) -> Graph:
     nodes = []
     for node in graph.nodes:
         type = graph.type(node.outputs[0])
-        computable = node.op in _TERMS and all(v in constants for v in node.inputs)
+        computable = node.op in OPS and OPS[node.op].generated and all(v in constants for v in node.inputs)
         if not computable or not isinstance(type, TensorType) or holds_symbols(node.attrs.values()):
             nodes.append(node)
             continue

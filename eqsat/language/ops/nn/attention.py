@@ -14,6 +14,7 @@ from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.nn.normalisation import softmax
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
@@ -87,6 +88,8 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     multilinear=(2,),
     index="b [h q d], b [h k d], b [h k] v -> b [h q] v",
     onnx="Attention",
+    accumulates=True,
+    beside=enumeration.attended,
 )
 def attention(
     xp: Any,

@@ -13,6 +13,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
+from eqsat.language.ops.operands import demands
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
 from eqsat.language.terms.graph import Attrs
@@ -173,7 +174,16 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
     return [s if s is not None else d for s, d in zip(known, drawn, strict=False)], full
 
 
-@op("grouped_attention", infer=_type, flops=_flops, sample=_sample, operands=(2, 10), dtypes={1: "int32"})
+@op(
+    "grouped_attention",
+    infer=_type,
+    flops=_flops,
+    sample=_sample,
+    operands=(2, 10),
+    dtypes={1: "int32"},
+    shapes="batch, length, heads·width; the two caches are batch, shared, positions, width.",
+    demands=demands.cached,
+)
 def grouped_attention(
     xp: Any,
     q: Any,

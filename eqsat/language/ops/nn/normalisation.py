@@ -14,6 +14,7 @@ from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, pre
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
+from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.graph import Attrs
@@ -38,6 +39,11 @@ _AXIS_SAMPLE = sampling.one_operand(axis=sampling.axis)
     index="...{axis} -> ...{axis}",
     onnx="Softmax",
     instances=({"axis": 0}, {"axis": 1}),
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum of exp(x) along an axis; floats are shifted by their maximum, so as not to overflow."""
@@ -55,6 +61,11 @@ def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     sample=_AXIS_SAMPLE,
     index="...{axis} -> ...{axis}",
     onnx="LogSoftmax",
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    hides_sign=True,
+    total="static",
 )
 def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """Logarithm of the softmax, in floats without the detour."""
@@ -72,6 +83,7 @@ def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     sample=_AXIS_SAMPLE,
     index="...{axis} -> ...{axis}",
     onnx="Hardmax",
+    rowwise=True,
 )
 def hardmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """1 at the first largest element along an axis, 0 elsewhere."""
@@ -94,6 +106,8 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     sample=_lp_sample,
     index="...{axis} -> ...{axis}",
     onnx="LpNormalization",
+    sensitive=True,
+    rowwise=True,
 )
 def lp_norm(xp: Any, x: Any, *, axis: int = -1, p: int = 2) -> Any:
     """The operand divided by its p-norm along an axis, p 1 or 2; 0 where that norm is 0."""
@@ -146,6 +160,12 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     index="...{axis:}, {axis:}, + {axis:} -> ...{axis:}",
     onnx="LayerNormalization",
     instances=({"axis": 1}, {"axis": 2}),
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    total="static",
+    beside=enumeration.normalised,
+    demands=demands.trailing,
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: (x - mean) / √(variance + epsilon) · scale + bias."""
@@ -161,6 +181,12 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     index="...{axis:}, {axis:} -> ...{axis:}",
     onnx="RMSNormalization",
     instances=({"axis": 1}, {"axis": 2}),
+    accumulates=True,
+    sensitive=True,
+    rowwise=True,
+    total="static",
+    beside=enumeration.normalised,
+    demands=demands.trailing,
 )
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
@@ -225,6 +251,10 @@ def _channels(x: Any, vector: Any) -> Any:
     index="n c h..., c, c, c, c -> n c h...",
     onnx="BatchNormalization",
     instances=({},),
+    accumulates=True,
+    sensitive=True,
+    total="static",
+    beside=enumeration.per_channel,
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised by stored statistics of each channel: (x - mean) / √(var + epsilon) · scale + bias (inference)."""
@@ -240,6 +270,9 @@ def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, e
     sample=_channel_sample(3),
     index="n c [h...], c, c -> n c [h...]",
     onnx="InstanceNormalization",
+    accumulates=True,
+    sensitive=True,
+    beside=enumeration.per_channel,
 )
 def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised over the spatial axes of each channel, then scaled and shifted by channel."""
@@ -254,6 +287,10 @@ def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e
     sample=_group_sample,
     index="n [c h...], [c], [c] -> n [c h...]",
     onnx="GroupNormalization",
+    accumulates=True,
+    sensitive=True,
+    choices={"groups": enumeration.divisors},
+    beside=enumeration.per_channel,
 )
 def group_norm(xp: Any, x: Any, scale: Any, bias: Any, *, groups: int, epsilon: float = 1e-5) -> Any:
     """Normalised over the channels of a group and the spatial axes, then scaled and shifted by channel."""
@@ -280,6 +317,7 @@ def _mvn_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     sample=sampling.one_operand(axes=sampling.axes),
     index="...{axes} -> ...{axes}",
     onnx="MeanVarianceNormalization",
+    sensitive=True,
 )
 def mvn(xp: Any, x: Any, *, axes: tuple[int, ...] = (0, 2, 3)) -> Any:
     """(x - mean) / (√variance + 1e-9) over axes."""

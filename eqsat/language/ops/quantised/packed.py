@@ -76,6 +76,7 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
     operands=(3, 5),
     dtypes={1: "uint8", 3: "uint8"},
     deferred=True,
+    shapes="…, k and weights of n by k packed in blocks become …, n.",
 )
 def matmul_packed(
     xp: Any, a: Any, b: Any, scales: Any, zeros: Any = None, bias: Any = None, *, k: int, n: int, bits: int, block: int

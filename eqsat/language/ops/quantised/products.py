@@ -116,6 +116,7 @@ def _convolved(xp: Any, x: Any, w: Any, zeros: tuple[Any, Any], attrs: Mapping[s
     sample=_conv_integer_sample,
     dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
     onnx="ConvInteger",
+    shapes="As conv: n, c, spatial… and o, c/group, kernel… become n, o, windows…; int32.",
 )
 def conv_integer(
     xp: Any,
@@ -180,6 +181,7 @@ def _multiplied(xp: Any, a: Any, b: Any, zeros: tuple[Any, Any]) -> Any:
     sample=_matmul_integer_sample,
     dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
     onnx="MatMulInteger",
+    shapes="As matmul; int32.",
 )
 def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Matrix product of quantised numbers less their zero points, of int32.
@@ -241,6 +243,7 @@ def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attr
     dtypes={**_QLINEAR, 8: "int32"},
     deferred=True,
     onnx="QLinearConv",
+    shapes="As conv: n, c, spatial… and o, c/group, kernel… become n, o, windows….",
 )
 def qlinear_conv(
     xp: Any,
@@ -293,6 +296,7 @@ def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], at
     dtypes=_QLINEAR,
     deferred=True,
     onnx="QLinearMatMul",
+    shapes="As matmul.",
 )
 def qlinear_matmul(
     xp: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any

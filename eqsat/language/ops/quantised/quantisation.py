@@ -147,6 +147,7 @@ def _int(dim: object) -> int:
     dtypes={2: "uint8"},
     deferred=True,
     onnx="QuantizeLinear",
+    shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
 )
 def quantize_linear(
     xp: Any, x: Any, scale: Any, zero: Any = None, *, to: str = "uint8", axis: int = 1, block: int = 0
@@ -177,6 +178,7 @@ def _dequantize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     dtypes={0: "uint8", 2: "uint8"},
     deferred=True,
     onnx="DequantizeLinear",
+    shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
 )
 def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block: int = 0) -> Any:
     """The numbers that quantised ones stand for, (x - zero) · scale, of the element type of the scale."""
@@ -199,6 +201,7 @@ def _dynamic_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, TensorT
     sample=sampling.one_operand(),
     deferred=True,
     onnx="DynamicQuantizeLinear",
+    shapes="Three outputs: the shape of x, and two scalars.",
 )
 def dynamic_quantize_linear(xp: Any, x: Any) -> tuple[Any, Any, Any]:
     """Quantised to uint8 by a scale and zero point that fit all elements and 0: the three of them."""

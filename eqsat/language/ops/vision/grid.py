@@ -95,7 +95,14 @@ def _neighbours(at: Any, mode: str) -> list[tuple[Any, Any]]:
     return [(start - 1, begin), (start, second), (start + 1, third), (start + 2, end)]
 
 
-@op("grid_sample", infer=_grid_type, flops=_grid_flops, sample=_grid_sample, onnx="GridSample")
+@op(
+    "grid_sample",
+    infer=_grid_type,
+    flops=_grid_flops,
+    sample=_grid_sample,
+    onnx="GridSample",
+    shapes="n, c, spatial… and n, places…, rank become n, c, places….",
+)
 def grid_sample(
     xp: Any, x: Any, grid: Any, *, mode: str = "linear", padding: str = "zeros", align_corners: bool = False
 ) -> Any:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from eqsat.errors import UsageError
 from eqsat.language.declaration.indices import Form
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
 Shape = tuple[int, ...]
@@ -73,10 +74,10 @@ def joint_role(form: Form | None, operands: Sequence[TensorType]) -> str | None:
 # Sides are equal where operators need it and the sizes of different roles differ where they do not, so that few terms
 # agree by accident of shape; what holds at these shapes alone is the generaliser's to find out. Every operator that
 # takes part by default does so in some domain, and is left out of those where it would say the same again.
-_WINDOWED = ("conv", "max_pool", "avg_pool", "global_avg_pool")
+_WINDOWED = tuple(name for name, one in OPS.items() if one.windowed)
 _NORMS = ("layer_norm", "rms_norm", "batch_norm")
-_KERNELS = ("identity_kernel", "pool_kernel")
-_CONSTANTS = (*_KERNELS, "eye", "fill")
+_CONSTANTS = tuple(name for name, one in OPS.items() if one.generated and not one.min_operands)
+_KERNELS = tuple(name for name in _CONSTANTS if "kernel" in OPS[name].attrs)
 _NOT_OF_IMAGES = (
     "exp",
     "tanh",

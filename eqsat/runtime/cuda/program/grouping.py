@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.types import TensorType
@@ -16,17 +17,21 @@ from eqsat.runtime.kernels.expressions.elements import is_pointwise
 MOST_GROUPED = 12
 #: What one may read, at most: more addresses would fill the registers.
 MOST_OPERANDS = 16
-#: Operators along rows, in whose kernels those element by element before and after them are computed.
-ROWS = frozenset(
-    {"softmax", "log_softmax", "layer_norm", "rms_norm", "lp_norm", "hardmax"}
-    | {f"reduce_{r}" for r in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "log_sum_exp")}
-)
-#: Operators that put elements elsewhere, which a kernel reads where they come from; without them, they are copies.
-MOVED = frozenset(
-    {"concat", "pad", "gather", "gather_elements", "gather_nd", "tile", "trilu", "depth_to_space", "space_to_depth"}
-)
-#: Operators at whose end what is element by element is computed.
-PRODUCTS = frozenset({"matmul", "gemm", "conv", "conv_transpose"})
+
+
+def is_pulled(op: str) -> bool:
+    """Whether a kernel may read elements where an operator takes them from; without such kernels it is a copy."""
+    return op in OPS and OPS[op].pulled
+
+
+def is_rowwise(op: str) -> bool:
+    """Whether operators on single elements before and after an operator are computed in its kernel, along rows."""
+    return op in OPS and OPS[op].rowwise
+
+
+def has_epilogue(op: str) -> bool:
+    """Whether what is element by element is computed at the end of an operator."""
+    return op in OPS and (OPS[op].product or op == "conv_transpose")
 
 
 def grouped(plan: Plan) -> Plan:
@@ -96,11 +101,11 @@ class _Grouping:
             return False
         first = [self.producers[v] for v in earlier.nodes]
         then = [self.producers[v] for v in now.nodes]
-        cores = [n for n in (*first, *then) if not is_pointwise(n) and n.op not in MOVED]
-        if len(cores) > 1 or any(n.op not in ROWS | PRODUCTS for n in cores):
+        cores = [n for n in (*first, *then) if not is_pointwise(n) and not is_pulled(n.op)]
+        if len(cores) > 1 or not all(is_rowwise(n.op) or has_epilogue(n.op) for n in cores):
             return False
         reader = next(n for n in then if held.value in n.inputs)
-        if kept and (cores and cores[0].op in PRODUCTS):
+        if kept and (cores and has_epilogue(cores[0].op)):
             return False
         # What several read is written where the results are, or where a row is read.
         whole = self._elements(cores[0].inputs[0] if cores and cores[0] in then else then[-1].outputs[0])
@@ -112,13 +117,13 @@ class _Grouping:
             return (
                 is_pointwise(reader)
                 and same
-                and (cores[0].op in ROWS or self._ends_product(first, reader, earlier, now))
+                and (is_rowwise(cores[0].op) or self._ends_product(first, reader, earlier, now))
             )
-        if reader.op in MOVED:
+        if is_pulled(reader.op):
             # Where it copies all of what it reads, that is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # What comes before a row is computed as the row is read; products read from memory alone.
-        return reader.op in ROWS or is_pointwise(reader)
+        return is_rowwise(reader.op) or is_pointwise(reader)
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
         """Whether a library computes a node at the end of a product, after what it computes there already."""
@@ -151,7 +156,7 @@ class _Grouping:
     def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
         """The nodes of both, a product first; results that others read come before those of the later kernel."""
         operands = dict.fromkeys((*earlier.operands, *(h for h in now.operands if h not in earlier.results)))
-        first = now.nodes[: 1 if self.producers[now.nodes[0]].op in PRODUCTS else 0]
+        first = now.nodes[: 1 if has_epilogue(self.producers[now.nodes[0]].op) else 0]
         nodes = (*first, *earlier.nodes, *now.nodes[len(first) :])
         return replace(now, nodes=nodes, operands=tuple(operands), results=(*kept, *now.results))
 

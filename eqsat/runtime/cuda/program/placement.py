@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Held, Plan
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
-
-#: Operators whose result is the operand seen in another way, where its strides allow.
-VIEWS = frozenset({"identity", "reshape", "transpose", "slice", "split", "expand"})
 
 
 @dataclass(frozen=True)
@@ -36,6 +34,11 @@ class Placement:
 def placement(plan: Plan, types: Mapping[str, TensorType]) -> Placement:
     """The wishes that a plan's steps give rise to."""
     return _Wishes(plan, types).found()
+
+
+def is_strided(op: str) -> bool:
+    """Whether results of an operator are its operand seen with other strides, where those allow it."""
+    return op in OPS and OPS[op].strided
 
 
 def seen_as(node: Node, view: View, results: list[TensorType]) -> list[View] | None:
@@ -85,7 +88,7 @@ class _Wishes:
         """A value as a kernel writes it in memory, by rows; None where none does."""
         node = self.graph.producers.get(value)
         kernel = None if node is None else self.kernels.get(next(o for o in node.outputs if o))
-        if node is None or kernel is None or (len(kernel.nodes) == 1 and node.op in VIEWS | {"concat"}):
+        if node is None or kernel is None or (len(kernel.nodes) == 1 and (is_strided(node.op) or node.op == "concat")):
             return None
         return next((h for h in kernel.results if h.value == value and h.state.layout == "row"), None)
 

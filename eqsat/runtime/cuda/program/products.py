@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.language.graphs.attending import attends
-from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Held
 from eqsat.language.terms.state import LAYOUTS, State

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.language.ops.einsum import explicit
-from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import Body
 from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from eqsat.language.ops.linear import conv_geometry
+from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import entry_name
 from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, unflattened

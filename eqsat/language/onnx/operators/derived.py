@@ -1,0 +1,54 @@
+"""Rows of the import and export tables that follow from declarations: from `onnx=`, the operands and the attributes."""
+
+from __future__ import annotations
+
+from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.onnx.files.schemas import defaults, is_chained
+from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
+from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.ops import OPS
+
+
+def import_same(call: Call) -> None:
+    """Read an operator with the same operands and attributes."""
+    declared, stated = OPS[call.op], defaults(call.node.op_type)
+    values = {}
+    for name, ours in declared.attrs.items():
+        value = call.attrs.get(name, stated[name])
+        value = ours if value is REQUIRED else value
+        if value is REQUIRED:
+            raise Unsupported(f"attribute {name} is missing")
+        values[name] = value if ours is REQUIRED or ours is None else type(ours)(value)
+    call.emit(call.op, *(call.optional(i) for i in range(call.arity)), **values)
+
+
+def import_chain(op: str | None = None) -> Importer:
+    """Read an operator of any number of operands as a chain of binary ones."""
+
+    def translate(call: Call) -> None:
+        name = call.op if op is None else op
+        if call.arity == 1:
+            return call.emit("identity", call.value(0))
+        total = call.value(0)
+        for i in range(1, call.arity - 1):
+            total = call.make(name, total, call.value(i))
+        return call.emit(name, total, call.value(call.arity - 1))
+
+    return translate
+
+
+def derived_importer(declared: OpSpec) -> Importer:
+    """The importer that follows from a declaration."""
+    return import_chain() if is_chained(declared) else import_same
+
+
+def export_same(target: Target) -> None:
+    """Write an operator with the same operands and attributes, those left out that are ONNX's default.
+
+    Floats are always written: ONNX holds its defaults of them in 32 bits, and has changed some between opsets.
+    """
+    onnx = OPS[target.node.op].onnx
+    assert onnx is not None
+    stated = defaults(onnx)
+    values = {n: int(v) if isinstance(v, bool) else v for n, v in target.attrs.items()}
+    target.emit(onnx, *target.inputs, **{n: v for n, v in values.items() if isinstance(v, float) or v != stated[n]})

@@ -1,0 +1,1 @@
+"""Rules about the operands of operators: shapes and attributes listed up to a bound, conditions on named dims."""
