@@ -13,10 +13,10 @@ from eqsat.bench.torch_words import Word
 
 def jax_words(jax: Any) -> Mapping[str, Word]:
     """The words by operator: each the function a person would call for it."""
-    return _Words(jax).found()
+    return _JaxWords(jax).found()
 
 
-class _Words:
+class _JaxWords:
     def __init__(self, jax: Any) -> None:
         self.jax, self.jnp, self.lax = jax, jax.numpy, jax.lax
 

@@ -11,10 +11,10 @@ Word: TypeAlias = Callable[..., Any]
 
 def torch_words(torch: Any) -> Mapping[str, Word]:
     """The words by operator: each the function a person would call for it."""
-    return _Words(torch).found()
+    return _TorchWords(torch).found()
 
 
-class _Words:
+class _TorchWords:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.functional = torch.nn.functional

@@ -40,7 +40,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Region:
+class CheckedRegion:
     """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
 
     values: tuple[str, ...]
@@ -61,7 +61,7 @@ class Certificate:
 
     kind: str
     error: float
-    regions: tuple[Region, ...] = ()
+    regions: tuple[CheckedRegion, ...] = ()
     folded: int = 0
     draws: int = DRAWS
     sizes: tuple[Mapping[str, int], ...] = ()
@@ -249,7 +249,7 @@ def _derived(graph: Graph) -> set[str]:
     return derived
 
 
-def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
+def _check_region(check: _Check, pairs: Sequence[Pair]) -> CheckedRegion:
     """Checks claims on the smallest region that settles them, widening it towards the inputs until one does."""
     opened: set[str] = set()
     tolerance = _tolerance(check, pairs)
@@ -270,7 +270,9 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
             _check_sizes(check, (old, new))
             found = _compare(check, old, new, targets, widest=not inner)
             if found is not None and found[1] <= tolerance:
-                return Region(tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes)))
+                return CheckedRegion(
+                    tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes))
+                )
         if not inner:
             raise _mismatch(check, pairs, found, tolerance)
         opened |= inner

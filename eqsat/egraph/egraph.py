@@ -70,7 +70,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class RuleUnion:
     """One union that a rule made: the e-node its left side matched and the e-node its right side became.
 
     `firing` is what was bound, None where nobody said so, and `root` says which of the rule's roots this is.
@@ -98,7 +98,7 @@ class EGraph:
         self.nodes: list[ENode] = []
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
-        self.applications: list[Application] = []
+        self.applications: list[RuleUnion] = []
         self.steps: list[int] = []
         self.arities: dict[str, set[int]] = {}
         self._leader: list[int] = []
@@ -184,7 +184,7 @@ class EGraph:
         if a == b:
             return False
         self._check_types(self._classes[a].type, self._classes[b].type, rule)
-        self.applications.append(Application(rule, left, right, firing, root))
+        self.applications.append(RuleUnion(rule, left, right, firing, root))
         self.engine.union(left, right)
         self._join(a, b)
         return True

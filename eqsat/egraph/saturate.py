@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.egraph.egraph import EGraph, Firing
-from eqsat.egraph.matching.build import Builder
+from eqsat.egraph.matching.build import RightSideBuilder
 from eqsat.egraph.matching.match import Binder, Match
 from eqsat.egraph.matching.query import Query, Rewrite, compile_query
 from eqsat.egraph.matching.siblings import groups
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass
-class Step:
+class SaturationStep:
     """One phase's rules matched once and applied: e-nodes and e-classes before and after, what matched, fired and was
     refused in it, and whether anything new came of it.
 
@@ -78,7 +78,7 @@ class Saturation:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     growth: list[tuple[str, int, int, float]] = field(default_factory=list)
     seconds: float = 0.0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SaturationStep] = field(default_factory=list)
     made: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -92,7 +92,7 @@ class _Relation:
 
 
 @dataclass(slots=True)
-class _Work:
+class _QueryWork:
     """What a query has to do in a step: rows to bind, then matches to apply; `done` counts what was, of the two."""
 
     query: Query
@@ -135,11 +135,11 @@ class Saturator:
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
-        self._left: deque[_Work] = deque()
+        self._left: deque[_QueryWork] = deque()
         self._left_phase = ""
         self._owner = threading.get_ident()
         self._start, self._spent = time.perf_counter(), 0.0
-        self._now = Step("", (0, 0))
+        self._now = SaturationStep("", (0, 0))
         for phase in PHASES:
             egraph.engine.ruleset(phase)
 
@@ -151,7 +151,7 @@ class Saturator:
                     break
         return self.report
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[SaturationStep]:
         """The steps of a run, each taken when it is asked for; after the last, `report` says why it ended.
 
         A step that a limit ended says so in `stopped`; asking for more goes on where it was left, with other limits or
@@ -165,7 +165,7 @@ class Saturator:
                 return
             yield step
 
-    def step(self, phase: str) -> Step:
+    def step(self, phase: str) -> SaturationStep:
         """Matches the rules of one phase once and applies what matched, out of turn."""
         if phase not in PHASES:
             raise UsageError(f"no phase {phase!r}", expected="one of " + ", ".join(PHASES))
@@ -200,7 +200,7 @@ class Saturator:
         finally:
             self._spent = self.report.seconds = time.perf_counter() - self._start
 
-    def _schedule(self) -> Iterator[Step]:
+    def _schedule(self) -> Iterator[SaturationStep]:
         self.egraph.rebuild()
         for _ in range(self.limits.rounds):
             before = self.egraph.size()
@@ -215,14 +215,14 @@ class Saturator:
             self.report.stopped_by = "radius_limit"
         self.egraph.rebuild()
 
-    def _round(self) -> Iterator[Step]:
+    def _round(self) -> Iterator[SaturationStep]:
         for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
             if not (yield from self._attempt("simplify", revisit=step == 0)):
                 break
         for phase in PHASES[1:]:
             yield from self._attempt(phase)
 
-    def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[Step, None, bool]:
+    def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[SaturationStep, None, bool]:
         """A step, taken up again as often as a limit ended it; True where something was new."""
         changed = False
         while True:
@@ -244,7 +244,7 @@ class Saturator:
         With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
         come to have the form a rule asks for.
         """
-        now = self._now = Step(phase, self.egraph.size())
+        now = self._now = SaturationStep(phase, self.egraph.size())
         fired, refused = self.report.fired.copy(), self.report.refused.copy()
         resumed = bool(self._left) and self._left_phase == phase
         try:
@@ -283,7 +283,7 @@ class Saturator:
                 rows_of.setdefault(wanted, []).append(row)
             for wanted, served in relation.served.items():
                 rows = rows_of.get(wanted, [])
-                self._left.extend(_Work(query, binder, rows, revisit) for query, binder in served)
+                self._left.extend(_QueryWork(query, binder, rows, revisit) for query, binder in served)
 
     def _finish_left(self) -> None:
         """Does what is left to do; a limit that is met leaves the rest for the next step."""
@@ -310,7 +310,7 @@ class Saturator:
             served = known[key].served.setdefault(tuple(query.operators), [])
             served.append((query, Binder(self.egraph, query)))
 
-    def _finish(self, work: _Work) -> None:
+    def _finish(self, work: _QueryWork) -> None:
         """Binds the rows of a query and applies the matches, from where it was left."""
         if work.stage == "new":
             if work.query.sites:
@@ -326,7 +326,7 @@ class Saturator:
             self._now.matched[work.query.rule.name] += 1
             self._now.changed |= self._apply(match)
 
-    def _bind(self, work: _Work) -> None:
+    def _bind(self, work: _QueryWork) -> None:
         """The matches of rows that were not seen before; siblings in groups."""
         query = work.query
         while work.done < len(work.rows):
@@ -380,7 +380,7 @@ class Saturator:
             if reason is not None:
                 self.report.refused[rule.name, reason] += 1
                 return False
-            equations = Builder(egraph, match, generation, steps).equations()
+            equations = RightSideBuilder(egraph, match, generation, steps).equations()
             firing = Firing(rule, match.classes, match.bindings.attrs)
             changed = [egraph.union(e, r, rule.name, firing, i) for i, e, r in equations]
         except ShapeError as error:

@@ -9,7 +9,9 @@ from typing import Protocol
 from eqsat.errors import UsageError
 from eqsat.extract.limited.bounded import solve_limited, solve_priced
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
-from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.problem.problem import Problem
+from eqsat.extract.problem.problem import ProblemNode as Node
+from eqsat.extract.problem.problem import StateConversion as Conversion
 from eqsat.extract.problem.solution import Solution, choice_of
 from eqsat.extract.solvers.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.solvers.greedy import greedy

@@ -22,7 +22,7 @@ from eqsat.runtime.backend import Program, select
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.runtime.cuda.program.program import Program as GpuProgram
+    from eqsat.runtime.cuda.program.program import CudaProgram
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Result:
             return program
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
-    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> GpuProgram:
+    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> CudaProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
         `sizes` are those of named dims; what is left out gets a size that the graph accepts. BackendError for what

@@ -34,7 +34,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """Everything a run found out."""
 
     given: Given
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def report_of(
-    outcome: Outcome,
+    outcome: RunOutcome,
     costs: CostModel,
     device: str,
     stopped: bool,

@@ -23,7 +23,7 @@ FUSED = " ; "
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FusedOperator:
     """One operator of a fused kernel; `links` are the members that make its operands, None for one read from memory.
 
     `same` says which of those are the same tensor as an earlier one, counting the operands of all members in turn.
@@ -169,7 +169,7 @@ def fuses(producer: str, consumer: str) -> bool:
     return _by_rows(consumer) and first.pointwise
 
 
-def runs_as_one(members: Sequence[Member]) -> bool:
+def runs_as_one(members: Sequence[FusedOperator]) -> bool:
     """Whether the runtime for GPUs computes operators by one kernel.
 
     What is element by element, with one operator along rows; or a product with what libraries compute at its end.
@@ -196,7 +196,7 @@ def runs_as_one(members: Sequence[Member]) -> bool:
     return True
 
 
-def _adds(product: Member, member: Member) -> bool:
+def _adds(product: FusedOperator, member: FusedOperator) -> bool:
     """Whether a library adds what a member reads at the end of a convolution, in the states that they are held in."""
     way = member.implementation
     states = (product.implementation.operands[0], *way.operands, way.result)

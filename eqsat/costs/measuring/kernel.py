@@ -38,7 +38,7 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
     chain = FusedKey.of(key)
     held = _held(chain)
     stated = _stated(chain)
-    draft = _Draft(stated, held, seed)
+    draft = _KernelDraft(stated, held, seed)
     for member, made in zip(stated.members, draft.results, strict=True):
         _check(member, made)
     return draft.planned(chain.op)
@@ -102,7 +102,7 @@ def _check(member: OpKey, results: tuple[TensorType, ...]) -> None:
         )
 
 
-class _Draft:
+class _KernelDraft:
     """A plan of one kernel being built."""
 
     def __init__(self, chain: FusedKey, held: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:

@@ -115,7 +115,7 @@ def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
     results = chain_types(key)
     for member, made in zip(chain.members, results, strict=True):
         _check_way(member, made)
-    draft = _Draft(chain, results, Data(seed))
+    draft = _CopiesDraft(chain, results, Data(seed))
     for copy in range(copies):
         draft.add(copy)
     graph = draft.graph(f"{copies} x {chain.op}")
@@ -205,7 +205,7 @@ def _check_way(key: OpKey, results: tuple[TensorType, ...]) -> None:
         raise CostError(f"{key.op} has no kernel for these layouts", where=key.text, expected="a way it can be run")
 
 
-class _Draft:
+class _CopiesDraft:
     """A graph being built copy by copy."""
 
     def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data) -> None:

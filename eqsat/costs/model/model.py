@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import Sizes, applications, is_free, tensor_type
-from eqsat.costs.kernels.fusion import FusedKey, Member, runs_as_one, shared
+from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import PRODUCTS, ROUNDOFF
@@ -98,7 +98,7 @@ class CostModel:
         self._hot = False
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
-        self._fused: dict[tuple[Member, ...], Cost | None] = {}
+        self._fused: dict[tuple[FusedOperator, ...], Cost | None] = {}
         self._parts: tuple[tuple[float, CostModel], ...] = ()
 
     @property
@@ -214,7 +214,7 @@ class CostModel:
         """Whether this operator and others, run as one kernel, can have a cost here."""
         return self.device.fuses or any(" ; " in text and op in text for text in self._measured)
 
-    def fused(self, members: Sequence[Member]) -> Cost | None:
+    def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
         """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.
 
         The estimate saves the write and the reads of what stays inside, and all launches but one. None where neither
@@ -225,7 +225,7 @@ class CostModel:
             self._fused[question] = self._fused_cost(members)
         return self._fused[question]
 
-    def _fused_cost(self, members: Sequence[Member]) -> Cost | None:
+    def _fused_cost(self, members: Sequence[FusedOperator]) -> Cost | None:
         if self._parts:
             costs = [(share, model.fused(members)) for share, model in self._parts]
             known = [(share, cost) for share, cost in costs if cost is not None]
@@ -274,7 +274,7 @@ class CostModel:
         layouts = [*(s.layout for s in way.operands), way.result.layout]
         return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
 
-    def fused_key(self, members: Sequence[Member]) -> FusedKey:
+    def fused_key(self, members: Sequence[FusedOperator]) -> FusedKey:
         """The key operators run as one kernel are measured under."""
         keys = (self.key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members)
         return FusedKey(tuple(keys), tuple(m.links for m in members), shared([m.same for m in members]))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.table import storage
-from eqsat.costs.table.entry import Entry, Record, preferred
+from eqsat.costs.table.entry import Entry, TableRecord, preferred
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
@@ -88,7 +88,7 @@ class CostTable:
 
     def put(self, environment: Environment, key: Key, entry: Entry) -> None:
         """Writes one entry, in place of an older one; other processes see it when this returns."""
-        self._execute(_PUT, _row(Record(environment, key.text, entry)))
+        self._execute(_PUT, _row(TableRecord(environment, key.text, entry)))
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment by the text of its key, those that are shipped included."""
@@ -124,13 +124,13 @@ class CostTable:
         """Forgets every entry of an environment."""
         self._execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
 
-    def merge(self, records: Iterable[Record]) -> Merged:
+    def merge(self, records: Iterable[TableRecord]) -> Merged:
         """Takes in the entries of other tables, all in one transaction.
 
         Of two entries for one key in one environment, the `preferred` one stays, so that the order in which tables
         are merged makes no difference, nor does merging one twice.
         """
-        best: dict[tuple[str, str], Record] = {}
+        best: dict[tuple[str, str], TableRecord] = {}
         for record in records:
             place = record.environment.text, record.key
             known = best.get(place)
@@ -144,11 +144,11 @@ class CostTable:
         self._execute("COMMIT", ())
         return merged
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[TableRecord]:
         """Every entry of the file in the order of environment and key; what is shipped is not among them."""
         for text in self.environments():
             environment = Environment.parse(text)
-            yield from (Record(environment, key, entry) for key, entry in self._own(text).items())
+            yield from (TableRecord(environment, key, entry) for key, entry in self._own(text).items())
 
     def environments(self) -> dict[str, int]:
         """The text of every environment with entries in the file, and how many it has."""
@@ -210,7 +210,7 @@ class CostTable:
                 remedy="the file was changed by another program; delete it, and `eqsat costs measure` fills it again",
             ) from error
 
-    def _merge(self, best: dict[tuple[str, str], Record]) -> Merged:
+    def _merge(self, best: dict[tuple[str, str], TableRecord]) -> Merged:
         known = {text: self._own(text) for text in {environment for environment, _ in best}}
         new = replaced = 0
         for (environment, key), record in best.items():
@@ -291,7 +291,7 @@ def fault(path: str, error: sqlite3.Error) -> CostError:
     )
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _row(record: TableRecord) -> tuple[Any, ...]:
     entry = record.entry
     values = (entry.seconds, entry.p10, entry.p90, entry.samples, entry.plan, entry.hot)
     return (record.environment.text, record.key, *values)

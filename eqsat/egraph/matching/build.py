@@ -12,7 +12,7 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Pattern, Spread, Var
 
 
-class Builder:
+class RightSideBuilder:
     """Makes the right side of one match, e-node by e-node; ShapeError where it does not type."""
 
     def __init__(self, egraph: EGraph, match: Match, generation: int, steps: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Site
+from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, VariadicSite
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
@@ -87,7 +87,7 @@ class Binder:
         return matches
 
     def _sited(
-        self, site: Site, leader: int, forms: list[tuple[_Form, dict[int, int]]]
+        self, site: VariadicSite, leader: int, forms: list[tuple[_Form, dict[int, int]]]
     ) -> Iterator[tuple[_Form, dict[int, int]]]:
         """The forms so far with each way that a variadic operator matches a class."""
         for form, numbers in forms:

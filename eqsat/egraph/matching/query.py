@@ -58,7 +58,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class VariadicSite:
     """An operator of any number of operands, such as ``concat(*[relu(x) for x in xs])``, and the column of its class.
 
     egglog finds the classes that hold one; its operands are matched afterwards. As part of the query, each number of
@@ -83,7 +83,7 @@ class Query:
     width: int = 0
     operators: list[str] = field(default_factory=list)
     occurrences: list[Occurrence] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[VariadicSite] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     roots: tuple[int, ...] = ()
 
@@ -123,7 +123,7 @@ class _Compiler:
         if any(isinstance(operand, Spread) for operand in app.operands):
             column = self._column()
             query.facts.append(f"({presence_name(app.op)} t{column})")
-            query.sites.append(Site(app, column))
+            query.sites.append(VariadicSite(app, column))
             return column
         columns: list[int] = []
         for operand in app.operands:

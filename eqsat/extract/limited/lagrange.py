@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from eqsat.extract.problem.limits import exceeds
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure
 from eqsat.extract.solvers.greedy import cheapest_dags
 
 ROUNDS = 24
@@ -52,7 +52,9 @@ class Prices:
     `pressing` is a resource without a limit of its own, such as the bytes of all values for peak memory.
     """
 
-    def __init__(self, program: Program, demands: Sequence[Demand], pressing: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, program: ExtractionProgram, demands: Sequence[Demand], pressing: Sequence[float] | None = None
+    ) -> None:
         self.costs = program.costs
         self.demands = list(demands)
         self.pressing = pressing
@@ -80,7 +82,7 @@ class Prices:
         self.press = max(2 * self.press, 0.1 * self.first_press) if pressed else EASE * self.press
 
 
-def greedy_choice(program: Program, weights: list[float], *, shared: bool = True) -> Choice:
+def greedy_choice(program: ExtractionProgram, weights: list[float], *, shared: bool = True) -> Choice:
     """A closed greedy choice under other costs; they count a shared goal once if `shared`, else once a user."""
     if shared:
         choice = cheapest_dags(dataclasses.replace(program, costs=weights))
@@ -90,7 +92,7 @@ def greedy_choice(program: Program, weights: list[float], *, shared: bool = True
 
 
 def priced_choices(
-    program: Program,
+    program: ExtractionProgram,
     prices: Prices,
     take: Callable[[Choice], bool | None],
     stop: Callable[[], bool],

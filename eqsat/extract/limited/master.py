@@ -14,8 +14,8 @@ from eqsat.extract.limited.lagrange import Demand
 from eqsat.extract.problem.program import Choice, closure
 from eqsat.extract.solvers.bounds import path_bounds
 from eqsat.extract.solvers.flows import flow_cuts
-from eqsat.extract.solvers.highs import Clock, Outcome, Solver
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.extract.solvers.presolve import Presolved
 
 UNIT = 1024.0
@@ -54,7 +54,7 @@ class Master:
             reduction.original.provides[parts[0]]: self.small.provides[option]
             for option, parts in enumerate(reduction.parts)
         }
-        self.model = Model(self.small)
+        self.model = IntegerProgram(self.small)
         if any(count > 1 for count in Counter(self.small.groups).values()):
             self.model.strengthen(reduction.broken)
         self.model.rows += self.model.break_pairs()
@@ -142,7 +142,7 @@ class Master:
             last = max(last, outcome.bound)
             self.add(cuts)
 
-    def solve(self, clock: Clock, relative_gap: float, start: Choice | None) -> tuple[Outcome, Choice, list[Row]]:
+    def solve(self, clock: Clock, relative_gap: float, start: Choice | None) -> tuple[SolverOutcome, Choice, list[Row]]:
         """One integer solve: its choice, if there is one, and the cuts that forbid the cycles of it."""
         point = None
         if start is not None and all(option in self.column for option in start.values()):

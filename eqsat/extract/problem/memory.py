@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.extract.problem.limits import Memory
-from eqsat.extract.problem.program import Choice, Program
+from eqsat.extract.problem.program import Choice, ExtractionProgram
 from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
 
 PROOF_MOVES = 5_000
@@ -23,7 +23,7 @@ Part = dict[int, frozenset[int]]
 class Liveness:
     """What is live while a program's choices run; goals and options are numbered as in the program."""
 
-    def __init__(self, program: Program, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
+    def __init__(self, program: ExtractionProgram, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
         number = {goal: index for index, goal in enumerate(goals)}
         self.program = program
         self.sizes = [float(memory.sizes.get(goal, 0.0)) for goal in goals]
@@ -154,7 +154,7 @@ class Liveness:
         return found
 
 
-def _least_largest(program: Program, weights: Sequence[float]) -> list[float]:
+def _least_largest(program: ExtractionProgram, weights: Sequence[float]) -> list[float]:
     """For every goal the least, over what delivers it, of the largest weight of an option used."""
     waiting = [len(needs) for needs in program.needs]
     users = program.users()

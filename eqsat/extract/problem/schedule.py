@@ -68,7 +68,7 @@ def simulate(flow: Dataflow, order: Sequence[int]) -> float:
 
 def least_peak(flow: Dataflow, moves: int = MOST_MOVES) -> Schedule:
     """The order of least peak; only a good one, with a bound, where more than `moves` have to be looked at."""
-    search = _Search(flow)
+    search = _ScheduleSearch(flow)
     order, bound = search.best_first(search.floor, moves)
     if order is not None:
         return Schedule(tuple(order), simulate(flow, order), bound)
@@ -128,7 +128,7 @@ def _rooms(flow: Dataflow) -> list[float]:
 
 def always_exceeds(flow: Dataflow, most: float, moves: int = MOST_MOVES) -> bool:
     """Whether every order is proved to need more than `most`."""
-    search = _Search(flow)
+    search = _ScheduleSearch(flow)
     if exceeds(search.floor, most):
         return True
     return exceeds(search.best_first(max(search.floor, most), moves, give_up=True)[1], most)
@@ -142,7 +142,7 @@ def _users(flow: Dataflow) -> list[int]:
     return left
 
 
-class _Search:
+class _ScheduleSearch:
     """Sets of done steps are bits of an integer; buffers without bytes are left out."""
 
     def __init__(self, flow: Dataflow) -> None:

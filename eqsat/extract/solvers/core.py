@@ -13,13 +13,13 @@ from eqsat.extract.problem.program import derivable
 from eqsat.extract.solvers.bounds import ruled_out
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock
-from eqsat.extract.solvers.model import TOLERANCE, Model
+from eqsat.extract.solvers.model import TOLERANCE, IntegerProgram
 from eqsat.extract.solvers.neighbourhood import restrict
 from eqsat.extract.solvers.points import Relaxed
 from eqsat.extract.solvers.presolve import Presolved
 
 if TYPE_CHECKING:
-    from eqsat.extract.solvers.ilp import Search
+    from eqsat.extract.solvers.ilp import IlpSearch
 
 PARTS = (1 / 64, 1 / 16, 1 / 4)
 """Supposed costs, as parts of the way from the bound to the best choice."""
@@ -38,7 +38,7 @@ CORE_NODES = 20
 """Most branch-and-bound nodes for one core: those that need more are hardly easier than the whole."""
 
 
-def solve_cores(search: Search, reduction: Presolved, model: Model, relaxed: Relaxed) -> None:
+def solve_cores(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> None:
     """Solves cores of growing size until one proves the best choice optimal, or they promise little."""
     for part in PARTS:
         low = search.bound()
@@ -52,7 +52,7 @@ def solve_cores(search: Search, reduction: Presolved, model: Model, relaxed: Rel
             return
 
 
-def _solve_core(search: Search, reduction: Presolved, model: Model, relaxed: Relaxed, reach: float) -> bool:
+def _solve_core(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed, reach: float) -> bool:
     """Looks for choices below `reach`; False where the program would hardly be smaller."""
     small = reduction.program
     out = model.gone.union(ruled_out(small, relaxed.ascent, reach - reduction.paid))
@@ -69,7 +69,7 @@ def _solve_core(search: Search, reduction: Presolved, model: Model, relaxed: Rel
     return True
 
 
-def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> None:
+def solve_support(search: IlpSearch, reduction: Presolved, relaxed: Relaxed) -> None:
     """Looks for choices among the options of the relaxation and of the best choice; proves nothing."""
     small = reduction.program
     known = set((reduction.shrink(search.choice) or {}).values())
@@ -80,7 +80,7 @@ def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> Non
         search.report()
 
 
-def _solve(search: Search, reduction: Presolved, kept: list[int], reach: float) -> Search:
+def _solve(search: IlpSearch, reduction: Presolved, kept: list[int], reach: float) -> IlpSearch:
     """Searches the program of the options `kept` for choices below `reach`, and offers what it finds."""
     near = restrict(reduction.program, kept)
     clock = Clock(search.clock.deadline.part(MOST_TIME), search.clock.stop)

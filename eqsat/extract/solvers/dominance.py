@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from eqsat.extract.problem.program import Program, cheapest_trees, components
+from eqsat.extract.problem.program import ExtractionProgram, cheapest_trees, components
 from eqsat.system.deadline import spend
 
 MOST_PAIRS = 200
@@ -20,7 +20,7 @@ class Dominance:
     it needs besides; none of those may be able to reach the goal, or the stand-in could close a cycle.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ExtractionProgram) -> None:
         self.program = program
         self.needs = [frozenset(needs) for needs in program.needs]
         self.component = components([{n for o in members for n in program.needs[o]} for members in program.by_goal])

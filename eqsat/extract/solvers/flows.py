@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 
-from eqsat.extract.solvers.model import MOST_CUTS, TOLERANCE, Model, Row, Values
+from eqsat.extract.solvers.model import MOST_CUTS, TOLERANCE, IntegerProgram, Row, Values
 
 LEAST_VIOLATION = 1e-3
 """Violations below this are left alone: such cuts hardly move the bound."""
@@ -26,7 +26,7 @@ SINK = -1
 class Network:
     """The paths below a fractional solution: goal d enters at vertex 2d and leaves at 2d + 1."""
 
-    def __init__(self, model: Model, values: Values, depth: Sequence[float]) -> None:
+    def __init__(self, model: IntegerProgram, values: Values, depth: Sequence[float]) -> None:
         self.model = model
         self.program = model.program
         self.values = values
@@ -119,7 +119,7 @@ def _augment(before: dict[int, int], residual: dict[int, dict[int, float]]) -> f
     return room
 
 
-def flow_cuts(model: Model, values: Values, depth: Sequence[float]) -> list[Row]:
+def flow_cuts(model: IntegerProgram, values: Values, depth: Sequence[float]) -> list[Row]:
     """The most violated bottleneck of every goal that several options share; the most violated of these first.
 
     `depth` are the dearest-operand bounds of the goals.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ExtractionError
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.system.deadline import Deadline, current
 
 RESTART_OPTIONS = 1000
@@ -82,7 +82,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SolverOutcome:
     """What a solve ended with; `values` is empty where none were found, the bound infinite where there are none."""
 
     finished: bool
@@ -94,7 +94,7 @@ class Outcome:
 class Solver:
     """One HiGHS model, to which rows may be added between solves."""
 
-    def __init__(self, model: Model, costs: Sequence[float], *, seed: int) -> None:
+    def __init__(self, model: IntegerProgram, costs: Sequence[float], *, seed: int) -> None:
         import highspy
 
         self._highspy = highspy
@@ -117,7 +117,7 @@ class Solver:
             callback.subscribe(self._on_interrupt)
         self._highs.cbMipImprovingSolution.subscribe(self._on_solution)
 
-    def _build(self, model: Model, costs: Sequence[float]) -> None:
+    def _build(self, model: IntegerProgram, costs: Sequence[float]) -> None:
         columns = len(model.upper)
         price = np.zeros(columns)
         price[: len(costs)] = costs
@@ -148,19 +148,19 @@ class Solver:
             zeros = np.zeros(len(columns))
             self._highs.changeColsBounds(len(columns), np.array(columns, dtype=np.int32), zeros, zeros)
 
-    def relax(self, clock: Clock) -> Outcome:
+    def relax(self, clock: Clock) -> SolverOutcome:
         """Solves the linear relaxation, warm from the last one."""
         self._bound(clock)
         if not self._run(clock, None, None):
-            return Outcome(False, 0.0)
+            return SolverOutcome(False, 0.0)
         status = self._highs.getModelStatus()
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(False, float("inf"))
+            return SolverOutcome(False, float("inf"))
         if status != self._highspy.HighsModelStatus.kOptimal:
-            return Outcome(False, 0.0)
+            return SolverOutcome(False, 0.0)
         solution = self._highs.getSolution()
         bound = float(self._highs.getInfo().objective_function_value)
-        return Outcome(True, bound, np.array(solution.col_value), np.array(solution.col_dual))
+        return SolverOutcome(True, bound, np.array(solution.col_value), np.array(solution.col_dual))
 
     def solve(
         self,
@@ -171,7 +171,7 @@ class Solver:
         start: dict[int, float] | None = None,
         watch: Callable[[], bool | None] | None = None,
         see: Callable[[Values], None] | None = None,
-    ) -> Outcome:
+    ) -> SolverOutcome:
         """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
         `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
@@ -189,15 +189,15 @@ class Solver:
             columns = np.array(sorted(start), dtype=np.int32)
             self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
         if not self._run(clock, watch, see):
-            return Outcome(False, -float("inf"), self._found)
+            return SolverOutcome(False, -float("inf"), self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(False, float("inf"))
+            return SolverOutcome(False, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal
-        return Outcome(finished, float(info.mip_dual_bound), values)
+        return SolverOutcome(finished, float(info.mip_dual_bound), values)
 
     def _bound(self, clock: Clock) -> None:
         """Sets how long HiGHS may run: seconds, or iterations, of which the same are done every time."""

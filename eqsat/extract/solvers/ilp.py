@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, Program, closure, pieces, total, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, pieces, total, unfounded
 from eqsat.extract.problem.solution import Solution, Status, choice_of, decode
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out, tree_bound
 from eqsat.extract.solvers.core import solve_cores, solve_support
@@ -21,7 +21,7 @@ from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock, Solver, deadline_of
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.extract.solvers.neighbourhood import solve_windows
 from eqsat.extract.solvers.points import Relaxed, reduced_costs, repairs, scaling, selected
 from eqsat.extract.solvers.presolve import Presolved, compose, presolve
@@ -73,7 +73,7 @@ def solve_ilp(
     began = time.monotonic()
     clock = Clock(deadline_of(time_limit), should_stop)
     with clock.hearing_interrupts():
-        search = Search(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
+        search = IlpSearch(problem.program, best_greedy(problem.program), clock, relative_gap, seed, set())
         try:
             search.lift(tree_bound(problem.program))
             search.watch(progress)
@@ -92,18 +92,18 @@ def solve_ilp(
     )
 
 
-def _status(search: Search, clock: Clock) -> Status:
+def _status(search: IlpSearch, clock: Clock) -> Status:
     if search.done():
         return "optimal"
     return "interrupted" if clock.interrupted else "time_limit"
 
 
-class Search:
+class IlpSearch:
     """The search for one program: its best choice and bound, at any moment, and the searches of its parts."""
 
     def __init__(
         self,
-        program: Program,
+        program: ExtractionProgram,
         choice: Choice,
         clock: Clock,
         relative_gap: float,
@@ -125,8 +125,8 @@ class Search:
         self.cutoff = math.inf
         self.floor = 0.0
         self.reduction: Presolved | None = None
-        self.parts: list[Search] = []
-        self._ascent: tuple[Program, Ascent] | None = None
+        self.parts: list[IlpSearch] = []
+        self._ascent: tuple[ExtractionProgram, Ascent] | None = None
         self.report: Callable[[], None] = lambda: None
 
     def watch(self, progress: Progress | None) -> None:
@@ -170,9 +170,11 @@ class Search:
         """What a choice has to cost less than to be of interest."""
         return min(self.cost, self.cutoff)
 
-    def child(self, program: Program, choice: Choice, broken: set[int], clock: Clock, gap: float = 0.0) -> Search:
+    def child(
+        self, program: ExtractionProgram, choice: Choice, broken: set[int], clock: Clock, gap: float = 0.0
+    ) -> IlpSearch:
         """A search for a part of this program, with neither cores nor windows of its own."""
-        search = Search(program, choice, clock, max(self.relative_gap, gap), self.seed, broken, deep=False)
+        search = IlpSearch(program, choice, clock, max(self.relative_gap, gap), self.seed, broken, deep=False)
         search.report = self.report
         return search
 
@@ -241,7 +243,7 @@ class Search:
                 return reduction
             reduction = compose(reduction, presolve(small, out, stop=self.clock.stop))
 
-    def _ascend(self, small: Program) -> Ascent:
+    def _ascend(self, small: ExtractionProgram) -> Ascent:
         """Dual ascent, once a program."""
         if self._ascent is None or self._ascent[0] is not small:
             self._ascent = small, dual_ascent(small, stop=self.clock.stop)
@@ -252,7 +254,7 @@ class Search:
         small = reduction.program
         scale = scaling(self.cost - reduction.paid)
         costs = [cost * scale for cost in small.costs]
-        model = Model(small)
+        model = IntegerProgram(small)
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
             model.strengthen(reduction.broken)
         model.rows += model.break_pairs() + model.cover(self._ascend(small).supports)
@@ -280,7 +282,7 @@ class Search:
             else:
                 solver.add(cuts)
 
-    def _shrunk(self, reduction: Presolved, model: Model, relaxed: Relaxed) -> bool:
+    def _shrunk(self, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> bool:
         """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
@@ -291,7 +293,7 @@ class Search:
     def _out(self, reduction: Presolved, ascent: Ascent) -> list[int]:
         return ruled_out(reduction.program, ascent, self.aim() * (1 - SLACK) - reduction.paid)
 
-    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Relaxed | None:
+    def _relaxation(self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float) -> Relaxed | None:
         """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
@@ -328,7 +330,9 @@ class Search:
             solver.add(cuts)
         return None
 
-    def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
+    def _attempt(
+        self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float
+    ) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
         def watch() -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, Program, components, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, components, unfounded
 
 Row = tuple[tuple[int, ...], tuple[float, ...], float]
 """Columns, coefficients, upper bound (rows are <=)."""
@@ -31,10 +31,10 @@ MOST_CUTS = 200
 
 
 @dataclass(slots=True)
-class Model:
+class IntegerProgram:
     """Columns: options, then goals, then what `strengthen` and `order` added."""
 
-    program: Program
+    program: ExtractionProgram
     rows: list[Row] = field(default_factory=list)
     equal: list[Row] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -226,14 +226,14 @@ class Model:
         return found[:MOST_CUTS]
 
 
-def _cyclic(program: Program, component: list[int]) -> list[int]:
+def _cyclic(program: ExtractionProgram, component: list[int]) -> list[int]:
     size: dict[int, int] = defaultdict(int)
     for mine in component:
         size[mine] += 1
     return [goal for goal in range(program.goals) if size[component[goal]] > 1]
 
 
-def _founded(program: Program, values: Values, inside: set[int]) -> dict[int, float]:
+def _founded(program: ExtractionProgram, values: Values, inside: set[int]) -> dict[int, float]:
     """How much of every goal's value reaches it from outside all cycles; an upper estimate."""
     founded = dict.fromkeys(inside, 0.0)
     users: dict[int, set[int]] = {goal: set() for goal in inside}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, Program
+from eqsat.extract.problem.program import Choice, ExtractionProgram
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Relaxed:
     values: Values
 
 
-def selected(program: Program, values: Values) -> Choice:
+def selected(program: ExtractionProgram, values: Values) -> Choice:
     """For every goal the option of largest value."""
     return {
         goal: max(members, key=lambda option: (values[option], -option))
@@ -27,7 +27,7 @@ def selected(program: Program, values: Values) -> Choice:
     }
 
 
-def reduced_costs(model: Model, duals: Values) -> list[float]:
+def reduced_costs(model: IntegerProgram, duals: Values) -> list[float]:
     """What every option adds to the bound of the relaxation with these duals: its reduced cost and that of its goal.
 
     The bound has those of the roots in it already, as roots are always there.
@@ -37,7 +37,7 @@ def reduced_costs(model: Model, duals: Values) -> list[float]:
     return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
 
 
-def repairs(model: Model, choice: Choice) -> list[Row]:
+def repairs(model: IntegerProgram, choice: Choice) -> list[Row]:
     """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
     cuts = model.cut_choice(choice)
     if not cuts:

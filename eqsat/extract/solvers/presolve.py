@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, Program, components, derivable
+from eqsat.extract.problem.program import Choice, ExtractionProgram, components, derivable
 from eqsat.extract.solvers.dominance import Dominance
 from eqsat.system.deadline import spend
 
@@ -21,8 +21,8 @@ class Presolved:
     `broken` are the groups of which a goal was contracted, so that the program no longer shows all their nodes.
     """
 
-    original: Program
-    program: Program
+    original: ExtractionProgram
+    program: ExtractionProgram
     parts: list[tuple[int, ...]]
     fixed: list[int]
     paid: float
@@ -55,14 +55,14 @@ class Presolved:
 
 
 def presolve(
-    program: Program,
+    program: ExtractionProgram,
     without: Iterable[int] = (),
     broken: Iterable[int] = (),
     passes: int = 12,
     stop: Callable[[], bool] = lambda: False,
 ) -> Presolved:
     """Reduces `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
-    work = _Work(program, without, stop)
+    work = _ReducedProgram(program, without, stop)
     work.broken.update(broken)
     steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
     for _ in range(passes):
@@ -93,10 +93,10 @@ def compose(first: Presolved, second: Presolved) -> Presolved:
     )
 
 
-class _Work:
+class _ReducedProgram:
     """A program under reduction; an option is gone when its needs are None."""
 
-    def __init__(self, program: Program, without: Iterable[int], stop: Callable[[], bool]) -> None:
+    def __init__(self, program: ExtractionProgram, without: Iterable[int], stop: Callable[[], bool]) -> None:
         self.original = program
         self.stop = stop
         self._compared: dict[int, tuple[float, tuple[int, ...]]] = {}
@@ -133,10 +133,10 @@ class _Work:
         self.needs[option] = None
         self.changed = True
 
-    def view(self) -> tuple[Program, list[int]]:
+    def view(self) -> tuple[ExtractionProgram, list[int]]:
         """The present state as a program over the original goals, with the options it is made of."""
         options = self.alive()
-        program = Program(
+        program = ExtractionProgram(
             goals=self.original.goals,
             roots=sorted(self.roots),
             provides=[self.provides[option] for option in options],
@@ -296,7 +296,7 @@ class _Work:
         program, options = self.view()
         used = {program.provides[o] for o in range(len(options))} | self.roots
         number = {goal: index for index, goal in enumerate(sorted(used))}
-        smaller = Program(
+        smaller = ExtractionProgram(
             goals=len(number),
             roots=[number[root] for root in program.roots],
             provides=[number[goal] for goal in program.provides],
@@ -309,5 +309,5 @@ class _Work:
         return Presolved(self.original, smaller, parts, self.fixed, self.paid, self.broken)
 
 
-def _successors(program: Program) -> list[set[int]]:
+def _successors(program: ExtractionProgram) -> list[set[int]]:
     return [{need for option in options for need in program.needs[option]} for options in program.by_goal]

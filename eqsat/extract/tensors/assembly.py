@@ -13,7 +13,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
-from eqsat.extract.tensors.tensors import TensorProblem, Way
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
 from eqsat.language.terms.state import PLAIN, State
@@ -51,7 +51,7 @@ def assemble(
 class _Made:
     """What a step makes before values have names: instances of classes."""
 
-    way: Way | None
+    way: KernelOption | None
     cost: Cost
     members: tuple[int, ...]
     operands: tuple[tuple[int, State], ...]
@@ -160,7 +160,7 @@ class _Assembly:
         cost = self.framed.conversions[conversion]
         self.made.append(_Made(None, cost, (), (), (instance, states[found.target]), states[found.source]))
 
-    def _run(self, goal: Goal, way: Way) -> None:
+    def _run(self, goal: Goal, way: KernelOption) -> None:
         """The instances of a kernel's e-nodes, made from those that hold its operands."""
         if way.split is not None:
             self.splits[goal[0]] = way.split
@@ -231,7 +231,7 @@ class _Assembly:
 
     def _steps(self, decoded: Decoded, graph: Graph) -> tuple[list[Step], list[Cost]]:
         """The steps by the names that values have; the pieces of a split are one kernel."""
-        listing = _Listing(graph)
+        listing = _StepList(graph)
         unread: dict[int, Cost] = {}
         for made in self.made:
             check()
@@ -273,7 +273,7 @@ def _ordered(graph: Graph, steps: Sequence[Step]) -> Graph:
     return replace(graph, nodes=tuple(sorted(graph.nodes, key=lambda n: min(place[v] for v in n.outputs if v))))
 
 
-class _Listing:
+class _StepList:
     """Steps as they are added, each node of the graph in one of them at least."""
 
     def __init__(self, graph: Graph) -> None:

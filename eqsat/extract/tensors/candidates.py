@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import is_free
-from eqsat.costs.kernels.fusion import FusedKey, Key, Member
+from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
 from eqsat.costs.kernels.implementations import Choices, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import PRODUCTS
@@ -16,7 +16,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.heads import members
 from eqsat.extract.tensors.pricing import Pricing
-from eqsat.extract.tensors.tensors import TensorProblem, Way, tensor_problem
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem, tensor_problem
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.graph import OPAQUE
 
@@ -47,19 +47,19 @@ def candidates(
     """
     model = CostModel(device, sizes=sizes) if device.fuses else _Estimates(replace(device, fuses=True), sizes=sizes)
     framed = tensor_problem(snapshot, model, choices=choices, contrib=device.name == "onnxruntime-cpu")
-    return _Listing(framed, model).listed(most_fused)
+    return _KeyList(framed, model).listed(most_fused)
 
 
 class _Estimates(CostModel):
     """Estimates of operators, and of every chain worth measuring, for the times that are not known yet."""
 
-    def fused(self, members: Sequence[Member]) -> Cost | None:
+    def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
         first, *rest = (m.op for m in members)
         after = first in PRODUCTS and all(OPS[op].pointwise for op in rest)
         return super().fused(members) if after or "attention" in rest else None
 
 
-class _Listing:
+class _KeyList:
     def __init__(self, framed: TensorProblem, model: CostModel) -> None:
         self.framed, self.model = framed, model
         self.nodes = framed.snapshot.nodes
@@ -75,7 +75,7 @@ class _Listing:
         beside = tuple(key for key in stated if key not in given)
         return Candidates(tuple(given), beside, self._fused(most_fused))
 
-    def _operators(self, ways: list[Way]) -> Iterator[OpKey]:
+    def _operators(self, ways: list[KernelOption]) -> Iterator[OpKey]:
         """The keys of single operators that run something."""
         for way in ways:
             node = self.nodes[way.positions[0]]
@@ -112,14 +112,14 @@ class _Listing:
                     keys.setdefault(key)
         return tuple(keys)
 
-    def _attends(self, way: Way) -> bool:
+    def _attends(self, way: KernelOption) -> bool:
         return any(self.nodes[position].op == "attention" for position in way.positions)
 
-    def _ranked(self) -> list[Way]:
+    def _ranked(self) -> list[KernelOption]:
         """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""
         found = [way for way in self.framed.ways if way.split is None and len(way.positions) > 1]
         places: dict[int, int] = {}
-        ranks: list[tuple[bool, bool, int, float, int, Way]] = []
+        ranks: list[tuple[bool, bool, int, float, int, KernelOption]] = []
         for way in sorted(found, key=lambda way: (way.cost.seconds, way.positions)):
             given = all(self.nodes[position].original is not None for position in way.positions)
             plain = all(one.is_plain for one in way.implementations)

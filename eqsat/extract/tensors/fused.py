@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.kernels.fusion import MOST_FUSED, Member, fuses
+from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
@@ -18,7 +18,7 @@ _MOST_CHAINS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class FusedChain:
     """E-nodes run as one kernel, operands first, each in its way; what it reads from memory, in which states."""
 
     eclass: int
@@ -41,7 +41,7 @@ class Chain:
         )
 
 
-def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[Chain]:
+def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
 
     `ways` are those of each e-node that may be in one, by its position. Each e-node but the last is read by the next;
@@ -53,7 +53,7 @@ def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Imp
     singles = _singles(snapshot, ways)
     tails = _by_state(singles)
     for _ in range(MOST_FUSED - 1):
-        longer: dict[tuple[int, State], list[Chain]] = {}
+        longer: dict[tuple[int, State], list[FusedChain]] = {}
         for head in singles:
             check()
             node, result = snapshot.nodes[head.positions[0]], head.implementations[0].result
@@ -67,12 +67,12 @@ def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Imp
             yield from kept
 
 
-def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
+def _cheapest(chains: Sequence[FusedChain]) -> list[FusedChain]:
     """The few chains of each kind that cost least, one for the same operands.
 
     Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
-    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], Chain]] = {}
+    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
     for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
         found = kinds.setdefault(chain.kind, {})
         if len(found) < _MOST_CHAINS:
@@ -80,26 +80,28 @@ def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
     return [chain for found in kinds.values() for chain in found.values()]
 
 
-def _by_state(singles: Sequence[Chain]) -> dict[tuple[int, State], list[Chain]]:
+def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[FusedChain]]:
     """The beginnings by the class and state of their results."""
-    found: dict[tuple[int, State], list[Chain]] = {}
+    found: dict[tuple[int, State], list[FusedChain]] = {}
     for single in singles:
         found.setdefault((single.eclass, single.implementations[-1].result), []).append(single)
     return found
 
 
-def _singles(snapshot: Snapshot, ways: Mapping[int, Sequence[Implementation]]) -> list[Chain]:
+def _singles(snapshot: Snapshot, ways: Mapping[int, Sequence[Implementation]]) -> list[FusedChain]:
     """Every e-node alone, in each way, as the beginning of chains."""
-    found: list[Chain] = []
+    found: list[FusedChain] = []
     for position, choices in ways.items():
         node = snapshot.nodes[position]
         for way in choices:
             operands = tuple(zip(node.operands, way.operands, strict=True))
-            found.append(Chain(node.eclass, (position,), (way,), ((None,) * len(operands),), operands, Cost(), 0.0))
+            found.append(
+                FusedChain(node.eclass, (position,), (way,), ((None,) * len(operands),), operands, Cost(), 0.0)
+            )
     return found
 
 
-def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> Chain | None:
+def _joined(snapshot: Snapshot, pricing: Pricing, tail: FusedChain, head: FusedChain) -> FusedChain | None:
     """A chain and the e-node that reads its result, as one kernel; None where that is not to be."""
     made, (position,), (way,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
     node = snapshot.nodes[position]
@@ -124,7 +126,9 @@ def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> C
     cost = pricing.model.fused([member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
     if cost is None:
         return None
-    return Chain(node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost))
+    return FusedChain(
+        node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost)
+    )
 
 
 def member(
@@ -134,10 +138,10 @@ def member(
     way: Implementation,
     links: tuple[int | None, ...],
     same: tuple[int | None, ...] = (),
-) -> Member:
+) -> FusedOperator:
     """An e-node as a part of a kernel."""
     node = snapshot.nodes[position]
-    return Member(
+    return FusedOperator(
         node.op,
         node.attrs,
         tuple(pricing.types(node)),

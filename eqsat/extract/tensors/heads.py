@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.kernels.fusion import Member
+from eqsat.costs.kernels.fusion import FusedOperator
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
-from eqsat.extract.tensors.fused import Chain, member
+from eqsat.extract.tensors.fused import FusedChain, member
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
 from eqsat.language.terms.plan import Implementation
@@ -33,7 +33,7 @@ class _Operand:
     biased: bool = False
 
 
-def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[Chain]:
+def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[FusedChain]:
     """Each attention over joined heads as one kernel, where its time was measured.
 
     From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
@@ -56,12 +56,12 @@ def members(
     positions: Sequence[int],
     implementations: Sequence[Implementation],
     links: Sequence[tuple[int | None, ...]],
-) -> list[Member]:
+) -> list[FusedOperator]:
     """The e-nodes of a kernel as its parts; those of attention say which operands are one tensor."""
     if not any(snapshot.nodes[position].op == "attention" for position in positions):
         return [member(snapshot, pricing, *one) for one in zip(positions, implementations, links, strict=True)]
     first: dict[int, int] = {}
-    made: list[Member] = []
+    made: list[FusedOperator] = []
     number = 0
     for position, way, linked in zip(positions, implementations, links, strict=True):
         node = snapshot.nodes[position]
@@ -99,7 +99,7 @@ class _Finding:
         yield [[made for way in options for made in self._products(way)] for options in ways]
         yield ways
 
-    def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[Chain]:
+    def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[FusedChain]:
         """The kernels of an attention whose operands are made in one of these ways each."""
         ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_WAYS))
         tried = itertools.product(*options)
@@ -157,7 +157,7 @@ class _Finding:
     def _splits(self, joined: int, apart: int) -> bool:
         return splits_heads(self.pricing.type(joined), self.pricing.type(apart))
 
-    def _chain(self, positions: Sequence[int]) -> Chain | None:
+    def _chain(self, positions: Sequence[int]) -> FusedChain | None:
         """The e-nodes as one kernel; None where its time is not known, or it would read what it makes."""
         nodes = [self.snapshot.nodes[position] for position in positions]
         place = {node.eclass: index for index, node in enumerate(nodes)}
@@ -179,4 +179,4 @@ class _Finding:
             return None
         reads = tuple((eclass, PLAIN) for eclass, _ in outside)
         price = self.pricing.model.weigh(cost)
-        return Chain(nodes[-1].eclass, tuple(positions), ways, tuple(links), reads, cost, price)
+        return FusedChain(nodes[-1].eclass, tuple(positions), ways, tuple(links), reads, cost, price)

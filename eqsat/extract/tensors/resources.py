@@ -12,7 +12,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.tensors.tensors import TensorProblem, Way
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.state import State
 from eqsat.language.terms.types import TensorType
@@ -83,7 +83,7 @@ def _aliases(framed: TensorProblem) -> dict[int, tuple[int, int]]:
     return aliases
 
 
-def _shares(framed: TensorProblem, way: Way) -> bool:
+def _shares(framed: TensorProblem, way: KernelOption) -> bool:
     node = framed.snapshot.nodes[way.positions[0]]
     if way.split is not None:
         return False

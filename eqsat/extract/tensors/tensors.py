@@ -15,7 +15,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
-from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
@@ -42,7 +42,7 @@ def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class KernelOption:
     """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
 
     `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
@@ -65,7 +65,7 @@ class TensorProblem:
     snapshot: Snapshot
     leaders: tuple[int, ...]
     states: tuple[State, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[KernelOption, ...]
     conversions: tuple[Cost, ...] = ()
     boundary: Mapping[str, State] = field(default_factory=dict)
 
@@ -123,8 +123,8 @@ class _Framing:
         self.leaders = tuple(sorted(snapshot.classes))
         self.index = {leader: i for i, leader in enumerate(self.leaders)}
         self.states: dict[State, int] = {PLAIN: 0}
-        self.nodes: list[Node] = []
-        self.ways: list[Way] = []
+        self.nodes: list[ProblemNode] = []
+        self.ways: list[KernelOption] = []
 
     def framed(self) -> TensorProblem:
         self._check_boundary()
@@ -139,7 +139,7 @@ class _Framing:
         own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
         for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
             check()
-            way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
+            way = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
             self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
         self._hold_constants(roots)
@@ -175,31 +175,33 @@ class _Framing:
             state = self.boundary.get(node.attrs["name"], PLAIN) if node.op == INPUT else PLAIN
             price, cost = self.pricing.operator(position)
             operands = [(k, PLAIN) for k in dict.fromkeys(node.operands)]
-            self._add(leader, Way((position,), cost), operands, state, price)
+            self._add(leader, KernelOption((position,), cost), operands, state, price)
             return
         for way in self.pricing.implementations(node, self.choices):
             price, cost = self.pricing.operator(position, way)
             operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
-            self._add(leader, Way((position,), cost, (way,)), operands, way.result, price)
+            self._add(leader, KernelOption((position,), cost, (way,)), operands, way.result, price)
 
     def _offer_splits(self) -> None:
         """Adds the operators that make several slices at once, and each slice as a result of one."""
         for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
-            self.nodes.append(Node(number, ((self.index[split.source], 0),), split.price, 0, "split"))
-            self.ways.append(Way(split.positions, split.cost, split=split))
+            self.nodes.append(ProblemNode(number, ((self.index[split.source], 0),), split.price, 0, "split"))
+            self.ways.append(KernelOption(split.positions, split.cost, split=split))
             for position in split.positions:
                 eclass = self.index[self.snapshot.nodes[position].eclass]
                 if self._runs_here(self.snapshot.nodes[position]):
-                    self.nodes.append(Node(eclass, ((number, 0),), 0.0, 0, "slice"))
-                    self.ways.append(Way((position,), Cost()))
+                    self.nodes.append(ProblemNode(eclass, ((number, 0),), 0.0, 0, "slice"))
+                    self.ways.append(KernelOption((position,), Cost()))
 
     def _only_plain(self) -> bool:
         return self.choices.layouts == ("row",) and self.choices.policy.is_exact
 
-    def _add(self, leader: int, way: Way, operands: Sequence[tuple[int, State]], state: State, price: float) -> None:
+    def _add(
+        self, leader: int, way: KernelOption, operands: Sequence[tuple[int, State]], state: State, price: float
+    ) -> None:
         taken = tuple((self.index[k], self._state(s)) for k, s in operands)
         name = self.snapshot.nodes[way.positions[-1]].op
-        self.nodes.append(Node(self.index[leader], taken, price, self._state(state), name))
+        self.nodes.append(ProblemNode(self.index[leader], taken, price, self._state(state), name))
         self.ways.append(way)
 
     def _single_ways(self) -> dict[int, list[Implementation]]:
@@ -260,7 +262,7 @@ class _Framing:
             position = self.snapshot.recipes[leader]
             for number in sorted(wanted.get(self.index[leader], (0,))):
                 price, cost = self.pricing.constant(leader, states[number])
-                self._add(leader, Way((position,), cost), [], states[number], price)
+                self._add(leader, KernelOption((position,), cost), [], states[number], price)
 
     def _keep_possible(self) -> None:
         """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
@@ -271,9 +273,9 @@ class _Framing:
                 return
             self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
 
-    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[Conversion], list[Cost]]:
+    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[StateConversion], list[Cost]]:
         """Casts and copies between the states of every class that is made in one state and could be read in another."""
-        found: list[Conversion] = []
+        found: list[StateConversion] = []
         costs: list[Cost] = []
         states = tuple(self.states)
         if len(states) == 1:
@@ -296,7 +298,7 @@ class _Framing:
             for source, target in _steps([states[s] for s in sorted(used[eclass])]):
                 cost = self.model.conversion(type, source, target)
                 price = self.model.conversion_price(type, cost)
-                found.append(Conversion(eclass, self._state(source), self._state(target), price))
+                found.append(StateConversion(eclass, self._state(source), self._state(target), price))
                 costs.append(cost)
         return found, costs
 
@@ -370,7 +372,7 @@ def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
     return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
-def _without_layouts(way: Way) -> tuple[Any, ...]:
+def _without_layouts(way: KernelOption) -> tuple[Any, ...]:
     """What two ways share that differ in layouts alone."""
     held = tuple(
         (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.errors import RuleError
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.select.prune import Drop, Pruned
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import PHASES, Rule
@@ -76,7 +76,7 @@ def ordered(rules: Sequence[Rule], uses: Iterable[Use] = ()) -> list[Rule]:
 
     def worth(rule: Rule) -> tuple[Any, ...]:
         pays = -chosen.get(rule.name, 0), -fired.get(rule.name, 0)
-        return PHASES.index(rule.phase), *pays, Statement.of(rule).effort, rule.name
+        return PHASES.index(rule.phase), *pays, RuleStatement.of(rule).effort, rule.name
 
     return sorted(rules, key=worth)
 

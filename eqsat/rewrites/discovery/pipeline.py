@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
-from eqsat.rewrites.discovery.equations.outcome import STATUSES, Outcome, verified_rules
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.generalise.settle import Settle
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
@@ -22,7 +22,7 @@ from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.discovery.enumerate.generate import Progress, Settings
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationProgress, GenerationSettings
 
 Follow = Callable[[str, int, int], None]
 
@@ -37,7 +37,7 @@ class Built:
 
 
 def build(
-    settings: Settings,
+    settings: GenerationSettings,
     folder: Path,
     *,
     laws: Sequence[Rule] | None = None,
@@ -77,7 +77,7 @@ def build(
         )
 
 
-def _forwarded(progress: Follow | None) -> Callable[[Progress], None] | None:
+def _forwarded(progress: Follow | None) -> Callable[[GenerationProgress], None] | None:
     """What the generator reports, as the other stages do."""
     if progress is None:
         return None
@@ -85,7 +85,7 @@ def _forwarded(progress: Follow | None) -> Callable[[Progress], None] | None:
 
 
 def assemble(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[CandidateEquation],
     generated: Mapping[str, Any],
     laws: Sequence[Rule],
     folder: Path,
@@ -115,7 +115,7 @@ def assemble(
 
 
 def finish(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CandidateOutcome],
     generated: Mapping[str, Any],
     laws: Sequence[Rule],
     folder: Path,
@@ -144,7 +144,7 @@ def finish(
     return Built(tuple(rules), pruned, counts)
 
 
-def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
+def stage_counts(outcomes: Sequence[CandidateOutcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
     """How many candidates and rules each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
@@ -164,7 +164,7 @@ def _verdict(evidence: Evidence) -> str:
     return evidence.verdict
 
 
-def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
+def plausible(outcomes: Iterable[CandidateOutcome]) -> list[dict[str, str]]:
     """Rules that hold wherever they were tried but follow from no laws, each with the law that would prove it.
 
     Of a rule and its inverse the first stands for both.
@@ -173,7 +173,7 @@ def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     for outcome in outcomes:
         for rule, evidence in outcome.as_rules():
             if _verdict(evidence) == "not entailed":
-                key = canonical(replace(Statement.of(rule), conditions=()), directed=False)
+                key = canonical(replace(RuleStatement.of(rule), conditions=()), directed=False)
                 record = {"name": rule.name, "phase": rule.phase, "text": rule.text, "missing": evidence.missing}
                 found.setdefault(key, record)
     return sorted(found.values(), key=lambda record: record["text"])

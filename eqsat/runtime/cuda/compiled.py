@@ -18,10 +18,19 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.device.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
+from eqsat.runtime.cuda.device.inputs import (
+    CudaDevice,
+    PassedArrays,
+    check_apart,
+    check_output,
+    is_same,
+    overlap,
+    span,
+    taken,
+)
 from eqsat.runtime.cuda.device.profile import Profile, Span
 from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 
 #: For how many sizes of named dims programs are kept, the one used longest ago dropped first.
 KEPT_SIZES = 4
@@ -41,7 +50,7 @@ class Machine(Protocol):
     `timed` runs them one by one.
     """
 
-    program: Program
+    program: CudaProgram
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -79,7 +88,9 @@ class CompiledProgram:
     Safe to call from several threads, one at a time. `close` gives all memory back; a later call takes it anew.
     """
 
-    def __init__(self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: Device | None = None) -> None:
+    def __init__(
+        self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: CudaDevice | None = None
+    ) -> None:
         self.graph = interface(given) if isinstance(given, Plan) else given
         self._build, self._device = build, device
         self._machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
@@ -194,12 +205,12 @@ class CompiledProgram:
             f"no output {name!r}", where=self.graph.name, expected="some of " + ", ".join(self.graph.outputs)
         )
 
-    def _fed(self, given: Given) -> Machine:
+    def _fed(self, given: PassedArrays) -> Machine:
         machine = self._machine(bound_sizes(self.graph, given.arrays))
         self._feed(machine, given)
         return machine
 
-    def _feed(self, machine: Machine, given: Given) -> None:
+    def _feed(self, machine: Machine, given: PassedArrays) -> None:
         self._bound.pop(id(machine), None)
         for name in machine.program.inputs:
             machine.put(name, given.arrays[name])

@@ -2,8 +2,8 @@
 
 A template says which element is wanted, and asks for it::
 
-    body = Body(group)
-    i = Index.variable("i", count)
+    body = KernelBody(group)
+    i = AffineIndex.variable("i", count)
     body.writer.line("const int i = blockIdx.x * 256 + threadIdx.x;")
     coords = unflattened(i, shape)
     body.store("y", coords, body.value("y", coords))
@@ -26,15 +26,15 @@ from dataclasses import dataclass
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import PARAMETERS, is_pointwise
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
-from eqsat.runtime.kernels.source import Extent, Source
+from eqsat.runtime.kernels.source import Extent, KernelSource
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
-from eqsat.runtime.kernels.writer import Writer, bare
+from eqsat.runtime.kernels.writer import CodeWriter, bare
 
 #: Makes an element of a value whose operator a template computes itself.
 Producer = Callable[[Coords], Expr]
@@ -52,17 +52,17 @@ class Access:
 
     value: str
     coords: Coords
-    offset: Index
+    offset: AffineIndex
     conditional: bool
     packed: bool
 
 
-class Body:
+class KernelBody:
     """A kernel of a group under construction. Every method that needs what has no C raises UnsupportedError."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self.writer = Writer()
+        self.writer = CodeWriter()
         self.accesses: list[Access] = []
         self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
         self.producers: dict[str, Producer] = {}
@@ -72,7 +72,7 @@ class Body:
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, name: str, coords: Sequence[Index]) -> Expr:
+    def value(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
         """The element of a value at coordinates, in the type it is computed in: a name of C, or a number."""
         coords = tuple(coords)
         known: Expr | None = self.writer.recall((name, coords))
@@ -128,7 +128,7 @@ class Body:
         text = bare(self.writer.render(expr, stem))
         return Expr(expr.dtype, self.writer.define(expr.c_type, stem, text))
 
-    def give(self, name: str, coords: Sequence[Index], value: Expr) -> None:
+    def give(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
         """Says what the element of a value at coordinates is, until the block ends."""
         self.writer.remember((name, tuple(coords)), value)
 
@@ -152,17 +152,17 @@ class Body:
             self._conditions.pop()
         return found
 
-    def below(self, index: Index, bound: int) -> str:
+    def below(self, index: AffineIndex, bound: int) -> str:
         """The condition that a coordinate is less than a bound."""
         index, bound = index.compared(bound)
         return f"{self.writer.index(index)} < {bound}"
 
-    def least(self, index: Index, bound: int = 0) -> str:
+    def least(self, index: AffineIndex, bound: int = 0) -> str:
         """The condition that a coordinate is no less than a bound."""
         index, bound = index.compared(bound)
         return f"{self.writer.index(index)} >= {bound}"
 
-    def within(self, places: Sequence[Index], sizes: Sequence[int]) -> str:
+    def within(self, places: Sequence[AffineIndex], sizes: Sequence[int]) -> str:
         """The condition that coordinates lie within axes of these sizes; nothing where they always do."""
         conditions = [self.least(p) for p in places if p.low < 0]
         conditions += [self.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]
@@ -170,7 +170,7 @@ class Body:
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
-    def load(self, name: str, coords: Sequence[Index]) -> Expr:
+    def load(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
         """The element of an operand at coordinates, read from memory."""
         view = self.group.operands.get(name)
         if view is None:
@@ -195,7 +195,7 @@ class Body:
             yield
             self._lanes = None
 
-    def _pack(self, name: str, place: Index) -> str | None:
+    def _pack(self, name: str, place: AffineIndex) -> str | None:
         """The element of the lane that is written, of several elements read at once; None where they lie apart.
 
         Where conditions hold for all lanes or for none, the access is made where they hold.
@@ -231,7 +231,7 @@ class Body:
         text = self.writer.render(convert(value, computed(view.dtype)), "stored")
         return f"narrow<{STORED[view.dtype]}>({bare(text)})" if STORED[view.dtype] in ("f16", "bf16") else bare(text)
 
-    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
+    def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
         """Writes an element of a result."""
         place = offset(tuple(coords), self.group.results[name].strides)
         text = self.stored(name, value)
@@ -249,7 +249,7 @@ class Body:
         """The shape of a value."""
         return self.group.types[name].static
 
-    def onward(self, source: str, target: str, coords: Sequence[Index]) -> Coords:
+    def onward(self, source: str, target: str, coords: Sequence[AffineIndex]) -> Coords:
         """Where an element of `source` lies in `target`, which operators that keep every element make of it."""
         if source == target:
             return tuple(coords)
@@ -286,12 +286,12 @@ class Body:
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
-    def store_results(self, coords: Sequence[Index]) -> None:
+    def store_results(self, coords: Sequence[AffineIndex]) -> None:
         """Writes the elements of all results at the same coordinates."""
         for name in self.group.results:
             self.store(name, coords, self.value(name, coords))
 
-    def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> Source:
+    def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> KernelSource:
         """The kernel, once all is written."""
         read = {n: p for n, p in self._pointers.items() if n not in self.group.results}
         written = {n: p for n, p in self._pointers.items() if n in self.group.results}
@@ -301,7 +301,7 @@ class Body:
         head = f'extern "C" __global__ void __launch_bounds__({count}) {entry}('
         body = "\n".join("  " + line for line in self.writer.text().splitlines())
         code = f"{head}{_wrapped(parameters)}) {{\n{body}\n}}\n"
-        return Source(entry, code, (*read, *written), grid, threads, shared, comment(self.group))
+        return KernelSource(entry, code, (*read, *written), grid, threads, shared, comment(self.group))
 
 
 def _wrapped(parameters: list[str]) -> str:
@@ -325,7 +325,7 @@ def entry_name(group: Group) -> str:
 _SHORT = {"float": "f32", "double": "f64"}
 
 
-def fits(view: View, place: Index, width: int) -> bool:
+def fits(view: View, place: AffineIndex, width: int) -> bool:
     """Whether `width` elements, numbered by k, follow each other from an address that is a multiple of their bytes."""
     size, rest = width * view.dtype.itemsize, place.without("k")
     if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:

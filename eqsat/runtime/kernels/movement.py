@@ -9,7 +9,7 @@ import numpy as np
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, cast, computed, number
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.indexing import (
@@ -23,27 +23,27 @@ from eqsat.runtime.kernels.indexing import (
 )
 
 if TYPE_CHECKING:
-    from eqsat.runtime.kernels.body import Body
+    from eqsat.runtime.kernels.body import KernelBody
 
 #: The element at coordinates of one of the results of an operator.
-Move = Callable[["Body", Node, int, Coords], Expr]
+Move = Callable[["KernelBody", Node, int, Coords], Expr]
 
 
-def _identity(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _identity(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(given(node), coords)
 
 
-def _reshape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _reshape(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, unflattened(flattened(coords, body.shape(node.outputs[0])), body.shape(x)))
 
 
-def _transpose(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _transpose(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     order = node.attrs["perm"]
     return body.value(given(node), [coords[order.index(axis)] for axis in range(len(order))])
 
 
-def _slice(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _slice(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, at = given(node), list(coords)
     shape = body.shape(x)
     attrs = node.attrs
@@ -55,14 +55,14 @@ def _slice(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, at)
 
 
-def _split(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _split(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, at = given(node), list(coords)
     axis = node.attrs["axis"] % len(at)
     at[axis] = at[axis] + sum(node.attrs["sizes"][:place])
     return body.value(x, at)
 
 
-def _concat(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _concat(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     axis = node.attrs["axis"] % len(coords)
     along = coords[axis]
     cases: list[tuple[str, Callable[[], Expr]]] = []
@@ -78,12 +78,12 @@ def _concat(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.choose(computed(body.group.types[node.outputs[0]].dtype), "concat", cases)
 
 
-def _puller(body: Body, value: str, at: Coords) -> Callable[[], Expr]:
+def _puller(body: KernelBody, value: str, at: Coords) -> Callable[[], Expr]:
     return lambda: body.value(value, at)
 
 
 def _bordered(
-    body: Body, node: Node, coords: Coords, begins: Sequence[int], ends: Sequence[int], value: float = 0.0
+    body: KernelBody, node: Node, coords: Coords, begins: Sequence[int], ends: Sequence[int], value: float = 0.0
 ) -> Expr:
     """An element of the operand with borders of a number; negative ones cut off."""
     x = given(node)
@@ -99,7 +99,7 @@ def _bordered(
     return body.choose(filler.dtype, node.op, [(inside, pull), ("", lambda: filler)])
 
 
-def _pad(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _pad(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, pads, mode = given(node), node.attrs["pads"], node.attrs["mode"]
     shape = body.shape(x)
     begins, ends = pads[: len(shape)], pads[len(shape) :]
@@ -113,10 +113,10 @@ def _pad(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, at)
 
 
-def _repeated(body: Body, coord: Index, size: int, begin: int, mode: str) -> Index:
+def _repeated(body: KernelBody, coord: AffineIndex, size: int, begin: int, mode: str) -> AffineIndex:
     """The element of an axis that stands at a coordinate of the axis with a border that repeats elements."""
     if size == 1:
-        return Index.number(0)
+        return AffineIndex.number(0)
     if mode == "wrap":
         return (coord + (-begin % size)) % size
     if mode == "reflect":
@@ -126,23 +126,23 @@ def _repeated(body: Body, coord: Index, size: int, begin: int, mode: str) -> Ind
             return folded
         text = body.writer.index(folded)
         name = body.writer.define("int", "reflected", f"{text} < {size} ? {text} : {period} - ({text})")
-        return Index.variable(name, size)
+        return AffineIndex.variable(name, size)
     text = body.writer.index(coord - begin)
     name = body.writer.define("int", "edge", f"{text} < 0 ? 0 : {text} < {size} ? {text} : {size - 1}")
-    return Index.variable(name, size)
+    return AffineIndex.variable(name, size)
 
 
-def _tile(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _tile(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, [c % max(n, 1) for c, n in zip(coords, body.shape(x), strict=True)])
 
 
-def _expand(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _expand(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, broadcast(coords, body.shape(x)))
 
 
-def _depth_to_space(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _depth_to_space(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, b = given(node), node.attrs["blocksize"]
     n, c, h, w = coords
     rest = body.shape(x)[1] // (b * b)
@@ -151,7 +151,7 @@ def _depth_to_space(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, (n, channel, h // b, w // b))
 
 
-def _space_to_depth(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _space_to_depth(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, b = given(node), node.attrs["blocksize"]
     n, k, h, w = coords
     channels = body.shape(x)[1]
@@ -159,14 +159,14 @@ def _space_to_depth(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, (n, k % channels, h * b + within // b, w * b + within % b))
 
 
-def _trilu(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _trilu(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x, k = given(node), node.attrs["k"]
     beyond = coords[-1] - coords[-2] - k if node.attrs["upper"] else coords[-2] - coords[-1] + k
     zero = number(0, computed(body.group.types[x].dtype))
     return _kept(body, node, beyond, _puller(body, x, coords), zero)
 
 
-def _kept(body: Body, node: Node, beyond: Index, inside: Callable[[], Expr], outside: Expr) -> Expr:
+def _kept(body: KernelBody, node: Node, beyond: AffineIndex, inside: Callable[[], Expr], outside: Expr) -> Expr:
     """A value where a difference is 0 or more, else another."""
     if beyond.low >= 0:
         return inside()
@@ -185,16 +185,16 @@ def _stated(value: float, dtype: str) -> Expr:
     return number(np.asarray(value).astype(element.numpy).astype(computed(element).numpy), computed(element))
 
 
-def _iota(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _iota(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     position = body.writer.index(coords[0] * node.attrs["step"] + node.attrs["start"])
     return cast(Expr(DType.INT64, "(i64)({0})", (Expr(DType.INT32, position),)), DType.of(node.attrs["dtype"]))
 
 
-def _fill(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _fill(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     return _stated(node.attrs["value"], node.attrs["dtype"])
 
 
-def _equal(body: Body, node: Node, pairs: Sequence[Index]) -> Expr:
+def _equal(body: KernelBody, node: Node, pairs: Sequence[AffineIndex]) -> Expr:
     """1 where all differences are 0, else 0."""
     dtype = node.attrs["dtype"]
     if any(d.low > 0 or d.high < 0 for d in pairs):
@@ -206,26 +206,26 @@ def _equal(body: Body, node: Node, pairs: Sequence[Index]) -> Expr:
     return body.named(Expr(one.dtype, "({0} ? {1} : {2})", (Expr(DType.BOOL, " && ".join(texts)), one, zero)), node.op)
 
 
-def _eye(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _eye(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     return _equal(body, node, [coords[0] - coords[1]])
 
 
-def _identity_kernel(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _identity_kernel(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     middle = [c - k // 2 for c, k in zip(coords[2:], node.attrs["kernel"], strict=True)]
     return _equal(body, node, [coords[0] - coords[1], *middle])
 
 
-def _pool_kernel(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _pool_kernel(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     return _stated(1.0 / int(np.prod(node.attrs["kernel"], dtype=np.int64)), node.attrs["dtype"])
 
 
-def _enlarge(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _enlarge(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     borders = [0, 0, *((k - n) // 2 for k, n in zip(node.attrs["kernel"], body.shape(x)[2:], strict=True))]
     return _bordered(body, node, coords, borders, borders)
 
 
-def _shape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _shape(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     dims = body.shape(given(node))[node.attrs["start"] : node.attrs["end"]]
     if coords[0].is_number:
         return number(dims[coords[0].constant], DType.INT64)
@@ -234,7 +234,7 @@ def _shape(body: Body, node: Node, place: int, coords: Coords) -> Expr:
     return body.named(Expr(DType.INT64, f"({text})", (number(0, DType.INT64),)), node.op)
 
 
-def _size(body: Body, node: Node, place: int, coords: Coords) -> Expr:
+def _size(body: KernelBody, node: Node, place: int, coords: Coords) -> Expr:
     return number(int(np.prod(body.shape(given(node)), dtype=np.int64)), DType.INT64)
 
 

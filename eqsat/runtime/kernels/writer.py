@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.runtime.kernels.expressions.coordinates import Index, Variable
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError
 
 #: Longer expressions are cut where they are read, and the parts get names.
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass
-class _Scope:
+class _CodeBlock:
     """A block: its lines, what is known in it, and for a loop the names that may differ from one round to the next."""
 
     lines: list[str] = field(default_factory=list)
@@ -29,10 +29,10 @@ class _Scope:
     is_case: bool = False
 
 
-class Writer:
+class CodeWriter:
     """Statements, and the names of what they define. What a loop defines the same in every round stands before it.
 
-    >>> w = Writer()
+    >>> w = CodeWriter()
     >>> with w.loop("for (int k = 0; k < 4; ++k)", "k"):
     ...     row = w.define("int", "row", "t * 8")
     ...     name = w.define("int", "place", f"{row} + k")
@@ -44,7 +44,7 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self._scopes = [_Scope()]
+        self._scopes = [_CodeBlock()]
         self._taken: dict[str, int] = {}
         self._written = 0
 
@@ -52,7 +52,7 @@ class Writer:
         """Writes a line as it is."""
         self._add(self._scopes[-1], text)
 
-    def _add(self, scope: _Scope, text: str) -> None:
+    def _add(self, scope: _CodeBlock, text: str) -> None:
         self._written += 1
         if self._written > MOST_LINES:
             raise UnsupportedError("too many statements")
@@ -65,13 +65,13 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """Lines in braces after `head`; what they define is gone after them."""
-        with self._scope(head, _Scope()):
+        with self._scope(head, _CodeBlock()):
             yield
 
     @contextmanager
     def case(self, head: str) -> Iterator[None]:
         """A block that is run under a condition: coordinates that it defines may be worked out without it as well."""
-        with self._scope(head, _Scope(is_case=True)):
+        with self._scope(head, _CodeBlock(is_case=True)):
             yield
 
     @contextmanager
@@ -80,11 +80,11 @@ class Writer:
 
         What varies is the variables named, those that the block assigns to among them, and what it defines by them.
         """
-        with self._scope(head, _Scope(varying=set(variables)), "#pragma unroll" if unroll else ""):
+        with self._scope(head, _CodeBlock(varying=set(variables)), "#pragma unroll" if unroll else ""):
             yield
 
     @contextmanager
-    def _scope(self, head: str, scope: _Scope, before: str = "") -> Iterator[None]:
+    def _scope(self, head: str, scope: _CodeBlock, before: str = "") -> Iterator[None]:
         self._scopes.append(scope)
         try:
             yield
@@ -138,7 +138,7 @@ class Writer:
             place -= 1
         return place if self._scopes[place].varying is not None else 0
 
-    def _is_constant(self, text: str, scope: _Scope) -> bool:
+    def _is_constant(self, text: str, scope: _CodeBlock) -> bool:
         """Whether a scope is a loop, and a text has the same value in all its rounds."""
         return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
 
@@ -155,11 +155,11 @@ class Writer:
         """What was kept under a key in this block or one around it; None where nothing was."""
         return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
-    def index(self, index: Index) -> str:
+    def index(self, index: AffineIndex) -> str:
         """A coordinate as an operand of C: quotients and remainders are defined on the way."""
         return index.text(self._variable)
 
-    def _variable(self, variable: Variable) -> str:
+    def _variable(self, variable: IndexVariable) -> str:
         if variable.of is None:
             return variable.name
         of = self.index(variable.of)

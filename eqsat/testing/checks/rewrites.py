@@ -89,14 +89,14 @@ def _parsed(text: str) -> tuple[Rule, ...]:
 
 
 def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRule:
-    search = _Search(rule, max_examples, seed)
+    search = _RefutationSearch(rule, max_examples, seed)
     least = search.smallest()
     if least is not None:
         raise refuted(search.shrunk(*least))
     return CheckedRule(rule, len(search.tried), _evidence(rule) if prove else None)
 
 
-class _Search:
+class _RefutationSearch:
     """The instances of a rule that a seed leads to.
 
     What is shrunk is the smallest of all that refute, since shrinking leads to the least instance near its start.

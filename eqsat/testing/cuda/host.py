@@ -16,8 +16,8 @@ from eqsat.runtime.cuda.libraries.emulated import compute
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.program.fallback import run_fallback
-from eqsat.runtime.cuda.program.program import Fallback, Launch, Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram, Fallback, Launch
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.emulator import build, emulate
 
@@ -36,7 +36,7 @@ class HostMachine:
     and after each run those round all, must be as they were: BackendError names the launch that wrote there.
     """
 
-    def __init__(self, program: Program, arrangement: Arrangement) -> None:
+    def __init__(self, program: CudaProgram, arrangement: Arrangement) -> None:
         self.program = program
         self._guarded: dict[str, Bytes] = {"": _guarded(arrangement.arena)}
         self._memory: dict[str, Bytes] = {}
@@ -50,7 +50,7 @@ class HostMachine:
                 self._memory[name] = _inner(self._guarded[name])
         for constant, view in program.weights.values():
             self.array(view)[...] = narrowed(constant.array, view.dtype)
-        build([launch.work for launch in program.launches if isinstance(launch.work, Source)])
+        build([launch.work for launch in program.launches if isinstance(launch.work, KernelSource)])
 
     def array(self, view: View) -> Array:
         """The elements of a view, where they lie."""
@@ -121,7 +121,7 @@ class HostMachine:
         self._memory.clear()
 
     def _run(self, launch: Launch) -> None:
-        if isinstance(launch.work, Source):
+        if isinstance(launch.work, KernelSource):
             emulate(launch.work, [self._address(view) for view in (*launch.reads, *launch.writes)])
         elif isinstance(launch.work, Fallback):
             self._fall_back(launch, launch.work)

@@ -13,14 +13,14 @@ Below: TypeAlias = Callable[[int], int]
 #: Draws from a strategy, as composite strategies do.
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
-#: How many values `Choices.random` has.
+#: How many values `ChoiceSource.random` has.
 _LEVELS = 40
 #: One drawn choice: below `_PLAIN` it is the choice, else a trace is followed.
 _PLAIN = 64
 _CHOICE = st.integers(0, 16 * _PLAIN - 1)
 
 
-class Choices(random.Random):
+class ChoiceSource(random.Random):
     """A source of randomness all of whose answers come from `below`, lower choices giving simpler answers."""
 
     def __init__(self, below: Below) -> None:

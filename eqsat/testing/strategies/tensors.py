@@ -15,7 +15,7 @@ from eqsat.language.declaration.spec import OpSpec, spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType
-from eqsat.testing.strategies.choices import Choices, Draw, drawn
+from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn
 
 #: Element types that every part of eqsat computes with.
 PLAIN = ("float32", "float64", "int64", "bool")
@@ -103,7 +103,7 @@ def attributes(draw: Draw, op: str, operand_types: Sequence[TensorType]) -> Attr
     UsageError for an operator that has none, GraphError for a name that is no operator.
     """
     declared = sampled(op)
-    found = completed(declared, Choices(drawn(draw)), [t.shape for t in operand_types], {})
+    found = completed(declared, ChoiceSource(drawn(draw)), [t.shape for t in operand_types], {})
     assume(found is not None and list(found[0]) == [t.shape for t in operand_types])
     settled = found[1] if found is not None else Attrs()
     try:
@@ -127,7 +127,7 @@ def sampled(op: str) -> OpSpec:
 
 
 def completed(
-    declared: OpSpec, rng: Choices, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
+    declared: OpSpec, rng: ChoiceSource, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
 ) -> tuple[Sequence[Shape], Attrs] | None:
     """Operand shapes and attributes that a sample rule makes of those known; None where it gives up."""
     found = declared.drawn(rng, shapes, attrs)

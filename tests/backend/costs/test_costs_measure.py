@@ -14,7 +14,7 @@ from eqsat.costs.measuring.measure import Filled, fill, measure
 from eqsat.costs.measuring.specimen import specimen
 from eqsat.costs.model.fit import known_work
 from eqsat.costs.model.model import CostModel
-from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records, write_records
 from eqsat.costs.table.table import CostTable
@@ -136,7 +136,7 @@ def test_a_layout_or_a_fused_kernel_is_measured_and_its_line_read_again(text):
     assert list(table.entries(Environment.current())) == [text]
     lines = write_records(table.records())
     (record,) = read_records(lines, "table.jsonl")
-    assert record == Record(Environment.current(), text, table.get(Environment.current(), key))
+    assert record == TableRecord(Environment.current(), text, table.get(Environment.current(), key))
     assert write_records([record]) == lines
     assert fill([key], table, seconds=1e-3) == Filled(measured=0, known=1)
 

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.random_graphs import random_graph, random_inputs
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION, EGraph
 from eqsat.egraph.encode import Encoding, encode
-from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, Step
-from eqsat.egraph.matching.instance import Term
+from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, ProofStep
+from eqsat.egraph.matching.instance import MatchedTerm
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.language.arithmetic.floats import Floats
@@ -64,7 +64,7 @@ class Values:
             self.known[number] = self._made(number, [self.enode(k) for k in self.egraph.nodes[number].operands])
         return self.known[number]
 
-    def term(self, term: Term) -> Any:
+    def term(self, term: MatchedTerm) -> Any:
         if term.below is None:
             return self.enode(term.enode)
         return self._made(term.enode, [self.term(t) for t in term.below])
@@ -88,7 +88,7 @@ class Values:
         return made if len(node.types) > 1 else made[0]
 
 
-def rule_steps(derivation: Derivation) -> list[Step]:
+def rule_steps(derivation: Derivation) -> list[ProofStep]:
     return [s for chain in derivation.chains.values() for s in chain or () if s.rule != CONGRUENCE]
 
 

@@ -11,7 +11,7 @@ from itertools import combinations, product
 from typing import TypeAlias
 
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.forms import Form
+from eqsat.rewrites.discovery.enumerate.forms import OperatorForm
 
 #: A type, and whether it is that of a constant.
 Kind: TypeAlias = tuple[TensorType, bool]
@@ -37,7 +37,7 @@ class Counting:
     alone is read by no other.
     """
 
-    def __init__(self, forms: Sequence[Form], inputs: Sequence[TensorType], variables: int) -> None:
+    def __init__(self, forms: Sequence[OperatorForm], inputs: Sequence[TensorType], variables: int) -> None:
         self.forms, self.inputs, self.variables = forms, inputs, variables
         self._leaves = Counter((t, i >= variables) for i, t in enumerate(inputs))
         self._choices = lru_cache(maxsize=None)(self._count_choices)

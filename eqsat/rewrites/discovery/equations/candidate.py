@@ -11,7 +11,7 @@ from eqsat.errors import RuleError
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateEquation:
     """Two graphs with equal outputs on random data, at the shapes in `shapes` and with the attributes written out.
 
     `left` and `right` hold one term an output, in the syntax of rules with literal attributes, such as
@@ -37,14 +37,14 @@ class Candidate:
         return f"{self.name}: {', '.join(self.left)} => {', '.join(self.right)}"
 
 
-def read_candidates(path: Path) -> Iterator[Candidate]:
+def read_candidates(path: Path) -> Iterator[CandidateEquation]:
     """The candidates of a file of JSON lines; RuleError with the line for one that is none."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             record = json.loads(line)
             record["left"], record["right"] = tuple(record["left"]), tuple(record["right"])
             record["shapes"] = {name: tuple(shape) for name, shape in record["shapes"].items()}
-            yield Candidate(**record)
+            yield CandidateEquation(**record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RuleError(
                 f"no candidate: {error}",
@@ -54,7 +54,7 @@ def read_candidates(path: Path) -> Iterator[Candidate]:
             ) from None
 
 
-def write_candidates(candidates: Iterable[Candidate], path: Path) -> None:
+def write_candidates(candidates: Iterable[CandidateEquation], path: Path) -> None:
     """Writes the candidates, in order, in place of the file."""
     text = "".join(json.dumps(asdict(c), ensure_ascii=False) + "\n" for c in candidates)
     partial = path.with_name(path.name + ".tmp")

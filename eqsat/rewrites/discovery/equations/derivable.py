@@ -66,7 +66,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Derivation:
+class Derivability:
     """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
 
     derived: bool
@@ -77,7 +77,7 @@ class Derivation:
         return self.derived
 
 
-def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivation:
+def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivability:
     """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
@@ -86,12 +86,12 @@ def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHE
     >>> derivable(thrice, [once]).rules, bool(derivable(once, [thrice]))
     (('once',), False)
     """
-    return derivations(claims(rule), rules, limits).get(rule.name, Derivation(False))
+    return derivations(claims(rule), rules, limits).get(rule.name, Derivability(False))
 
 
 def derivations(
     wanted: Iterable[Claim], rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)
-) -> dict[str, Derivation]:
+) -> dict[str, Derivability]:
     """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
@@ -112,7 +112,7 @@ def derivations(
         if not pending:
             break
     failed = {c.name for c in pending}
-    return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
+    return {n: Derivability(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
 
 
 def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -24,7 +24,7 @@ STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILE
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CandidateOutcome:
     """What became of one candidate.
 
     `by` names the rules or the candidate that stand for it; `rules` are name, phase and text of those that generalise
@@ -45,7 +45,7 @@ class Outcome:
             yield rule, evidence
 
 
-def verified_rules(outcomes: Iterable[Outcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
+def verified_rules(outcomes: Iterable[CandidateOutcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
     """The proved rules of all candidates by name, each once; `on_request` with those that only run on request."""
     found = (pair for outcome in outcomes for pair in outcome.as_rules())
     return {
@@ -60,14 +60,14 @@ def is_proved(evidence: Evidence) -> bool:
     return evidence.verdict == "proved" and bool(evidence.entailed)
 
 
-def as_record(outcome: Outcome) -> dict[str, Any]:
+def as_record(outcome: CandidateOutcome) -> dict[str, Any]:
     """The outcome as plain values."""
     return asdict(outcome)
 
 
-def from_record(record: dict[str, Any]) -> Outcome:
+def from_record(record: dict[str, Any]) -> CandidateOutcome:
     """The outcome of plain values; KeyError or TypeError where they are of none."""
-    return Outcome(
+    return CandidateOutcome(
         name=record["name"],
         text=record["text"],
         status=record["status"],
@@ -77,7 +77,7 @@ def from_record(record: dict[str, Any]) -> Outcome:
     )
 
 
-def read_outcomes(path: Path) -> Iterator[Outcome]:
+def read_outcomes(path: Path) -> Iterator[CandidateOutcome]:
     """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
@@ -91,6 +91,6 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
             ) from None
 
 
-def written_outcomes(outcomes: Iterable[Outcome]) -> str:
+def written_outcomes(outcomes: Iterable[CandidateOutcome]) -> str:
     """The outcomes as JSON lines."""
     return "".join(json.dumps(as_record(o), ensure_ascii=False) + "\n" for o in outcomes)

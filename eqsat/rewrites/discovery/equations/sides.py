@@ -23,7 +23,7 @@ _TIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 
 
 @dataclass(frozen=True)
-class Statement:
+class RuleStatement:
     """The sides and conditions of a rule, without its name and phase."""
 
     left: Left
@@ -31,7 +31,7 @@ class Statement:
     conditions: tuple[Expression, ...] = ()
 
     @classmethod
-    def of(cls, rule: Rule) -> Statement:
+    def of(cls, rule: Rule) -> RuleStatement:
         """The equation that a rule states."""
         return cls(rule.left, rule.right, rule.conditions)
 
@@ -217,14 +217,14 @@ class _Put(ast.NodeTransformer):
         return node
 
 
-def equation_with(equation: Statement, by: Substitution) -> Statement:
+def equation_with(equation: RuleStatement, by: Substitution) -> RuleStatement:
     """The equation under a substitution; its left side must stay one."""
     right = tuple(_pattern(substituted(p, by)) for p in equation.right)
     conditions = tuple(read_with(c, by) for c in equation.conditions)
     if isinstance(equation.left, Siblings):
         over = tuple((_name(v, by), _name(s, by)) for v, s in equation.left.over)
-        return Statement(Siblings(_app(substituted(equation.left.item, by)), over), right, conditions)
-    return Statement(tuple(_app(substituted(p, by)) for p in equation.left), right, conditions)
+        return RuleStatement(Siblings(_app(substituted(equation.left.item, by)), over), right, conditions)
+    return RuleStatement(tuple(_app(substituted(p, by)) for p in equation.left), right, conditions)
 
 
 def _pattern(part: Part) -> Pattern:

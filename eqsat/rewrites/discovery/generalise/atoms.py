@@ -11,7 +11,7 @@ from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression
-from eqsat.rewrites.discovery.generalise.menus import Scope
+from eqsat.rewrites.discovery.generalise.menus import BindingScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Term:
     sequence: str = ""
 
 
-def atoms(scope: Scope) -> list[Atom]:
+def atoms(scope: BindingScope) -> list[Atom]:
     """Every atom over what a left side binds that holds at the instance the equation was found at.
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
@@ -47,14 +47,14 @@ def atoms(scope: Scope) -> list[Atom]:
     return [Atom(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
 
 
-def _held(condition: Expression, scope: Scope) -> bool:
+def _held(condition: Expression, scope: BindingScope) -> bool:
     try:
         return bool(evaluate(condition, scope.bindings))
     except Undefined:
         return False
 
 
-def _texts(scope: Scope) -> Iterator[tuple[float, str]]:
+def _texts(scope: BindingScope) -> Iterator[tuple[float, str]]:
     terms = [_Term(n[:-1], n) if isinstance(t, tuple) else _Term(n) for n, t in scope.bindings.tensors.items()]
     for t in terms:
         for cost, text in _of_one(t.name, scope):
@@ -91,12 +91,12 @@ def _quantified(text: str, *terms: _Term) -> str:
     return f"all({text} for {names} in zip({', '.join(t.sequence for t in running)}))"
 
 
-def _axes(scope: Scope) -> list[str]:
+def _axes(scope: BindingScope) -> list[str]:
     """Axes that atoms speak of: the bound ones, and the first two."""
     return [*scope.of("axis"), "0", "1"]
 
 
-def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_one(t: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     for r in range(5):
         yield 1.75, f"rank({t}) == {r}"
     for r in (1, 2, 3):
@@ -135,7 +135,7 @@ def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
             yield 2.5, f"{record}.group == dim({t}, 1)"
 
 
-def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tuple[float, str]]:
+def _of_two(t: str, u: str, scope: BindingScope, *, apart: bool = True) -> Iterator[tuple[float, str]]:
     if t < u:
         yield 1.0, f"rank({t}) == rank({u})"
         yield 2.0, f"same_shape({t}, {u})"
@@ -171,7 +171,7 @@ def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tup
             yield 1.7, f"without_all(shape({t}), {a}) == without_all(shape({u}), {a})"
 
 
-def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_attributes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = scope.of("axis")
     for k in axes:
         yield from ((1.5, f"{k} == {i}") for i in range(4))
@@ -200,7 +200,7 @@ def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.5, f"not any(i in {s}.axes for i in {r}.axes)"
 
 
-def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_permutations(scope: BindingScope) -> Iterator[tuple[float, str]]:
     perms = scope.of("perm")
     for p in perms:
         yield 1.5, f"{p}[-1] == len({p}) - 1"
@@ -212,7 +212,7 @@ def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((2.0, f"{p} == inverse({q})"), (1.0, f"len({p}) == len({q})"))
 
 
-def _of_record(record: str, op: str, scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_record(record: str, op: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     """Atoms about single attributes; those that are flags, numbers or names by their value at the instance."""
     attrs: Any = scope.bindings.attrs[record]
     for key, value in attrs.items():

@@ -26,7 +26,7 @@ TOLERANCE = 1e-9
 _TRIES = 10
 
 
-class Case:
+class LeftSideInstance:
     """One instance of a left side."""
 
     def __init__(self, rule: Rule, bindings: Bindings, seed: int) -> None:
@@ -148,7 +148,7 @@ def drawing_rule(left: Left) -> Rule:
     return Rule("draw", "expand", left, right, text=left_written(left), origin="candidate")
 
 
-def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:
+def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[LeftSideInstance]:
     """So many instances of a rule's left side that meet its conditions; fewer where drawing misses too often."""
     sampler = Sampler(rule, seed)
     for index in range(count):
@@ -156,7 +156,7 @@ def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:
             misses -= 1
             if misses < 0:
                 return
-        yield Case(rule, bindings, seed * 1000 + index + 1)
+        yield LeftSideInstance(rule, bindings, seed * 1000 + index + 1)
 
 
 def with_dtype(bindings: Bindings, dtype: str) -> Bindings:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.rewrites.discovery.generalise.atoms import Atom
-from eqsat.rewrites.discovery.generalise.cases import Case, holds
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, holds
 
 #: What an instance counts for where much is equal by accident, with an axis of one or a scalar.
 DEGENERATE = 0.1
@@ -35,7 +35,7 @@ class Learner:
         self._count = 0
         self._odd = 0
 
-    def add(self, case: Case, equal: bool, degenerate: bool = False) -> None:
+    def add(self, case: LeftSideInstance, equal: bool, degenerate: bool = False) -> None:
         """Takes an instance in."""
         place = 1 << (self._found if equal else self._count)
         masks = self._equal if equal else self._different

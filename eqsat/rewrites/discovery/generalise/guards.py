@@ -20,7 +20,7 @@ from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
 from eqsat.language.terms.pattern import Left, Pattern, Siblings, Spread
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.discovery.equations.equation import variables
-from eqsat.rewrites.discovery.generalise.cases import Case, elements, with_dtype
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, elements, with_dtype
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.term import output_types, values
@@ -45,14 +45,14 @@ class Guards:
         return (*(kind if self.kind else ()), *((f"finite({', '.join(self.finite)})",) if self.finite else ()))
 
 
-def floats_of(left: Left, case: Case) -> tuple[str, ...]:
+def floats_of(left: Left, case: LeftSideInstance) -> tuple[str, ...]:
     """The float tensors of a left side in the order in which it reads them, sequences with a star."""
     tensors = case.bindings.tensors
     names = dict.fromkeys(n for root in _roots(left) for n in variables(root))
     return tuple("*" * isinstance(tensors[n], tuple) + n for n in names if _floats(tensors[n]))
 
 
-def guards(left: Left, right: Sequence[Pattern], cases: Sequence[Case]) -> Guards:
+def guards(left: Left, right: Sequence[Pattern], cases: Sequence[LeftSideInstance]) -> Guards:
     """The guards a rule needs, judged on instances at which its sides are equal."""
     chosen = cases[:_CASES]
     if not chosen or all(_moves(case, right) for case in chosen):
@@ -148,7 +148,7 @@ class _Formulas(Residues):
         self._residues = _Free()
 
 
-def _moves(case: Case, right: Sequence[Pattern]) -> bool:
+def _moves(case: LeftSideInstance, right: Sequence[Pattern]) -> bool:
     terms = case.right(right)
     if terms is None:
         return False
@@ -161,12 +161,12 @@ def _moves(case: Case, right: Sequence[Pattern]) -> bool:
 # --- element types -------------------------------------------------------------------------------------------------
 
 
-def _agree(case: Case, right: Sequence[Pattern], dtype: str, seed: int) -> bool:
+def _agree(case: LeftSideInstance, right: Sequence[Pattern], dtype: str, seed: int) -> bool:
     """Whether both sides are the same bit for bit in an element type."""
     bindings = with_dtype(case.bindings, dtype)
     rng = np.random.default_rng((seed, 11))
     try:
-        made = Case(case.rule, bindings, seed)
+        made = LeftSideInstance(case.rule, bindings, seed)
         terms = made.right(right)
         if terms is None:
             return False
@@ -194,7 +194,7 @@ def _random(operand: Drawn, dtype: str, rng: np.random.Generator, seed: int) -> 
 # --- infinities and NaN --------------------------------------------------------------------------------------------
 
 
-def _spoiled(right: Sequence[Pattern], cases: Sequence[Case], names: list[str]) -> list[str]:
+def _spoiled(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names: list[str]) -> list[str]:
     """The tensors that must be finite: with an infinity or NaN in one of them, or in all others, the sides differ."""
     needed = [n for n in names if not _carried(right, cases, {n})]
     rest = set(names) - set(needed)
@@ -203,7 +203,7 @@ def _spoiled(right: Sequence[Pattern], cases: Sequence[Case], names: list[str]) 
     return needed
 
 
-def _carried(right: Sequence[Pattern], cases: Sequence[Case], names: set[str]) -> bool:
+def _carried(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names: set[str]) -> bool:
     """Whether infinities and NaN in some tensors come out at the same elements on both sides."""
     for number, case in enumerate(cases):
         terms = case.right(right)

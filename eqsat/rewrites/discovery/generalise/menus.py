@@ -45,7 +45,7 @@ def kind_of(name: str) -> str:
 
 
 @dataclass
-class Scope:
+class BindingScope:
     """What a left side binds, with the values at the instance the equation was found at.
 
     `fields` gives the kind of each bound attribute, `records` the operator of each bound record. `products` are
@@ -104,7 +104,7 @@ def same(name: str, first: Any, second: Any) -> bool:
     return plain is not None and all(isinstance(v, tuple) and set(v) <= {plain} for v in (first, second))
 
 
-def choices(name: str, value: Any, scope: Scope, inside: Collection[str] = ()) -> list[tuple[float, Expression]]:
+def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] = ()) -> list[tuple[float, Expression]]:
     """Expressions for an attribute that have this value at the instance, with a cost each, the most general first.
 
     Those that speak of the tensors `inside` the operator come before those that speak of others.
@@ -136,18 +136,18 @@ def small(value: Any) -> bool:
     return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 
-def _menu(name: str, scope: Scope) -> Iterator[tuple[float, str]]:
+def _menu(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     kind = kind_of(name)
     for text in (*scope.of(kind), *scope.members(name)):
         yield 0.0, text
     yield from _MENUS.get(kind, _nothing)(scope)
 
 
-def _nothing(scope: Scope) -> Iterator[tuple[float, str]]:
+def _nothing(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ()
 
 
-def _axis(scope: Scope) -> Iterator[tuple[float, str]]:
+def _axis(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for k in scope.of("axis"):
         for p in scope.of("perm"):
             yield from ((0.5, f"{p}[{k}]"), (0.5, f"place({p}, {k})"))
@@ -158,11 +158,11 @@ def _axis(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5 + more, f"rank({t}) - 1"), (1.6 + more, f"rank({t}) - 2"))
 
 
-def _axes_names(scope: Scope) -> list[str]:
+def _axes_names(scope: BindingScope) -> list[str]:
     return [*scope.of("axes"), *scope.members("axes")]
 
 
-def _perm(scope: Scope) -> Iterator[tuple[float, str]]:
+def _perm(scope: BindingScope) -> Iterator[tuple[float, str]]:
     perms = scope.of("perm")
     for p in perms:
         yield 0.5, f"inverse({p})"
@@ -177,7 +177,7 @@ def _perm(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"swapped(rank({t}))"), (2.5, f"identity_perm(rank({t}))"))
 
 
-def _axes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _axes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = _axes_names(scope)
     for a in axes:
         for p in scope.of("perm"):
@@ -192,7 +192,7 @@ def _axes(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"(rank({t}) - 1,)"), (2.0, f"spatial_axes(rank({t}))"), (2.5, f"shifted(rank({t}), 0)"))
 
 
-def _shape(scope: Scope) -> Iterator[tuple[float, str]]:
+def _shape(scope: BindingScope) -> Iterator[tuple[float, str]]:
     tensors, shapes = scope.tensors, scope.of("shape")
     for p in scope.of("perm"):
         for s in (*shapes, *(f"shape({t})" for t in tensors)):
@@ -211,17 +211,17 @@ def _shape(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"shape({t})[:-1] + (dim({u}, -1),)"), (1.5, f"broadcast(shape({t}), shape({u}))"))
 
 
-def _dim(scope: Scope) -> Iterator[tuple[float, str]]:
+def _dim(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for t in scope.tensors:
         yield from ((1.0 + abs(i) / 8, f"dim({t}, {i})") for i in (-1, 0, 1, -2))
 
 
-def _kernel(scope: Scope) -> Iterator[tuple[float, str]]:
+def _kernel(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for t in scope.tensors:
         yield 0.5, f"shape({t})[2:]"
 
 
-def _pads(scope: Scope) -> Iterator[tuple[float, str]]:
+def _pads(scope: BindingScope) -> Iterator[tuple[float, str]]:
     windows = [r for r, op in scope.records.items() if {"pads", "dilations"} <= set(spec(op).attrs)]
     for r in windows:
         for p in (*scope.of("pads"), *(m for m in scope.members("pads") if not m.startswith(f"{r}."))):
@@ -235,18 +235,18 @@ def _pads(scope: Scope) -> Iterator[tuple[float, str]]:
         yield 0.5, f"added({p}, {q})"
 
 
-def _group(scope: Scope) -> Iterator[tuple[float, str]]:
+def _group(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ((1.0, f"2 * {g}") for g in scope.members("group"))
     for t in scope.tensors:
         yield from ((1.5, f"dim({t}, 1)"), (1.6, f"dim({t}, 0)"))
     yield from ((0.5, n) for n in scope.of("dim"))
 
 
-def _dtype(scope: Scope) -> Iterator[tuple[float, str]]:
+def _dtype(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ((0.5 + 0.1 * i, f"dtype({t})") for i, t in enumerate(scope.tensors))
 
 
-def _sizes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _sizes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = [*scope.of("axis"), "-1", "0", "1", "-2"]
     axes += [f"{p}[{k}]" for p in scope.of("perm") for k in scope.of("axis")]
     groups = [n for n, t in scope.bindings.tensors.items() if isinstance(t, tuple)]
@@ -259,7 +259,7 @@ def _sizes(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.0 + cost / 8, f"(dim({x}, {axis}), dim({y}, {axis}))"
 
 
-def _bounds(scope: Scope) -> Iterator[tuple[float, str]]:
+def _bounds(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield 0.5, "(0,)"
     axes = [*scope.of("axis"), "-1", "0", "1", "-2"]
     for cost, axis in enumerate(axes):
@@ -268,7 +268,7 @@ def _bounds(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.0 + cost / 8, f"(dim({t}, {axis}) + dim({u}, {axis}),)"
 
 
-def splices(op: str, attrs: Attrs, scope: Scope) -> list[tuple[float, Expression]]:
+def splices(op: str, attrs: Attrs, scope: BindingScope) -> list[tuple[float, Expression]]:
     """Expressions for a whole slice that make these attributes at the instance."""
     if op != "slice":
         return []

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.terms.pattern import Left, Pattern
-from eqsat.rewrites.discovery.equations.equation import Equation, names_read
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, names_read
 from eqsat.rewrites.discovery.equations.sides import expression
 from eqsat.rewrites.discovery.equations.writing import numbers_of, write_rule
 from eqsat.rewrites.discovery.generalise.atoms import atoms
-from eqsat.rewrites.discovery.generalise.cases import Case, drawing_rule, drawn, holds
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_rule, drawn, holds
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards
 from eqsat.rewrites.discovery.generalise.neighbours import Neighbours
@@ -35,7 +35,7 @@ _LEAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class GeneralisationEffort:
     """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm
     conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well, and how
     far the `grid` of small instances is gone through.
@@ -64,7 +64,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Way:
+class ConditionedRule:
     """Conditions that fresh instances bear out, and the rule that has them."""
 
     learned: Learned
@@ -82,17 +82,17 @@ class Found:
     cost: float
     left: Left
     right: tuple[Pattern, ...]
-    ways: Sequence[Way]
+    ways: Sequence[ConditionedRule]
 
 
-class Search:
+class RuleSearch:
     """The search for rules with the left side of a template, deterministic for a seed."""
 
-    def __init__(self, equation: Equation, template: Template, effort: Effort, seed: int) -> None:
+    def __init__(self, equation: LiteralEquation, template: Template, effort: GeneralisationEffort, seed: int) -> None:
         self.equation, self.template, self.effort, self.seed = equation, template, effort, seed
         self.drawing = drawing_rule(template.left)
-        self.own = Case(self.drawing, template.scope.bindings, seed)
-        self._cases: list[Case] = []
+        self.own = LeftSideInstance(self.drawing, template.scope.bindings, seed)
+        self._cases: list[LeftSideInstance] = []
         self._around = Neighbours(self.drawing, template.scope)
         self._more = drawn(self.drawing, effort.most, effort.misses, seed)
 
@@ -110,11 +110,11 @@ class Search:
                 return
 
     @cached_property
-    def near(self) -> list[Case]:
+    def near(self) -> list[LeftSideInstance]:
         """Instances near the candidate's."""
         return list(self._around.draw(self.effort.near, self.seed))
 
-    def far(self, count: int) -> list[Case]:
+    def far(self, count: int) -> list[LeftSideInstance]:
         """The first instances drawn anywhere, so many where there are."""
         self._cases += itertools.islice(self._more, max(0, count - len(self._cases)))
         return self._cases[:count]
@@ -163,13 +163,13 @@ class Search:
         Where many equal instances do not meet them, other conditions that do are looked for beside them.
         """
         learner = Learner(atoms(self.template.scope))
-        equal: list[Case] = []
+        equal: list[LeftSideInstance] = []
         self._take(learner, right, [self.own, *self.near, *self.far(self.effort.first)], equal)
         if len(equal) < self.effort.few:
             self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
         if len(equal) < self.effort.few:
             return None
-        ways: list[Way] = []
+        ways: list[ConditionedRule] = []
         while len(ways) < self.effort.ways and (not ways or learner.left_over([w.learned for w in ways]) > _MANY):
             way = self._way(learner, right, equal, ways)
             if way is None:
@@ -182,14 +182,18 @@ class Search:
         return Found(total, self.template.left, right, ways)
 
     def _way(
-        self, learner: Learner, right: tuple[Pattern, ...], equal: list[Case], beside: Sequence[Way]
-    ) -> Way | None:
+        self,
+        learner: Learner,
+        right: tuple[Pattern, ...],
+        equal: list[LeftSideInstance],
+        beside: Sequence[ConditionedRule],
+    ) -> ConditionedRule | None:
         """Conditions that fresh instances bear out."""
         for again in range(self.effort.rounds):
             learned = learner.learn([way.learned for way in beside])
             if learned is None:
                 return None
-            fresh: list[tuple[Case, bool]] = []
+            fresh: list[tuple[LeftSideInstance, bool]] = []
             for case in self._fresh(learned, again + 20 * len(beside)):
                 verdict = case.agrees(right)
                 fresh += [(case, verdict)] if verdict is not None else []
@@ -207,12 +211,12 @@ class Search:
             if typical < self.effort.few // 2 or not fresh or not self._apart(met):
                 return None
             settled = self._settled(right, learned, guards(self.template.left, right, met))
-            if not isinstance(settled, Case):
-                return Way(learned, settled) if settled is not None else None
+            if not isinstance(settled, LeftSideInstance):
+                return ConditionedRule(learned, settled) if settled is not None else None
             learner.add(settled, False)
         return None
 
-    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | Case | None:
+    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
         """The rule, or an instance at which its sides differ, of those that its check would draw first.
 
         Instances with an infinity, NaN or integers may show that it needs guards that others did not. None where too
@@ -222,7 +226,9 @@ class Search:
         numbers = numbers_of([a.expression for a in learned.atoms])
         count = 0
         for case in self._checking(rule):
-            full = Case(self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count)
+            full = LeftSideInstance(
+                self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count
+            )
             if full.agrees(right) is False:
                 return full
             count += 1
@@ -241,9 +247,9 @@ class Search:
         bindings = run_bounded(rule, self.effort.grid, self.seed).bindings
         if bindings is None:
             return rule
-        return Case(self.drawing, replace(bindings, attrs={**bindings.attrs, **numbers}), count)
+        return LeftSideInstance(self.drawing, replace(bindings, attrs={**bindings.attrs, **numbers}), count)
 
-    def _checking(self, rule: Rule) -> Iterator[Case]:
+    def _checking(self, rule: Rule) -> Iterator[LeftSideInstance]:
         """Instances that meet a rule's conditions; a few are looked for longer."""
         count = 0
         for case in drawn(rule, self.effort.check, 3 * self.effort.misses):
@@ -256,7 +262,7 @@ class Search:
         conditions = [*(a.text for a in learned.atoms), *guarded.texts]
         return write_rule(self.template.left, right, [expression(text) for text in conditions])
 
-    def _apart(self, met: Sequence[Case]) -> bool:
+    def _apart(self, met: Sequence[LeftSideInstance]) -> bool:
         """Whether instances show apart every two attributes that only happen to be equal in the candidate."""
         scope = self.template.scope
         kinds, own = {**scope.fields, **scope.records}, scope.bindings.attrs
@@ -267,7 +273,13 @@ class Search:
             if kinds[a] == kinds[b] and own[a] == own[b]
         )
 
-    def _take(self, learner: Learner, right: tuple[Pattern, ...], cases: Sequence[Case], equal: list[Case]) -> None:
+    def _take(
+        self,
+        learner: Learner,
+        right: tuple[Pattern, ...],
+        cases: Sequence[LeftSideInstance],
+        equal: list[LeftSideInstance],
+    ) -> None:
         """Has the learner take instances in."""
         for case in cases:
             verdict = case.agrees(right)
@@ -275,7 +287,7 @@ class Search:
                 learner.add(case, verdict, case.degenerate(self.own.bindings))
                 equal += [case] if verdict else []
 
-    def _fresh(self, learned: Learned, again: int) -> Iterator[Case]:
+    def _fresh(self, learned: Learned, again: int) -> Iterator[LeftSideInstance]:
         """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
         conditions = tuple(a.expression for a in learned.atoms)
         rule = replace(self.drawing, conditions=conditions)

@@ -11,9 +11,9 @@ from typing import Any
 from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.discovery.equations.equation import Equation, constant_fields, literal, variables
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
 from eqsat.rewrites.discovery.equations.sides import expression, left_written
-from eqsat.rewrites.discovery.generalise.menus import Scope, choices, kind_of, products, same, small, splices
+from eqsat.rewrites.discovery.generalise.menus import BindingScope, choices, kind_of, products, same, small, splices
 from eqsat.rewrites.rules.rule import SPLICE
 
 #: Names for variables of each kind, in the order in which they are taken.
@@ -51,7 +51,7 @@ class Template:
     """A left side with symbolic attributes, and what it binds."""
 
     left: Left
-    scope: Scope
+    scope: BindingScope
     cost: float
 
 
@@ -65,7 +65,7 @@ STYLES = tuple(
 )
 
 
-def templates(equation: Equation) -> Iterator[Template]:
+def templates(equation: LiteralEquation) -> Iterator[Template]:
     """Left sides for an equation, the most general first, each once."""
     seen: set[str] = set()
     for style in STYLES:
@@ -80,7 +80,7 @@ def templates(equation: Equation) -> Iterator[Template]:
 class _Maker:
     """Makes the left side of one style."""
 
-    equation: Equation
+    equation: LiteralEquation
     style: Style
     taken: set[str] = field(default_factory=set)
     names: dict[Any, str] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class _Maker:
         over = dict(left.over) if isinstance(left, Siblings) else {}
         self.taken |= {*operands, *over, *over.values()}
         self.taken |= {v for root in self.equation.roots for v in _loop_variables(root)}
-        self.scope = Scope(Bindings(dict(operands), {}), products=products(left))
+        self.scope = BindingScope(Bindings(dict(operands), {}), products=products(left))
         roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
         if self.style.cuts:
             self.late = True
@@ -174,7 +174,7 @@ def _loop_variables(pattern: Pattern | Spread) -> Iterator[str]:
         yield pattern.name
 
 
-def right_sides(equation: Equation, scope: Scope) -> list[tuple[float, tuple[Pattern, ...]]]:
+def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:
     """Right sides over what a left side binds that are the equation's at its instance, with what they cost.
 
     The simplest come first.
@@ -191,7 +191,7 @@ def _product(parts: Sequence[Sequence[tuple[float, Any]]]) -> list[tuple[float, 
     return best
 
 
-def _patterns(pattern: Pattern | Spread, scope: Scope) -> list[tuple[float, Any]]:
+def _patterns(pattern: Pattern | Spread, scope: BindingScope) -> list[tuple[float, Any]]:
     if isinstance(pattern, Var):
         return [(0.0, pattern)]
     if isinstance(pattern, Spread):
@@ -204,7 +204,7 @@ def _patterns(pattern: Pattern | Spread, scope: Scope) -> list[tuple[float, Any]
     ]
 
 
-def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Expression], str | None]]]:
+def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, Expression], str | None]]]:
     """Ways to write an operator's attributes: a record of the left side with what differs, or field by field."""
     declared = spec(app.op)
     attrs = declared.complete(constant_fields(app))
@@ -230,7 +230,7 @@ def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Express
 
 
 def _chosen(
-    app: App, keys: Sequence[str], attrs: Attrs, scope: Scope, defaults: Any = None
+    app: App, keys: Sequence[str], attrs: Attrs, scope: BindingScope, defaults: Any = None
 ) -> list[tuple[float, dict[str, Expression]]]:
     """Expressions for some attributes; those that have their default may also be left out."""
     parts: list[list[tuple[float, Any]]] = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, generalises
-from eqsat.rewrites.discovery.equations.derivable import Claim, Derivation, claims, derivations
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
 from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.proof.check import check
@@ -95,7 +95,7 @@ class _Pruner:
         self._on_request: set[str] = set()
 
     def run(self, verified: Sequence[Rule]) -> Pruned:
-        self.rules = {r.name: r for r in sorted(verified, key=lambda r: Statement.of(r).effort)}
+        self.rules = {r.name: r for r in sorted(verified, key=lambda r: RuleStatement.of(r).effort)}
         pending = self._general(self._renamed(list(self.rules)))
         pending = self._underived("by laws", pending, self.laws)
         pending = self._lift(pending)
@@ -109,8 +109,8 @@ class _Pruner:
 
     def _renamed(self, names: Sequence[str]) -> list[str]:
         """Without what is a law or an earlier rule but for names and order."""
-        known = [(r.name, Statement.of(r)) for r in self.laws]
-        first, repeated = distinct([*known, *((n, Statement.of(self.rules[n])) for n in names)])
+        known = [(r.name, RuleStatement.of(r)) for r in self.laws]
+        first, repeated = distinct([*known, *((n, RuleStatement.of(self.rules[n])) for n in names)])
         for name in names:
             if name in repeated:
                 self._drop(name, RENAMING, [repeated[name]])
@@ -119,7 +119,7 @@ class _Pruner:
 
     def _general(self, names: Sequence[str]) -> list[str]:
         """Without what is a case of another."""
-        equations = {n: Statement.of(self.rules[n]) for n in names}
+        equations = {n: RuleStatement.of(self.rules[n]) for n in names}
         operators = {n: self.rules[n].operators() for n in names}
         kept = dict.fromkeys(names)
         for special in names:
@@ -137,10 +137,10 @@ class _Pruner:
 
     def _lift(self, names: Sequence[str]) -> list[str]:
         """With rules without a common subgraph in place of those that have one, where they are true."""
-        known = {canonical(Statement.of(r)): r.name for r in self.laws}
+        known = {canonical(RuleStatement.of(r)): r.name for r in self.laws}
         # What a law says that only runs on request is no reason to leave out a case of it that runs by default.
-        self._on_request = {canonical(Statement.of(r)) for r in self.laws if r.phase == "associate"}
-        known |= {canonical(Statement.of(self.rules[n])): n for n in names}
+        self._on_request = {canonical(RuleStatement.of(r)) for r in self.laws if r.phase == "associate"}
+        known |= {canonical(RuleStatement.of(self.rules[n])): n for n in names}
         kept: dict[str, None] = {}
         pending, done = list(reversed(names)), 0
         while pending:
@@ -158,7 +158,7 @@ class _Pruner:
 
     def _lifted(self, rule: Rule, known: dict[str, str]) -> str | None:
         """The name of a true rule that is this one without a common subgraph, None where there is none."""
-        for equation in lifted(Statement.of(rule)):
+        for equation in lifted(RuleStatement.of(rule)):
             key = canonical(equation)
             if key in self._on_request and rule.phase != "associate":
                 continue
@@ -213,7 +213,7 @@ class _Pruner:
     def _greedy(self, names: Sequence[str]) -> list[str]:
         """Small and general ones first, each only if those chosen so far do not derive it."""
         kept: list[str] = []
-        order = sorted(names, key=lambda n: Statement.of(self.rules[n]).effort)
+        order = sorted(names, key=lambda n: RuleStatement.of(self.rules[n]).effort)
         for done, name in enumerate(order, start=1):
             if kept and (by := self._derived(name, kept, "chosen")) is not None:
                 self._drop(name, DERIVABLE, by)
@@ -237,7 +237,7 @@ class _Pruner:
         """With every dropped rule back that what stays does not derive."""
         kept = list(names)
         lost = [n for n, d in self.dropped.items() if not self._stands(d, set(kept))]
-        for done, name in enumerate(sorted(lost, key=lambda n: Statement.of(self.rules[n]).effort), start=1):
+        for done, name in enumerate(sorted(lost, key=lambda n: RuleStatement.of(self.rules[n]).effort), start=1):
             by = self._derived(name, kept, "audited")
             if by is None:
                 kept.append(name)
@@ -255,7 +255,7 @@ class _Pruner:
         entry = f"{stage}:{name}:{len(kept)}"
         if entry not in self.journal:
             rules = [*self.laws, *(self.rules[n] for n in kept)]
-            found = derivations(self._claims_of(name), rules).get(name, Derivation(False))
+            found = derivations(self._claims_of(name), rules).get(name, Derivability(False))
             self.journal[entry] = list(found.rules) if found else None
         result: list[str] | None = self.journal[entry]
         return result

@@ -25,7 +25,7 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A kernel as a GPU runs it, and what ptxas says of it: registers a thread, static shared memory a block.
 
     `stack` is the memory of a thread that is no register, `spill_bytes` what moves there because registers run out.
@@ -50,7 +50,7 @@ class Nvrtc(Protocol):
         ...
 
 
-def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
+def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> CompiledKernel:
     """Compiles a kernel, after the prelude, for an architecture; BackendError where it does not compile.
 
     The kernel's name in C is found in its text, which is named so in messages, and kept in a file with the log.
@@ -140,7 +140,7 @@ class _CuPy:
             library.destroyProgram(program)
 
 
-def _compiled(cubin: bytes, log: str, version: str) -> Compiled:
+def _compiled(cubin: bytes, log: str, version: str) -> CompiledKernel:
     """What ptxas says of a kernel; BackendError where it says nothing, so that no bound is held to be kept unseen."""
     registers, frame, shared = _REGISTERS.search(log), _STACK.search(log), _SHARED.search(log)
     if registers is None or frame is None:
@@ -148,7 +148,7 @@ def _compiled(cubin: bytes, log: str, version: str) -> Compiled:
             f"NVRTC {version} does not say how many registers a kernel takes", expected="NVRTC 13", remedy=REMEDY
         )
     stack, stores, loads = map(int, frame.groups())
-    return Compiled(
+    return CompiledKernel(
         cubin, int(registers.group(1)), stores + loads, stack, int(shared.group(1)) if shared else 0, log, version
     )
 

@@ -21,7 +21,7 @@ _CUDA = frozenset({2, 13})
 _NUMBERS = (bool, int, float, complex, list, tuple)
 
 
-class Device(Protocol):
+class CudaDevice(Protocol):
     """A GPU that arrays may lie on; `number` is CUDA's."""
 
     number: int
@@ -31,7 +31,7 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class PassedArrays:
     """The arrays a caller passed, by name, NumPy's or CuPy's; and what is returned: arrays of the same kind.
 
     `on_device` says that outputs stay on the GPU; `wrap` makes them what the caller uses.
@@ -42,7 +42,7 @@ class Given:
     wrap: Callable[[Any], Any]
 
 
-def taken(graph: Graph, inputs: Mapping[str, Any], device: Device | None = None) -> Given:
+def taken(graph: Graph, inputs: Mapping[str, Any], device: CudaDevice | None = None) -> PassedArrays:
     """The inputs in the graph's order, checked against what it declares.
 
     Outputs are NumPy's if any input is, or if there is none. BackendError for what does not fit: a missing or unknown
@@ -53,10 +53,10 @@ def taken(graph: Graph, inputs: Mapping[str, Any], device: Device | None = None)
     checked = checked_inputs(graph, stand_ins)
     arrays = {name: read[name] if name in read and _is_on_device(read[name]) else a for name, a in checked.items()}
     on_device = bool(inputs) and all(_is_on_device(array) for array in read.values())
-    return Given(arrays, on_device, _wrapping(inputs.values()))
+    return PassedArrays(arrays, on_device, _wrapping(inputs.values()))
 
 
-def _read(graph: Graph, name: str, value: Any, device: Device | None) -> Any:
+def _read(graph: Graph, name: str, value: Any, device: CudaDevice | None) -> Any:
     """A value as NumPy's array or CuPy's; numbers, and what says nothing of where it lies, as they are."""
     if isinstance(value, (np.ndarray, np.generic, *_NUMBERS)):
         return value
@@ -81,7 +81,7 @@ def _place(value: Any) -> tuple[int, int | None] | None:
     return (2, None) if hasattr(value, "__cuda_array_interface__") else None
 
 
-def _misplaced(graph: Graph, name: str, found: str, device: Device | None) -> BackendError:
+def _misplaced(graph: Graph, name: str, found: str, device: CudaDevice | None) -> BackendError:
     here = "the host" if device is None else f"the host or CUDA device {device.number}"
     return BackendError(
         f"input {name!r} lies on {found}",
@@ -163,7 +163,7 @@ def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Any], where: st
             )
 
 
-def check_output(name: str, array: Any, wanted: TensorType, where: str, device: Device | None) -> None:
+def check_output(name: str, array: Any, wanted: TensorType, where: str, device: CudaDevice | None) -> None:
     """BackendError for an array that an output cannot be written to."""
     fault = ""
     place = None if isinstance(array, np.ndarray) else _place(array)

@@ -15,14 +15,14 @@ from eqsat.runtime.cuda.device.memory import DeviceMemory
 from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, Matmul
-from eqsat.runtime.cuda.libraries.library import Prepared
+from eqsat.runtime.cuda.libraries.library import PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
 from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
-from eqsat.runtime.cuda.program.program import Fallback, Launch, Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram, Fallback, Launch
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 
 #: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
@@ -41,7 +41,7 @@ _WAIT = """extern "C" __global__ void hold() {{
 """
 
 
-class Step(Protocol):
+class PreparedLaunch(Protocol):
     """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
 
     def launch(self, stream: int, workspace: int) -> None:
@@ -51,7 +51,7 @@ class Step(Protocol):
 class KernelStep:
     """A generated kernel with its arguments in place."""
 
-    def __init__(self, toolkit: Toolkit, source: Source, addresses: Sequence[int]) -> None:
+    def __init__(self, toolkit: Toolkit, source: KernelSource, addresses: Sequence[int]) -> None:
         self._launch = toolkit.driver.launchKernel
         self._function = toolkit.function(source)
         self._extents = (*source.grid, *source.block, source.shared)
@@ -76,7 +76,7 @@ class NoStep:
 class Steps:
     """Kernels that are one launch of a program, one after the other."""
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: PreparedLaunch) -> None:
         self._steps = steps
 
     def launch(self, stream: int, workspace: int) -> None:
@@ -107,14 +107,14 @@ class GpuMachine:
     """
 
     def __init__(
-        self, program: Program, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
+        self, program: CudaProgram, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
     ) -> None:
         self.program, self.toolkit = program, toolkit
         self._choose = choose
         self._cupy = toolkit.cupy
         self.streams: list[Any] = []
-        self._prepared: list[Prepared] = []
-        self._steps: list[Step] = []
+        self._prepared: list[PreparedCall] = []
+        self._steps: list[PreparedLaunch] = []
         self._replayed: list[Any] = []
         with toolkit.device():
             self.memory = DeviceMemory(program, arrangement, toolkit)
@@ -140,11 +140,11 @@ class GpuMachine:
         self.wait()
         self._capture(dependencies(program, arrangement))
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[KernelSource]:
         """The kernels that are known to be run, whatever libraries refuse."""
         for launch in self.program.launches:
             work = launch.work
-            if isinstance(work, Source):
+            if isinstance(work, KernelSource):
                 yield work
             elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
                 found = source_of(work)
@@ -155,17 +155,17 @@ class GpuMachine:
         """Where the first element of a view lies."""
         return self.memory.address(view)
 
-    def _step(self, launch: Launch) -> Step:
-        if isinstance(launch.work, Source):
+    def _step(self, launch: Launch) -> PreparedLaunch:
+        if isinstance(launch.work, KernelSource):
             return self._kernel(launch.work, [self.address(v) for v in (*launch.reads, *launch.writes)])
         if isinstance(launch.work, Fallback):
             return FallbackStep(self, launch, launch.work)
         return self._call(launch.work, launch.label)
 
-    def _kernel(self, source: Source, addresses: Sequence[int]) -> Step:
+    def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
         return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
-    def _call(self, call: Call, label: str) -> Step:
+    def _call(self, call: Call, label: str) -> PreparedLaunch:
         """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
         name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
         library = self.toolkit.libraries.get(name)
@@ -193,7 +193,7 @@ class GpuMachine:
         warnings.warn(f"{label} runs as two kernels, not as one: {reason}", RuntimeWarning, stacklevel=2)
         return Steps(self._call(first, label), self._kernel(source, [self.address(view) for view in views]))
 
-    def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
+    def _generated(self, call: Call, label: str, name: str, reason: str) -> PreparedLaunch:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
         found = source_of(call)
         if found is None:
@@ -337,9 +337,9 @@ class GpuMachine:
             for launch, begin, end in zip(self.program.launches, ends[:-1], ends[1:], strict=True)
         ]
 
-    def _hold(self, launches: int) -> Step:
+    def _hold(self, launches: int) -> PreparedLaunch:
         code = _WAIT.format(nanoseconds=int(1e9 * _QUEUEING * (launches + 1)))
-        return self._kernel(Source("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
+        return self._kernel(KernelSource("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
 
     def close(self) -> None:
         """Gives back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""

@@ -12,7 +12,7 @@ from statistics import median
 from eqsat.errors import MissingExtraError, UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program.program import Launch
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 #: What kinds of launches there are, each with its colour in the picture.
 KINDS = {
@@ -27,7 +27,7 @@ KINDS = {
 
 def kind_of(launch: Launch) -> str:
     """What runs a launch: one of KINDS."""
-    if isinstance(launch.work, Source):
+    if isinstance(launch.work, KernelSource):
         return "generated"
     if isinstance(launch.work, Matmul):
         return "matmul"

@@ -11,17 +11,17 @@ from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.device.installation import found
-from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, Step
+from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, Prepared
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
 from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.cuda.program.program import Fallback, Launch
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
@@ -52,7 +52,7 @@ class CudaStopwatch:
             count = _SWEPT * l2_bytes // _WORD
             self._swept = toolkit.cupy.cuda.Memory((count + 1) * _WORD)
             toolkit.runtime.memsetAsync(self._swept.ptr, 0, self._swept.size, self.stream.ptr)
-            source = Source("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
+            source = KernelSource("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
             self._sweep = KernelStep(toolkit, source, (self._swept.ptr, self._swept.ptr + count * _WORD))
 
     def sweep(self) -> None:
@@ -97,13 +97,13 @@ class CudaSubject:
         self._weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
         self.weight_bytes = sum(self._weights.values())
         self._sets: list[Any] = [None]
-        self._steps: dict[tuple[str, int], list[Step]] = {}
-        self._prepared: list[Prepared] = []
+        self._steps: dict[tuple[str, int], list[PreparedLaunch]] = {}
+        self._prepared: list[PreparedCall] = []
         self._built: dict[tuple[Call, str | None], PreparedGraph] = {}
         self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
-        calls = [launch.work for launch in self._launches if not isinstance(launch.work, Source | Fallback)]
+        calls = [launch.work for launch in self._launches if not isinstance(launch.work, KernelSource | Fallback)]
         library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
@@ -147,18 +147,18 @@ class CudaSubject:
 
         return address
 
-    def _made(self, plan: str, place: int) -> list[Step]:
+    def _made(self, plan: str, place: int) -> list[PreparedLaunch]:
         """The launches on one set of weights, a library's call by a plan."""
         if (plan, place) not in self._steps:
             address = self._address(place)
             self._steps[plan, place] = [step for launch in self._launches for step in self._step(launch, plan, address)]
         return self._steps[plan, place]
 
-    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[Step]:
+    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
         toolkit, work = self._watch.toolkit, launch.work
         if isinstance(work, Fallback):
             raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
-        if isinstance(work, Source):
+        if isinstance(work, KernelSource):
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
         library = toolkit.libraries.get(_library_of(work))
@@ -186,7 +186,7 @@ class CudaSubject:
         rest = KernelStep(toolkit, source, [address(view) for view in views])
         return [*self._step(replace(launch, work=first), plan, address), rest]
 
-    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> Prepared:
+    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> PreparedCall:
         """A call by a plan; what takes long to build is built for one set of weights."""
         built = self._built.get((call, plan))
         if built is not None and not isinstance(call, Matmul):
@@ -196,7 +196,7 @@ class CudaSubject:
             self._built[call, plan] = prepared
         return prepared
 
-    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
+    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> PreparedLaunch:
         """The kernel that a machine runs where a library has none."""
         found = source_of(call)
         if found is None:
@@ -217,7 +217,7 @@ class CudaSubject:
 class CudaReplay:
     """Launches captured as one graph."""
 
-    def __init__(self, watch: CudaStopwatch, steps: Sequence[Step]) -> None:
+    def __init__(self, watch: CudaStopwatch, steps: Sequence[PreparedLaunch]) -> None:
         self._watch = watch
         stream = watch.stream
         # What is set up by a first launch cannot be captured.

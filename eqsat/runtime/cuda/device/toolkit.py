@@ -13,7 +13,7 @@ from eqsat.runtime.cuda.compiler.nvrtc import nvrtc
 from eqsat.runtime.cuda.libraries import cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.libraries.library import Library
 from eqsat.runtime.cuda.shortage import driver_fault, old_driver
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 #: The libraries that calls go to, by the names that lowering knows them by.
 OPENERS: Mapping[str, Callable[[], Library]] = {
@@ -81,12 +81,12 @@ class Toolkit:
         with self.device():
             return cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
 
-    def prepare(self, sources: Iterable[Source]) -> None:
+    def prepare(self, sources: Iterable[KernelSource]) -> None:
         """Compiles kernels at once, which then need only be loaded; BackendError where one does not compile."""
         missing = (source.code for source in sources if (source.code, source.entry) not in self._functions)
         self._cubins.prepare(missing, self.arch)
 
-    def function(self, source: Source) -> int:
+    def function(self, source: KernelSource) -> int:
         """The handle of a kernel, compiled and loaded where it is not yet; BackendError where it does not compile."""
         key = source.code, source.entry
         if key not in self._functions:

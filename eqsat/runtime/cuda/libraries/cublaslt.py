@@ -41,7 +41,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """result = left · right in columns: `rows` by `columns`, summed over `inner`, `batch` times."""
 
     left: Matrix
@@ -59,7 +59,7 @@ def expressible(call: Matmul) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def product_of(call: Matmul) -> Product | str:
+def product_of(call: Matmul) -> MatrixProduct | str:
     """The product that cuBLASLt is asked for, or the reason why it cannot be.
 
     A matrix in rows is its transpose in columns, so result = a · b in rows is resultᵀ = bᵀ · aᵀ in columns, and a bias
@@ -91,7 +91,7 @@ def product_of(call: Matmul) -> Product | str:
         return f"a result with strides {list(c.strides)}"
     if count > 1 and result.step == 0:
         return "results of a batch that lie in one place"
-    return Product(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
+    return MatrixProduct(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
 
 
 def _type_fault(call: Matmul) -> str | None:

@@ -13,7 +13,7 @@ Address = Callable[[View], int]
 WORKSPACE_BYTES = 32 << 20
 
 
-class Prepared(Protocol):
+class PreparedCall(Protocol):
     """A call with its plan chosen and its addresses fixed; launching it allocates nothing.
 
     `plan` is the choice as text, from which the same library makes it again; `workspace` is in bytes.
@@ -38,7 +38,7 @@ class Library(Protocol):
     def plans(self, call: Any, address: Address) -> tuple[str, ...]:
         """Every plan the library has for a call, the one it would choose first; empty where it has none."""
 
-    def prepare(self, call: Any, address: Address, plan: str | None = None) -> Prepared:
+    def prepare(self, call: Any, address: Address, plan: str | None = None) -> PreparedCall:
         """The call by a plan, or by the library's own choice; BackendError where it has none, or the plan is stale."""
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
 
@@ -51,7 +51,7 @@ def group_of(call: Call) -> Group:
     return chain.group(made, call.result)
 
 
-def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
+def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
     """The generated kernel that computes what a call does, with the views it takes; None where there is none."""
     group = group_of(call)
     source = generate(group)
@@ -61,7 +61,7 @@ def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
     return source, tuple(views[name] for name in source.arguments)
 
 
-def parted(call: Call) -> tuple[Call, Source, tuple[View, ...]] | None:
+def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
     """What a library may compute of a call, and a generated kernel for the rest, with the views it takes.
 
     For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.

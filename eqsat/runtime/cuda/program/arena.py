@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT
 
 
@@ -66,7 +66,7 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
 
 
-def lifetimes(program: Program) -> dict[str, Lifetime]:
+def lifetimes(program: CudaProgram) -> dict[str, Lifetime]:
     """How long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
     found: dict[str, Lifetime] = {}
     for index, launch in enumerate(program.launches):
@@ -87,7 +87,7 @@ def lifetimes(program: Program) -> dict[str, Lifetime]:
     return found
 
 
-def arrange(program: Program) -> Arrangement:
+def arrange(program: CudaProgram) -> Arrangement:
     """Puts the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
 
     Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
@@ -151,7 +151,7 @@ def _bound(alive: Mapping[str, Lifetime], sizes: Mapping[str, int], launches: in
     return most
 
 
-def check(program: Program, arrangement: Arrangement) -> None:
+def check(program: CudaProgram, arrangement: Arrangement) -> None:
     """BackendError unless no two buffers that are needed at one launch share a byte, and every view lies in its buffer.
 
     Works launch by launch from the views alone, and so shares nothing with what placed the buffers.
@@ -183,7 +183,7 @@ def check(program: Program, arrangement: Arrangement) -> None:
                 )
 
 
-def _needed(program: Program) -> list[set[str]]:
+def _needed(program: CudaProgram) -> list[set[str]]:
     """The buffers of values that hold something at each launch: written before or there, and read there or later."""
     values = {n for n, b in program.buffers.items() if b.role == "value"}
     count = len(program.launches)

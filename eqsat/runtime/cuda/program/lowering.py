@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.libraries.calls import Call
 from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.placement import Placement, placement, seen_as
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
-from eqsat.runtime.cuda.program.program import Buffer, Fallback, Launch, Program, Role
+from eqsat.runtime.cuda.program.program import Buffer, CudaProgram, Fallback, Launch, Role
 from eqsat.runtime.cuda.program.sharing import Blocks
 from eqsat.runtime.cuda.program.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.program.unfolding import unfolded
@@ -25,7 +25,7 @@ from eqsat.runtime.kernels.view import View
 
 def program_of(
     given: Plan | Graph, sizes: Mapping[str, int] | None = None, *, libraries: Iterable[str] = LIBRARIES
-) -> Program:
+) -> CudaProgram:
     """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
@@ -78,7 +78,7 @@ class Lowering:
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.products = Products(self, libraries)
 
-    def program(self) -> Program:
+    def program(self) -> CudaProgram:
         """The launches, with only the buffers that they or the caller need."""
         inputs = {}
         for name in self.graph.inputs:
@@ -105,7 +105,7 @@ class Lowering:
             for held, view in self.views.items()
             if held.value in self.constants and kept.get(view.buffer, Buffer("", 0, "value")).role == "weight"
         }
-        return Program(self.graph.name, kept, tuple(self.launches), inputs, outputs, weights)
+        return CudaProgram(self.graph.name, kept, tuple(self.launches), inputs, outputs, weights)
 
     def new(self, name: str, value: str, state: State, role: Role, order: Sequence[int] | None = None) -> View:
         """A buffer of its own for a value in a state."""

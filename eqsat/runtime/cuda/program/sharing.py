@@ -16,7 +16,7 @@ _SAMPLE = 32
 
 
 @dataclass
-class _Block:
+class _StoredConstant:
     """A constant in memory: the whole buffer that the view shows, in the order in which it is stored."""
 
     constant: Constant
@@ -55,7 +55,7 @@ class Blocks:
     """The constants that are in memory so far. What a caller may write to is an input, and never among them."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[DType, int, bytes], list[_Block]] = {}
+        self._known: dict[tuple[DType, int, bytes], list[_StoredConstant]] = {}
 
     def shared(self, constant: Constant, view: View) -> View | None:
         """Where a constant that is to lie as a view shows lies already; None where it does not, and it then does.
@@ -65,7 +65,7 @@ class Blocks:
         """
         if not view.count:
             return None
-        block = _Block(constant, view)
+        block = _StoredConstant(constant, view)
         alike = self._known.setdefault((view.dtype, view.nbytes, block.sample()), [])
         for other in alike:
             if other.digest == block.digest and other.stored() == block.stored():

@@ -18,7 +18,7 @@ from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError,
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS, SPECIAL
 
 
-class Arithmetic:
+class ScalarArithmetic:
     """The namespace that references compute with: C expressions instead of arrays."""
 
     exact = False
@@ -44,7 +44,7 @@ class Arithmetic:
         return cast(x, dtype)
 
 
-ARITHMETIC = Arithmetic()
+ARITHMETIC = ScalarArithmetic()
 
 
 def traced(node: Node, operands: Sequence[Expr | None]) -> Expr | None:

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.body import Access, Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index
+from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, varying
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.team import HELD_BYTES, Rows, Team, checked, read_strides, team_for
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 from eqsat.runtime.kernels.writer import bare
@@ -61,7 +61,7 @@ class RowKernel:
     # ---- what the kernel is like --------------------------------------------------------------------------------
 
     def _accesses(self, coords: Coords) -> list[Access]:
-        probe = Body(self.group)
+        probe = KernelBody(self.group)
         probe.value(self.x, coords)
         return probe.accesses
 
@@ -96,8 +96,8 @@ class RowKernel:
     def _coords(self, width: int) -> Coords:
         """The element k of those that a thread takes at once, of the step that it is at."""
         steps = self.rows.size // width
-        place = Index.variable("step", steps) * width + Index.variable("k", width)
-        return self.seen(self.rows.coords(Index.variable("row", self.rows.count), place))
+        place = AffineIndex.variable("step", steps) * width + AffineIndex.variable("k", width)
+        return self.seen(self.rows.coords(AffineIndex.variable("row", self.rows.count), place))
 
     def _results(self) -> tuple[list[str], list[str]]:
         """The results made before the operator, element by element with its operand, and those made of it."""
@@ -226,15 +226,15 @@ class RowKernel:
             yield
 
     @contextmanager
-    def one_of_each_row(self) -> Iterator[Index]:
+    def one_of_each_row(self) -> Iterator[AffineIndex]:
         """What one thread of each row does; the row."""
         conditions = [] if self.whole else [f"row < {self.rows.count}"]
         conditions += ["member == 0"] if self.team.size > 1 else []
         head = f"if ({' && '.join(conditions)})" if conditions else ""
         with self.body.writer.block(head):
-            yield Index.variable("row", self.rows.count)
+            yield AffineIndex.variable("row", self.rows.count)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The kernel, once all is written."""
         for name in self.group.results:
             self.body.pointer(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eqsat.runtime.kernels.body import Access
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.source import Extent
 
@@ -60,7 +60,7 @@ class Rows:
         """How many elements a row has."""
         return math.prod(self.shape[a] for a in self.along)
 
-    def coords(self, row: Index, place: Index) -> Coords:
+    def coords(self, row: AffineIndex, place: AffineIndex) -> Coords:
         """Where the element at a place of a row lies."""
         found = dict(zip(self.across, unflattened(row, [self.shape[a] for a in self.across]), strict=True))
         found |= zip(self.along, unflattened(place, [self.shape[a] for a in self.along]), strict=True)
@@ -148,7 +148,7 @@ def read_strides(shape: Sequence[int], accesses: Callable[[Coords], Sequence[Acc
     An axis that reaches memory through a quotient counts as if the value were stored in order.
     """
     names = [f"a{axis}" for axis in range(len(shape))]
-    found = accesses(tuple(Index.variable(n, size) for n, size in zip(names, shape, strict=True)))
+    found = accesses(tuple(AffineIndex.variable(n, size) for n, size in zip(names, shape, strict=True)))
     own = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     if not found:
         return tuple(own)

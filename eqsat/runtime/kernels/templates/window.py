@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from eqsat.language.ops.linear import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import entry_name
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.reduction import identity, whole_plane
 from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
@@ -28,7 +28,7 @@ LEAST_THREADS = 64
 FEW_BLOCKS = 256
 
 
-def generate(group: Group) -> Source | None:
+def generate(group: Group) -> KernelSource | None:
     """One kernel of a pooling with what comes before and after it; None where the group is none of this kind."""
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
@@ -36,7 +36,7 @@ def generate(group: Group) -> Source | None:
     return generated(group, core, whole_plane if _is_whole(group, core) else _pooled)
 
 
-def _pooled(group: Group, core: Node) -> Source:
+def _pooled(group: Group, core: Node) -> KernelSource:
     return _Pooling(group, core).source()
 
 
@@ -94,7 +94,7 @@ class _Pooling:
         self.axes = self._axes()
         self.names = list(group.results)
         for name in self.names:  # what is not made of the pooling has no place here
-            self.body.onward(self.made, name, [Index.number(0)] * len(self.shape))
+            self.body.onward(self.made, name, [AffineIndex.number(0)] * len(self.shape))
         view = group.results[self.names[0]]
         fits = view.shape == self.shape
         rank = range(len(self.shape))
@@ -123,7 +123,9 @@ class _Pooling:
         if any(c.reads("k") for c in coords[2:]):
             return False
         probe = PackedBody(self.group)
-        probe.value(self.x, self._seen(coords, [Index.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)]))
+        probe.value(
+            self.x, self._seen(coords, [AffineIndex.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)])
+        )
         found = varying(probe.accesses)
         sizes = [self.group.operands[a.value].dtype.itemsize for a in found]
         if not sizes or width * min(sizes) > WIDEST_ACCESS:
@@ -132,15 +134,15 @@ class _Pooling:
 
     def _coords(self, width: int) -> Coords:
         """The coordinates of element k of those of thread t."""
-        position = Index.variable("t", self.count // width) * width + Index.variable("k", width)
+        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
         walked = unflattened(position, [self.shape[a] for a in self.order])
         return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
 
     @staticmethod
-    def _seen(coords: Coords, places: Sequence[Index]) -> Coords:
+    def _seen(coords: Coords, places: Sequence[AffineIndex]) -> Coords:
         return (*coords[:2], *places)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         body, writer, width = self.body, self.body.writer, self.width
         threads = THREADS
         count = self.count // width
@@ -174,7 +176,7 @@ class _Pooling:
             places, conditions = [], []
             for i, axis in enumerate(self.axes):
                 place = coords[2 + i] * axis.stride + (
-                    Index.variable(f"i{i}", axis.kernel) * axis.dilation - axis.begin
+                    AffineIndex.variable(f"i{i}", axis.kernel) * axis.dilation - axis.begin
                 )
                 if axis.kernel > 1:
                     if unrolled:
@@ -183,7 +185,7 @@ class _Pooling:
                 name = writer.define("int", "place", writer.index(place))
                 conditions += [f"{name} >= 0"] if place.low < 0 else []
                 conditions += [f"{name} < {axis.size}"] if place.high >= axis.size else []
-                places.append(Index.variable(name, axis.size))
+                places.append(AffineIndex.variable(name, axis.size))
             if conditions:
                 stack.enter_context(writer.block(f"if ({' && '.join(conditions)})"))
             seen = self._seen(coords, places)

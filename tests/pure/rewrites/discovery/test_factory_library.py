@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.rewrites.discovery.enumerate.generate import Settings
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.outcome import (
     CONSTANT,
     DERIVED,
@@ -51,7 +51,7 @@ SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
 
 def candidate(name, left, right, ours=3, theirs=2, shapes=SQUARE):
     used = {n: s for n, s in shapes.items() if n in left + right}
-    return Candidate(name, tuple(left.split(" ; ")), tuple(right.split(" ; ")), used, ours, theirs)
+    return CandidateEquation(name, tuple(left.split(" ; ")), tuple(right.split(" ; ")), used, ours, theirs)
 
 
 CANDIDATES = [
@@ -235,7 +235,7 @@ def test_a_small_library_is_made_again_byte_for_byte(tmp_path):
     """From declarations and laws to files, at a small bound, standing alone."""
     operators = ("relu", "add", "matmul", "transpose", "concat")
     known = [r for r in laws() if r.operators() <= {*operators, "slice"}]
-    settings = Settings(ops=operators, max_ops=2, domains=("3x3*3",))
+    settings = GenerationSettings(ops=operators, max_ops=2, domains=("3x3*3",))
     build(settings, tmp_path, laws=known, work=tmp_path)
     made = {p.name: p.read_text() for p in tmp_path.iterdir()}
     assert set(made) == {RULES, EVIDENCE, COUNTS, DROPPED, MISSING}
