@@ -17,7 +17,7 @@ from eqsat.report.report import duration, integer, percent
 
 if TYPE_CHECKING:
     from eqsat.costs.model.validation import Validation
-    from eqsat.costs.model.wholes import Prediction
+    from eqsat.costs.model.whole_graphs import Prediction
 
 
 @click.command()
@@ -36,7 +36,7 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
     """
     from eqsat.costs.devices.device import Device
     from eqsat.costs.model.validation import validate
-    from eqsat.costs.model.wholes import LEAST, correction, predictions, wholes_of
+    from eqsat.costs.model.whole_graphs import LEAST, correction, predictions, wholes_of
     from eqsat.costs.table.table import CostTable
 
     of = Device.of(device)

@@ -44,7 +44,7 @@ def measure_whole(
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{missing[0]} is not installed", expected="all that `eqsat.optimize` needs")
-    from eqsat.costs.model.wholes import Whole, WholeKey, correction, wholes_of
+    from eqsat.costs.model.whole_graphs import Whole, WholeKey, correction, wholes_of
     from eqsat.costs.table.environment import Environment
     from eqsat.optimize import optimize
 

@@ -14,7 +14,7 @@ from eqsat.errors import CostError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import ending_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4

@@ -16,7 +16,7 @@ from eqsat.costs.devices.device import Device, write_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.measuring.measure import DEVICE, measure
-from eqsat.costs.measuring.specimen import result_types
+from eqsat.costs.measuring.microbenchmark import result_types
 from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)

@@ -9,7 +9,7 @@ from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, PRODUCTS
-from eqsat.costs.measuring.specimen import Array, Data, chain_types, layout_of
+from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, layout_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph, Node

@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
-from eqsat.costs.measuring.specimen import Specimen, chain_types, specimen
+from eqsat.costs.measuring.microbenchmark import Specimen, chain_types, specimen
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable

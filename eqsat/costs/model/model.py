@@ -18,7 +18,7 @@ from eqsat.costs.kernels.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
-from eqsat.costs.model.wholes import WHOLE, Correction, correction, wholes_of
+from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, wholes_of
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable

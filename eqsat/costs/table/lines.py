@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FUSED, FusedKey
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.measuring.specimen import result_types
-from eqsat.costs.model.wholes import WHOLE, WholeKey
+from eqsat.costs.measuring.microbenchmark import result_types
+from eqsat.costs.model.whole_graphs import WHOLE, WholeKey
 from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError

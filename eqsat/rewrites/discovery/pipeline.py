@@ -13,7 +13,7 @@ from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.generalise.settle import Settle
+from eqsat.rewrites.discovery.generalise.general_rules import Settle
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates

@@ -31,7 +31,7 @@ from eqsat.rewrites.discovery.equations.outcome import (
     is_proved,
 )
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
-from eqsat.rewrites.discovery.generalise.settle import Settle, claim, of_law, phases, settled
+from eqsat.rewrites.discovery.generalise.general_rules import Settle, claim, of_law, phases, settled
 from eqsat.rewrites.discovery.select.repeated import Repeated
 from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.rules.evidence import Evidence

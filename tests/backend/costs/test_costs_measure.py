@@ -11,7 +11,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import POLICIES
 from eqsat.costs.measuring.calibrate import calibrate
 from eqsat.costs.measuring.measure import Filled, fill, measure
-from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.measuring.microbenchmark import specimen
 from eqsat.costs.model.fit import known_work
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.entry import Entry, TableRecord

@@ -18,7 +18,7 @@ from eqsat.costs.kernels.fusion import FusedKey
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.keylist import read_keys, write_keys
 from eqsat.costs.measuring.measure import fill, measure
-from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.measuring.microbenchmark import specimen
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable

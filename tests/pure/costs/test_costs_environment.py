@@ -13,7 +13,7 @@ from eqsat.costs.devices import device as devices
 from eqsat.costs.devices.device import DEVICES, Device, gpu_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.model.model import CostModel
-from eqsat.costs.model.wholes import Whole, WholeKey
+from eqsat.costs.model.whole_graphs import Whole, WholeKey
 from eqsat.costs.table import environment as environments
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment, cpu_model, kind_of

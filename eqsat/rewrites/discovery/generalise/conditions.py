@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eqsat.rewrites.discovery.generalise.atoms import Atom
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, holds
+from eqsat.rewrites.discovery.generalise.predicates import Atom
 
 #: What an instance counts for where much is equal by accident, with an axis of one or a scalar.
 DEGENERATE = 0.1

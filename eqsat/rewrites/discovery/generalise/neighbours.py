@@ -19,8 +19,8 @@ from eqsat.language.ops.sampling import draw
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope, kind_of
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance
-from eqsat.rewrites.discovery.generalise.menus import BindingScope, kind_of
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import left_terms

@@ -12,11 +12,11 @@ from eqsat.language.terms.pattern import Left, Pattern
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, names_read
 from eqsat.rewrites.discovery.equations.sides import expression
 from eqsat.rewrites.discovery.equations.writing import numbers_of, write_rule
-from eqsat.rewrites.discovery.generalise.atoms import atoms
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_rule, drawn, holds
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards
 from eqsat.rewrites.discovery.generalise.neighbours import Neighbours
+from eqsat.rewrites.discovery.generalise.predicates import atoms
 from eqsat.rewrites.discovery.generalise.template import Template, right_sides
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.proof.bounded import run_bounded

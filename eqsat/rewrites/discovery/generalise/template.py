@@ -13,7 +13,15 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
 from eqsat.rewrites.discovery.equations.sides import expression, left_written
-from eqsat.rewrites.discovery.generalise.menus import BindingScope, choices, kind_of, products, same, small, splices
+from eqsat.rewrites.discovery.generalise.attribute_expressions import (
+    BindingScope,
+    choices,
+    kind_of,
+    products,
+    same,
+    small,
+    splices,
+)
 from eqsat.rewrites.rules.rule import SPLICE
 
 #: Names for variables of each kind, in the order in which they are taken.

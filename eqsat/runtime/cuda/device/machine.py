@@ -20,8 +20,8 @@ from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
-from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
 from eqsat.runtime.cuda.program.program import CudaProgram, Fallback, Launch
+from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, quickest, segments, width
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
-from eqsat.runtime.cuda.libraries.endings import forms_addend
+from eqsat.runtime.cuda.libraries.epilogues import forms_addend
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
 NAME = "cudnn"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import ending_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.

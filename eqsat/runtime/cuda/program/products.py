@@ -18,7 +18,7 @@ from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue,
 from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow
+from eqsat.runtime.cuda.libraries.epilogues import ending_of, may_follow
 from eqsat.runtime.kernels.view import View
 
 if TYPE_CHECKING:

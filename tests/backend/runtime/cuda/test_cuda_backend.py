@@ -28,10 +28,10 @@ from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.device.toolkit import opened
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.program.arena import Arrangement, arrange
-from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, width
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.cuda.program.program import Buffer, CudaProgram, Fallback, Launch
 from eqsat.runtime.cuda.program.static import plain_plan
+from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, width
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View

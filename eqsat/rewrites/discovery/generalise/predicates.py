@@ -11,7 +11,7 @@ from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression
-from eqsat.rewrites.discovery.generalise.menus import BindingScope
+from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope
 
 
 @dataclass(frozen=True, slots=True)
