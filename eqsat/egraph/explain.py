@@ -17,7 +17,7 @@ CONGRUENCE = "congruence"
 class ProofStep:
     """One step of a chain: the rule, the e-nodes it leads from and to, and whether it was used right to left.
 
-    `premises` are pairs of e-nodes that had to be equal for it: operands as they were made and as the rule matched
+    `equalities` are pairs of e-nodes that had to be equal for it: operands as they were made and as the rule matched
     them, or, for congruence, the operands of both sides. `left` and `right` are the sides of the rule as they stood in
     the e-graph; both are None for congruence, and where the record of the firing does not tell, which is a gap.
     `time` counts unions: every premise was equal before.
@@ -28,7 +28,7 @@ class ProofStep:
     target: int
     backwards: bool
     time: int
-    premises: tuple[Pair, ...] = ()
+    equalities: tuple[Pair, ...] = ()
     left: MatchedSide | None = None
     right: MatchedSide | None = None
 
@@ -118,7 +118,7 @@ class Explainer:
             if pair in chains or (pair[1], pair[0]) in chains or pair[0] == pair[1]:
                 continue
             chains[pair] = self.chain(*pair)
-            pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.premises)]
+            pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.equalities)]
         return Derivation(wanted, chains)
 
     def derive_all(self) -> Derivation:
@@ -133,7 +133,7 @@ class Explainer:
             known = self._known[edge.time] = self._made(edge)
         if (known.source, known.target) == (edge.source, edge.target):
             return known
-        turned = tuple((b, a) for a, b in known.premises) if known.rule == CONGRUENCE else known.premises
+        turned = tuple((b, a) for a, b in known.equalities) if known.rule == CONGRUENCE else known.equalities
         return ProofStep(
             known.rule,
             edge.source,
@@ -149,12 +149,12 @@ class Explainer:
         source, target, nodes = edge.source, edge.target, self.egraph.nodes
         if edge.equation is None:
             pairs = zip(nodes[source].operands, nodes[target].operands, strict=True)
-            premises = tuple((a, b) for a, b in pairs if a != b)
-            return ProofStep(CONGRUENCE, source, target, edge.backwards, edge.time, premises)
+            equalities = tuple((a, b) for a, b in pairs if a != b)
+            return ProofStep(CONGRUENCE, source, target, edge.backwards, edge.time, equalities)
         applied = self.egraph.applications[edge.equation]
         sides = self._instances.sides(applied, edge.time)
         if sides is None:
             return ProofStep(applied.rule, source, target, edge.backwards, edge.time)
         left, right = sides
-        premises = tuple(dict.fromkeys((*left.premises, *right.premises)))
-        return ProofStep(applied.rule, source, target, edge.backwards, edge.time, premises, left, right)
+        equalities = tuple(dict.fromkeys((*left.equalities, *right.equalities)))
+        return ProofStep(applied.rule, source, target, edge.backwards, edge.time, equalities, left, right)

@@ -94,7 +94,7 @@ def _links(notation: Notation, steps: tuple[ProofStep, ...]) -> Iterator[Link]:
     for step in steps:
         before = notation.enode(step.source) if step.before is None else notation.term(step.before.term)
         after = notation.enode(step.target) if step.after is None else notation.term(step.after.term)
-        pairs = ((notation.enode(a), notation.enode(b)) for a, b in step.premises)
+        pairs = ((notation.enode(a), notation.enode(b)) for a, b in step.equalities)
         yield Link(step.rule, before, after, step.backwards, tuple((a, b) for a, b in pairs if a != b))
 
 

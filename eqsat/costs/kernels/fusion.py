@@ -14,7 +14,7 @@ from eqsat.errors import CostError
 from eqsat.language.declaration.spec import OPS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.epilogues import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
@@ -180,19 +180,19 @@ def runs_as_one(members: Sequence[FusedOperator]) -> bool:
         return False
     if not cores or first.op not in PRODUCTS:
         return True
-    endings: list[str] = []
+    epilogues: list[str] = []
     for member in members[1:]:
         made = member.results[0]
         others = [t for t, link in zip(member.operands, member.links, strict=True) if link is None and t is not None]
         if made is None or made.shape is None or sum(link is not None for link in member.links) != 1:
             return False
-        ending = ending_of(first.op, member.op, member.attrs, made, others)
+        epilogue = epilogue_of(first.op, member.op, member.attrs, made, others)
         fixed = all(const for const, link in zip(member.const, member.links, strict=True) if link is None)
-        if not may_follow(endings, ending) or (ending == "scale" and not fixed):
+        if not may_follow(epilogues, epilogue) or (epilogue == "scale" and not fixed):
             return False
-        if ending == "addend" and not _adds(first, member):
+        if epilogue == "addend" and not _adds(first, member):
             return False
-        endings.append(ending)
+        epilogues.append(epilogue)
     return True
 
 

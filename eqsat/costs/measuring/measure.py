@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
-from eqsat.costs.measuring.microbenchmark import Specimen, chain_types, specimen
+from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -106,7 +106,7 @@ def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, se
     constants = _constant_bytes(key)
     lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants) for n in (1, 2)]
     try:
-        programs = {str(n): _Program(specimen(key, n, seed), threads) for n in lengths}
+        programs = {str(n): _Program(build_microbenchmark(key, n, seed), threads) for n in lengths}
     except BackendError as error:
         raise CostError(error.what, where=key.text, expected="an operator that ONNX Runtime implements") from error
     timings = interleaved(
@@ -160,18 +160,18 @@ def _copies(estimate: float, constants: int) -> int:
 class _Program:
     """A specimen bound to a session: inputs and results keep their place, so that nothing is allocated in a run."""
 
-    def __init__(self, built: Specimen, threads: int) -> None:
+    def __init__(self, benchmark: Microbenchmark, threads: int) -> None:
         from eqsat.runtime.onnxruntime.session import SessionBackend, ort_value
 
-        program = SessionBackend().compile(built.graph, threads=threads)
+        program = SessionBackend().compile(benchmark.graph, threads=threads)
         binding = program.session.io_binding()
         self._kept: list[Any] = []
-        for name, array in built.inputs.items():
+        for name, array in benchmark.inputs.items():
             value = ort_value(array, DType.of(array.dtype))
             self._kept.append(value)
             binding.bind_ortvalue_input(name, value)
         buffers: dict[TensorType, Any] = {}
-        for name, declared in built.outputs.items():
+        for name, declared in benchmark.outputs.items():
             if declared not in buffers:
                 # Copies write one after the other, and nothing reads what they write: one buffer serves all.
                 buffers[declared] = ort_value(np.zeros(declared.static, declared.dtype.numpy), declared.dtype)
@@ -183,7 +183,7 @@ class _Program:
         except RuntimeError as error:
             raise BackendError(f"ONNX Runtime failed: {str(error).strip().splitlines()[0]}") from error
         #: What the pooling at the end of each copy costs, and the conversion of its result.
-        self.extra = 2 * Device.of(DEVICE).launch if built.tail else 0.0
+        self.extra = 2 * Device.of(DEVICE).launch if benchmark.tail else 0.0
 
     def run(self) -> None:
         """One run of all copies."""

@@ -34,7 +34,7 @@ _INDEXED: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True)
-class Specimen:
+class Microbenchmark:
     """A graph of independent copies of a kernel, the inputs it runs on, and the types of its outputs.
 
     `tail` is True where each copy ends in a pooling, which is no part of the kernel.
@@ -102,7 +102,7 @@ class Data:
         return floats.astype(dtype.numpy)
 
 
-def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
+def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark:
     """`copies` independent applications of a kernel, each to data and constants of its own; all results are outputs.
 
     Equal applications would be merged by the backend, results that nobody reads removed. A kernel that begins with a
@@ -121,7 +121,7 @@ def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
     graph = draft.graph(f"{copies} x {chain.op}")
     types = {name: graph.type(value) for name, value in graph.outputs.items()}
     outputs = {name: type for name, type in types.items() if isinstance(type, TensorType)}
-    return Specimen(graph, draft.inputs, outputs, draft.tail)
+    return Microbenchmark(graph, draft.inputs, outputs, draft.tail)
 
 
 def result_types(key: OpKey) -> tuple[TensorType, ...]:

@@ -18,7 +18,7 @@ from eqsat.costs.kernels.precision import PRODUCTS, ROUNDOFF
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
-from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, wholes_of
+from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -94,7 +94,7 @@ class CostModel:
             self.environment = table.environment(self.device, threads)
         measured = table.entries(self.environment) if table is not None else {}
         self._measured: Mapping[str, Entry] = measured
-        self._correction = correction(wholes_of(measured)) if corrected and self.device.gpu else Correction()
+        self._correction = correction(measured_graphs(measured)) if corrected and self.device.gpu else Correction()
         self._hot = False
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}

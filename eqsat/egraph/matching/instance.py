@@ -39,7 +39,7 @@ class MatchedSide:
     """
 
     term: MatchedTerm
-    premises: tuple[Pair, ...]
+    equalities: tuple[Pair, ...]
 
 
 class SideFinder:
@@ -108,8 +108,8 @@ class _SideSearch:
         for enode in self._candidates(pattern.op, attrs, wanted):
             below = self._operands(pattern, enode, bindings, classes)
             if below is not None:
-                terms, premises = below
-                return MatchedTerm(enode, terms), [*([(wanted, enode)] if enode != wanted else []), *premises]
+                terms, equalities = below
+                return MatchedTerm(enode, terms), [*([(wanted, enode)] if enode != wanted else []), *equalities]
         return None
 
     def _candidates(self, op: str, attrs: Attrs, wanted: int) -> Iterator[int]:
@@ -125,7 +125,7 @@ class _SideSearch:
     ) -> tuple[tuple[MatchedTerm, ...], list[Pair]] | None:
         operands = self.egraph.nodes[enode].operands
         terms: list[MatchedTerm] = []
-        premises: list[Pair] = []
+        equalities: list[Pair] = []
         for item, inner, known in self._expanded(pattern, bindings, classes):
             if len(terms) == len(operands):
                 return None
@@ -133,8 +133,8 @@ class _SideSearch:
             if found is None:
                 return None
             terms.append(found[0])
-            premises += found[1]
-        return (tuple(terms), premises) if len(terms) == len(operands) else None
+            equalities += found[1]
+        return (tuple(terms), equalities) if len(terms) == len(operands) else None
 
     def _expanded(
         self, pattern: App, bindings: Bindings, classes: Classes

@@ -54,9 +54,9 @@ def _sizes(framed: TensorProblem, model: CostModel) -> dict[tuple[int, int], flo
     problem, snapshot = framed.problem, framed.snapshot
     goals = {(n.eclass, n.state) for n in problem.nodes}
     goals |= {(c.eclass, s) for c in problem.conversions for s in (c.source, c.target)}
-    wholes = {n.eclass: way.split for n, way in zip(problem.nodes, framed.ways, strict=True) if way.split is not None}
+    splits = {n.eclass: way.split for n, way in zip(problem.nodes, framed.ways, strict=True) if way.split is not None}
     for eclass, state in goals:
-        split = wholes.get(eclass)
+        split = splits.get(eclass)
         leader = framed.leaders[eclass] if split is None else split.source
         found = snapshot.classes[leader]
         if found.constant:

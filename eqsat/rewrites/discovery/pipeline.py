@@ -13,7 +13,7 @@ from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.generalise.general_rules import Settle
+from eqsat.rewrites.discovery.generalise.general_rules import Generaliser
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates
@@ -91,7 +91,7 @@ def assemble(
     folder: Path,
     *,
     beyond_laws: bool = False,
-    settle: Settle | None = None,
+    generaliser: Generaliser | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     journal: Journal | None = None,
@@ -103,7 +103,7 @@ def assemble(
             candidates,
             laws,
             known=laws if beyond_laws else (),
-            settle=settle,
+            generaliser=generaliser,
             executor=executor,
             journal=journal,
             progress=progress,

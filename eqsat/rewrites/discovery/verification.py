@@ -31,7 +31,7 @@ from eqsat.rewrites.discovery.equations.outcome import (
     is_proved,
 )
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
-from eqsat.rewrites.discovery.generalise.general_rules import Settle, claim, of_law, phases, settled
+from eqsat.rewrites.discovery.generalise.general_rules import Generaliser, claim, general_rules, of_law, phases
 from eqsat.rewrites.discovery.select.repeated import Repeated
 from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.rules.evidence import Evidence
@@ -58,7 +58,7 @@ def verify_candidates(
     *,
     known: Sequence[Rule] | None = None,
     everything: bool = False,
-    settle: Settle | None = None,
+    generaliser: Generaliser | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
@@ -70,12 +70,14 @@ def verify_candidates(
     the laws of its proof. `everything` verifies those too that save no work either way round, and large ones that
     neither laws nor known rules derive.
 
-    `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
-    later candidates that they derive, so that what lacks a law is listed once.
+    `generaliser` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set
+    aside later candidates that they derive, so that what lacks a law is listed once.
     """
-    settle = settle or partial(settled, laws=tuple(laws))
+    generaliser = generaliser or partial(general_rules, laws=tuple(laws))
     base = tuple(laws if known is None else known)
-    yield from _Verification(base, tuple(laws), everything, settle, executor, journal, progress).run(list(candidates))
+    yield from _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress).run(
+        list(candidates)
+    )
 
 
 def _effort(candidate: CandidateEquation) -> tuple[int, int, int, int, str]:
@@ -89,7 +91,7 @@ class _Verification:
     base: tuple[Rule, ...]
     laws: tuple[Rule, ...]
     everything: bool
-    settle: Settle
+    generaliser: Generaliser
     executor: Executor | None
     journal: Journal | None
     progress: Follow | None
@@ -227,7 +229,7 @@ class _Verification:
 
     def _settled(self, candidates: Sequence[CandidateEquation], known: Journal) -> Iterator[CandidateOutcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in known]
-        for candidate, found in zip(todo, self._map(self.settle, todo), strict=True):
+        for candidate, found in zip(todo, self._map(self.generaliser, todo), strict=True):
             named = [self._named(rule, evidence) for rule, evidence in found]
             known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
         yield from (self._accepted(candidate, known) for candidate in candidates)

@@ -129,8 +129,8 @@ def test_no_chain_rests_on_itself() -> None:
     derivation = explainer.derive(everything(egraph))
     checked = 0
     for step in (s for chain in derivation.chains.values() for s in chain or ()):
-        for premise in step.premises:
-            chain = explainer.chain(*premise)
+        for pair in step.equalities:
+            chain = explainer.chain(*pair)
             assert chain is not None
             assert all(below.time < step.time for below in chain)
             checked += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, holds
-from eqsat.rewrites.discovery.generalise.predicates import Atom
+from eqsat.rewrites.discovery.generalise.predicates import Predicate
 
 #: What an instance counts for where much is equal by accident, with an axis of one or a scalar.
 DEGENERATE = 0.1
@@ -18,18 +18,18 @@ _PAIRS, _TRIPLES, _BEAM, _DEPTH = 90, 36, 10, 7
 class Learned:
     """A conjunction of atoms and the share of equal instances, by weight, that meet it."""
 
-    atoms: tuple[Atom, ...]
+    predicates: tuple[Predicate, ...]
     coverage: float
 
 
 class Learner:
     """Which atoms hold at which instances; instances come in as they are found."""
 
-    def __init__(self, atoms: Sequence[Atom]) -> None:
-        self.atoms = list(atoms)
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self.predicates = list(predicates)
         #: For each atom the instances at which it holds, a bit each: of the equal ones, and of the others.
-        self._equal = [0] * len(atoms)
-        self._different = [0] * len(atoms)
+        self._equal = [0] * len(predicates)
+        self._different = [0] * len(predicates)
         #: How many instances are equal and how many are not, and which of the equal ones are degenerate.
         self._found = 0
         self._count = 0
@@ -39,8 +39,8 @@ class Learner:
         """Takes an instance in."""
         place = 1 << (self._found if equal else self._count)
         masks = self._equal if equal else self._different
-        for index, atom in enumerate(self.atoms):
-            if holds(atom.expression, case.bindings):
+        for index, predicate in enumerate(self.predicates):
+            if holds(predicate.expression, case.bindings):
                 masks[index] |= place
         if equal:
             self._odd |= place * degenerate
@@ -65,7 +65,7 @@ class Learner:
         for index in chosen:
             kept &= self._equal[index]
         whole = self._weight(everywhere)
-        ordered = sorted((self.atoms[i] for i in chosen), key=lambda a: (a.cost, a.text))
+        ordered = sorted((self.predicates[i] for i in chosen), key=lambda a: (a.cost, a.text))
         return Learned(tuple(ordered), self._weight(kept) / whole if whole else 0.0)
 
     def left_over(self, beside: Sequence[Learned]) -> float:
@@ -75,11 +75,11 @@ class Learner:
 
     def _beside(self, beside: Sequence[Learned]) -> int:
         rest = (1 << self._found) - 1
-        masks = {atom.text: mask for atom, mask in zip(self.atoms, self._equal, strict=True)}
+        masks = {predicate.text: mask for predicate, mask in zip(self.predicates, self._equal, strict=True)}
         for learned in beside:
             met = (1 << self._found) - 1
-            for atom in learned.atoms:
-                met &= masks[atom.text]
+            for predicate in learned.predicates:
+                met &= masks[predicate.text]
             rest &= ~met
         return rest
 
@@ -105,8 +105,8 @@ class Learner:
         return sorted(best.values(), key=self._order)
 
     def _order(self, index: int) -> tuple[float, int, str]:
-        atom = self.atoms[index]
-        return atom.cost, len(atom.text), atom.text
+        predicate = self.predicates[index]
+        return predicate.cost, len(predicate.text), predicate.text
 
     def _cheapest(self, usable: Sequence[int]) -> tuple[int, ...]:
         """The cheapest set of atoms that excludes every different instance: of up to three, or by leaving out."""
@@ -114,8 +114,8 @@ class Learner:
         for size, most in ((1, len(usable)), (2, _PAIRS), (3, _TRIPLES)):
             found += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
             if found:
-                return min(found, key=lambda c: (sum(self.atoms[i].cost for i in c), sorted(map(self._order, c))))
-        return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.atoms[i].cost for i in c))
+                return min(found, key=lambda c: (sum(self.predicates[i].cost for i in c), sorted(map(self._order, c))))
+        return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.predicates[i].cost for i in c))
 
     def _taken(self, usable: Sequence[int]) -> tuple[int, ...]:
         """Atoms taken one after the other, each the one that excludes the most for its cost."""
@@ -125,7 +125,7 @@ class Learner:
             here = left
             best = max(
                 usable,
-                key=lambda i: ((here & ~self._different[i]).bit_count() / self.atoms[i].cost, -self._order(i)[0]),
+                key=lambda i: ((here & ~self._different[i]).bit_count() / self.predicates[i].cost, -self._order(i)[0]),
             )
             chosen.append(best)
             left &= self._different[best]
@@ -147,7 +147,7 @@ class Learner:
         beam: list[tuple[float, tuple[int, ...], int, int]] = [(0.0, (), everywhere, all_different)]
         found: list[tuple[float, float, tuple[int, ...]]] = []
         kinds: dict[tuple[int, int], int] = {}
-        for index in sorted(range(len(self.atoms)), key=self._order):
+        for index in sorted(range(len(self.predicates)), key=self._order):
             kinds.setdefault((self._equal[index] & everywhere, self._different[index]), index)
         for _ in range(_DEPTH):
             grown: dict[tuple[int, int], tuple[float, tuple[int, ...], int, int]] = {}
@@ -157,7 +157,7 @@ class Learner:
                     weight = self._weight(kept) / total if left != different else 0.0
                     if not weight:
                         continue
-                    cost = sum(self.atoms[i].cost for i in (*chosen, index))
+                    cost = sum(self.predicates[i].cost for i in (*chosen, index))
                     if not left:
                         found.append((-weight, cost, (*chosen, index)))
                         continue

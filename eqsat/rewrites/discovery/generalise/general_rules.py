@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from eqsat.rewrites.proof.entail import Entailment
 
 #: The rules that generalise a candidate, each with its evidence.
-Settle = Callable[[CandidateEquation], "list[tuple[Rule, Evidence]]"]
+Generaliser = Callable[[CandidateEquation], "list[tuple[Rule, Evidence]]"]
 #: How often a candidate is generalised anew where its rules are refuted, each time on more instances.
 _AGAIN = 2
 
 
-def settled(candidate: CandidateEquation, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
+def general_rules(candidate: CandidateEquation, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
     """The general rules of a candidate, each checked on instances and against the laws.
 
     Where the check refutes one, which looks farther than learning does, conditions are learned from more instances.

@@ -15,7 +15,7 @@ from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingSco
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class Predicate:
     """A condition and how special it is: dear ones are left out first."""
 
     expression: Expression
@@ -35,7 +35,7 @@ class _Term:
     sequence: str = ""
 
 
-def atoms(scope: BindingScope) -> list[Atom]:
+def predicates(scope: BindingScope) -> list[Predicate]:
     """Every atom over what a left side binds that holds at the instance the equation was found at.
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
@@ -44,7 +44,7 @@ def atoms(scope: BindingScope) -> list[Atom]:
     for cost, text in _texts(scope):
         if found.get(text, cost + 1) > cost:
             found[text] = cost
-    return [Atom(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
+    return [Predicate(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
 
 
 def _held(condition: Expression, scope: BindingScope) -> bool:

@@ -16,7 +16,7 @@ from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards
 from eqsat.rewrites.discovery.generalise.neighbours import Neighbours
-from eqsat.rewrites.discovery.generalise.predicates import atoms
+from eqsat.rewrites.discovery.generalise.predicates import predicates
 from eqsat.rewrites.discovery.generalise.template import Template, right_sides
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.proof.bounded import run_bounded
@@ -162,7 +162,7 @@ class RuleSearch:
 
         Where many equal instances do not meet them, other conditions that do are looked for beside them.
         """
-        learner = Learner(atoms(self.template.scope))
+        learner = Learner(predicates(self.template.scope))
         equal: list[LeftSideInstance] = []
         self._take(learner, right, [self.own, *self.near, *self.far(self.effort.first)], equal)
         if len(equal) < self.effort.few:
@@ -178,7 +178,7 @@ class RuleSearch:
         if not ways:
             return None
         first = ways[0].learned
-        total = cost + sum(a.cost for a in first.atoms) + self.effort.missed * (1 - first.coverage)
+        total = cost + sum(a.cost for a in first.predicates) + self.effort.missed * (1 - first.coverage)
         return Found(total, self.template.left, right, ways)
 
     def _way(
@@ -204,7 +204,7 @@ class RuleSearch:
                 for case, same in fresh:
                     learner.add(case, same, case.degenerate(self.own.bindings))
                 continue
-            met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.atoms)]
+            met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.predicates)]
             random.Random(self.seed).shuffle(met)
             met.sort(key=lambda case: case.degenerate(self.own.bindings))
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
@@ -223,7 +223,7 @@ class RuleSearch:
         few are drawn for any check.
         """
         rule = self._written(right, learned, guarded)
-        numbers = numbers_of([a.expression for a in learned.atoms])
+        numbers = numbers_of([a.expression for a in learned.predicates])
         count = 0
         for case in self._checking(rule):
             full = LeftSideInstance(
@@ -259,7 +259,7 @@ class RuleSearch:
             yield from drawn(rule, _LEAST, 15 * self.effort.misses, 1)
 
     def _written(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule:
-        conditions = [*(a.text for a in learned.atoms), *guarded.texts]
+        conditions = [*(a.text for a in learned.predicates), *guarded.texts]
         return write_rule(self.template.left, right, [expression(text) for text in conditions])
 
     def _apart(self, met: Sequence[LeftSideInstance]) -> bool:
@@ -289,7 +289,7 @@ class RuleSearch:
 
     def _fresh(self, learned: Learned, again: int) -> Iterator[LeftSideInstance]:
         """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
-        conditions = tuple(a.expression for a in learned.atoms)
+        conditions = tuple(a.expression for a in learned.predicates)
         rule = replace(self.drawing, conditions=conditions)
         seed = self.seed * 100 + again + 1
         for case in self._around.draw(2 * self.effort.near, seed):

@@ -28,7 +28,7 @@ from eqsat.runtime.kernels.view import View
 #: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
 Choice = Callable[[Call], str | None]
 #: Numbers of streams that are tried where launches need not wait for each other.
-LANES = (1, 2, 4)
+STREAM_COUNTS = (1, 2, 4)
 #: Replays by which numbers of streams are compared.
 _REPLAYS = 20
 #: For how long the GPU waits before launches that are timed one by one, so that all are queued by then: in seconds.
@@ -210,8 +210,8 @@ class GpuMachine:
         source, views = found
         return self._kernel(source, [self.address(view) for view in views])
 
-    def _more_streams(self, lanes: int) -> None:
-        while len(self.streams) < lanes:
+    def _more_streams(self, stream_count: int) -> None:
+        while len(self.streams) < stream_count:
             self._workspaces.append(self.memory.take(f"workspace {len(self.streams)}", self._workspace))
             self.streams.append(self._cupy.cuda.Stream(non_blocking=True))
 
@@ -220,14 +220,14 @@ class GpuMachine:
         most = width(before)
         captured: dict[int, list[Any]] = {}
         seconds: dict[int, float] = {}
-        for lanes in LANES:
-            if lanes > 1 and lanes > most:
+        for stream_count in STREAM_COUNTS:
+            if stream_count > 1 and stream_count > most:
                 break
-            self._more_streams(lanes)
-            captured[lanes] = self._captured(placed(before, lanes))
-            seconds[lanes] = self._time(captured[lanes]) if most > 1 else 0.0
-        self.lanes = quickest(seconds)
-        self._replayed = captured[self.lanes]
+            self._more_streams(stream_count)
+            captured[stream_count] = self._captured(placed(before, stream_count))
+            seconds[stream_count] = self._time(captured[stream_count]) if most > 1 else 0.0
+        self.stream_count = quickest(seconds)
+        self._replayed = captured[self.stream_count]
 
     def _captured(self, launches: Sequence[Placed]) -> list[Any]:
         """Graphs of the launches between those that no graph can hold, and those as they are."""

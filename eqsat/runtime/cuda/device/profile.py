@@ -60,7 +60,7 @@ class Span:
     seconds: float
     nbytes: int = 0
     values: tuple[str, ...] = ()
-    lane: int = 0
+    stream: int = 0
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Profile:
                 median(s.seconds for s in same),
                 first.nbytes,
                 first.values,
-                first.lane,
+                first.stream,
             )
 
     def __str__(self) -> str:
@@ -154,14 +154,16 @@ class Profile:
         from matplotlib.patches import Patch
 
         spans = self.spans
-        lanes = max(span.lane for span in spans) + 1 if spans else 1
-        figure = Figure(figsize=(12, 1.6 + 0.6 * lanes), layout="constrained")
+        streams = max(span.stream for span in spans) + 1 if spans else 1
+        figure = Figure(figsize=(12, 1.6 + 0.6 * streams), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for span in spans:
             bar = [(span.start * 1e6, span.seconds * 1e6)]
-            axes.broken_barh(bar, (span.lane - 0.4, 0.8), facecolors=KINDS[span.kind], edgecolor="white", linewidth=0.3)
-        axes.set_yticks(range(lanes), [f"stream {lane}" for lane in range(lanes)])
+            axes.broken_barh(
+                bar, (span.stream - 0.4, 0.8), facecolors=KINDS[span.kind], edgecolor="white", linewidth=0.3
+            )
+        axes.set_yticks(range(streams), [f"stream {stream}" for stream in range(streams)])
         axes.set_xlabel("µs")
         axes.set_title(f"{self.name}: {len(spans)} launches, {self.seconds * 1e6:.1f} µs")
         used = [kind for kind in KINDS if any(span.kind == kind for span in spans)]
@@ -178,6 +180,6 @@ def _event(span: Span, run: int) -> dict[str, object]:
         "ts": span.start * 1e6,
         "dur": span.seconds * 1e6,
         "pid": run,
-        "tid": span.lane,
+        "tid": span.stream,
         "args": {"values": list(span.values), "bytes": span.nbytes},
     }

@@ -12,13 +12,13 @@ from eqsat.language.terms.types import DType, TensorType
 _ALIGNMENT = 16
 
 
-def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
+def epilogue_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
     """Which ending of a product an operator is: "scale", "bias", "addend", "function", or none, which is empty.
 
     `others` is what it reads besides the product; an addend is as large as what is made.
 
     >>> row, matrix = TensorType.of("float32", (8,)), TensorType.of("float32", (4, 8))
-    >>> ending_of("matmul", "add", {}, matrix, [row]), ending_of("matmul", "add", {}, matrix, [matrix])
+    >>> epilogue_of("matmul", "add", {}, matrix, [row]), epilogue_of("matmul", "add", {}, matrix, [matrix])
     ('bias', '')
     """
     if op == "relu" and product in ("matmul", "gemm", "conv"):
@@ -41,11 +41,11 @@ def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType,
     return "bias" if aligned else whole
 
 
-def may_follow(endings: Sequence[str], ending: str) -> bool:
+def may_follow(epilogues: Sequence[str], epilogue: str) -> bool:
     """Whether an ending may come after those that a product has already."""
-    if not ending or "function" in endings:
+    if not epilogue or "function" in epilogues:
         return False
-    return ending == "function" or ("addend" not in endings and (ending == "addend" or "bias" not in endings))
+    return epilogue == "function" or ("addend" not in epilogues and (epilogue == "addend" or "bias" not in epilogues))
 
 
 def takes_addend(

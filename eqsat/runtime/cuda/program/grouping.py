@@ -9,7 +9,7 @@ from dataclasses import replace
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.epilogues import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
@@ -122,19 +122,19 @@ class _Grouping:
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
         """Whether a library computes a node at the end of a product, after what it computes there already."""
-        endings: list[str] = []
+        epilogues: list[str] = []
         for before, node in itertools.pairwise((*first, reader)):
             made = self.graph.type(node.outputs[0])
             others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
             tensors = [t for t in others if isinstance(t, TensorType)]
             if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
                 return False
-            ending = ending_of(first[0].op, node.op, node.attrs, made, tensors)
-            if not may_follow(endings, ending) or (
-                ending == "addend" and not self._takes_addend(first[0], earlier, now)
+            epilogue = epilogue_of(first[0].op, node.op, node.attrs, made, tensors)
+            if not may_follow(epilogues, epilogue) or (
+                epilogue == "addend" and not self._takes_addend(first[0], earlier, now)
             ):
                 return False
-            endings.append(ending)
+            epilogues.append(epilogue)
         return True
 
     def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:

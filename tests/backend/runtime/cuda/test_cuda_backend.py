@@ -519,17 +519,17 @@ def test_what_launches_wait_for_follows_from_the_memory_they_share():
     assert found == tuple(map(frozenset, ((), (), (0, 1), (2,), (2,), (4,))))
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3])
-def test_streams_and_events_keep_every_order_that_is_needed(lanes):
-    rng = np.random.default_rng(lanes)
+@pytest.mark.parametrize("stream_count", [1, 2, 3])
+def test_streams_and_events_keep_every_order_that_is_needed(stream_count):
+    rng = np.random.default_rng(stream_count)
     for _ in range(20):
         before = [frozenset(j for j in range(i) if rng.random() < 0.3) for i in range(9)]
         cuda = StandIn(seed=int(rng.integers(1 << 30)))
-        streams = [cuda.cupy.cuda.Stream(non_blocking=True) for _ in range(lanes)]
+        streams = [cuda.cupy.cuda.Stream(non_blocking=True) for _ in range(stream_count)]
         done = []
         streams[0].begin_capture()
         enqueue(
-            placed(before, lanes),
+            placed(before, stream_count),
             lambda index, stream: stream.push(lambda: done.append(index)),  # noqa: B023 - run within the turn
             streams,
             cuda.cupy.cuda.Event,

@@ -76,11 +76,14 @@ def some_laws():
 def test_candidates_are_set_aside_before_they_are_verified(some_laws):
     settled = []
 
-    def settle(one):
+    def generalise(one):
         settled.append(one.name)
         return []
 
-    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, everything=True, settle=settle)}
+    found = {
+        o.name: (o.status, o.by)
+        for o in verify_candidates(CANDIDATES, some_laws, everything=True, generaliser=generalise)
+    }
     assert found["c1"] == (DERIVED, ("relu-relu",))
     assert found["c3"] == (CONSTANT, ())
     assert found["c4"][0] == DERIVED
@@ -134,12 +137,12 @@ def test_every_executor_and_every_start_give_the_same_file(some_laws, tmp_path):
             if outcome.status == PLAUSIBLE:
                 raise KeyboardInterrupt
 
-    def settle(one):
+    def generalise(one):
         assert one.name != "c2", "settled again"
         return []
 
     with Journal(path) as journal:
-        again = written_outcomes(verify_candidates(CANDIDATES, some_laws, settle=settle, journal=journal))
+        again = written_outcomes(verify_candidates(CANDIDATES, some_laws, generaliser=generalise, journal=journal))
     assert again == whole
     target = tmp_path / "verified.jsonl"
     target.write_text(whole)
@@ -223,10 +226,10 @@ def test_verified_rules_of_two_candidates_are_one():
     (rule,) = parse_rules("r: relu(relu(x)) => relu(x)")
     evidence = replace(next(iter(read_evidence().values())), name="r", verdict="proved", entailed="law")
 
-    def settle(one):
+    def generalise(one):
         return [(rule, evidence)]
 
-    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], everything=True, settle=settle))
+    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], everything=True, generaliser=generalise))
     assert [o.status for o in outcomes] == [PROVED, PROVED]
     assert list(verified_rules(outcomes)) == ["r"]
 
