@@ -25,13 +25,15 @@ from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
 
-#: What a comparison may be run in: an element type, or float32 with products formed in TF32.
+#: Precisions of a comparison: an element type, or float32 with products formed in TF32.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class HardwareLimits:
-    """What the hardware allows, in seconds: moving weights, inputs and outputs once, and the arithmetic at its peak."""
+    """Least times that the hardware allows, in seconds: to move weights, inputs and outputs once, and for the
+    arithmetic at its peak.
+    """
 
     bytes: int
     flops: int
@@ -72,12 +74,12 @@ class BenchCase:
 
     @property
     def tf32(self) -> bool:
-        """Whether products of float32 may be formed in TF32."""
+        """True if products of float32 may be formed in TF32."""
         return self.precision == "tf32"
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is run on a GPU."""
+        """True if it is run on a GPU."""
         return bool(self.device.gpu)
 
     def inputs(self, draw: int) -> dict[str, Any]:

@@ -208,7 +208,7 @@ class _JaxWords:
 
 
 def _counts(attrs: Mapping[str, Any], given: Sequence[int], made: Sequence[int]) -> Any:
-    """How many elements each window has that are not pads: a product over the axes of the plane."""
+    """The number of elements of each window that are not pads: a product over the axes of the plane."""
     counts: Any = np.ones((1, 1))
     for i, (size, windows) in enumerate(zip(given[2:], made[2:], strict=True)):
         step, dilation = (attrs[name][i] if attrs[name] else 1 for name in ("strides", "dilations"))

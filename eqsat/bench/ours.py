@@ -22,10 +22,10 @@ from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 
-#: What is optimised, by the name it is shown under.
+#: Parts that are optimised, by the name they are shown under.
 FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
 
-#: What is left out for a form that optimises a part.
+#: Options that leave out the other parts, for a form that optimises one part.
 _PARTS: Mapping[str, Mapping[str, Any]] = {"graph only": {"layouts": "row"}, "layout only": {"rules": ()}}
 
 
@@ -40,7 +40,7 @@ class Ours:
 
     @property
     def name(self) -> str:
-        """How it is called in tables."""
+        """The name in tables."""
         return "eqsat" if self.form == "joint" else f"eqsat, {self.form}"
 
     def missing(self, case: BenchCase) -> str | None:

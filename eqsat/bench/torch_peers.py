@@ -66,7 +66,7 @@ class TorchPeer:
 
 
 def _lies_in(tensor: Any, others: Sequence[Any]) -> bool:
-    """Whether an output lies in the memory of an input or a weight, as that of a reshape does."""
+    """Return whether an output lies in the memory of an input or a weight, as that of a reshape does."""
     storage = tensor.untyped_storage().data_ptr()
     return any(other.untyped_storage().data_ptr() == storage for other in others)
 

@@ -1,4 +1,4 @@
-"""What an operator does along each axis of its operands, read from its index form."""
+"""The effect of an operator along each axis of its operands, read from its index form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eqsat.language.terms.graph import Node
 
 @dataclass(frozen=True)
 class Walk:
-    """How an operator walks axes: for each operand the label of each axis, and the same for its first result.
+    """The axes that an operator walks: for each operand the label of each axis, and the same for its first result.
 
     Axes of one label are walked in step. A label is None for an axis whose elements are computed from one another, that
     is read at other places, or of which the form says nothing. `read` are labels whose sizes enter the computation,

@@ -64,7 +64,7 @@ class _Proof:
         return None
 
     def depends(self, dim: object) -> bool:
-        """Whether a dim, or an attribute, changes when inputs are padded."""
+        """Return whether a dim, or an attribute, changes when inputs are padded."""
         if isinstance(dim, Sym):
             return not dim.names().isdisjoint(self.names)
         return isinstance(dim, tuple) and any(map(self.depends, dim))
@@ -156,7 +156,7 @@ class _Proof:
         return frozenset(axes)
 
     def _scales(self, node: Node, walked: Walk, label: str | None) -> bool:
-        """Whether a product with, or a quotient by, finite constants other than zero keeps what is zero."""
+        """Return whether a product with, or a quotient by, finite constants other than zero keeps what is zero."""
         if node.op not in ("mul", "div") or len(node.inputs) != 2:
             return False
         for k, value in enumerate(node.inputs[: 1 if node.op == "div" else 2]):
@@ -169,7 +169,7 @@ class _Proof:
         return False
 
     def _keeps_zero(self, node: Node) -> bool:
-        """Whether an operator of single elements makes zero of zeros, by its reference."""
+        """Return whether a pointwise operator makes zero of zeros, by its reference."""
         types = [None if v is None else self.graph.type(v) for v in node.inputs]
         scalars = [t.with_shape((1,)) if isinstance(t, TensorType) else None for t in types]
         result = self.graph.type(node.outputs[0])
@@ -181,7 +181,7 @@ class _Proof:
         return bool((np.asarray(made) == 0).all())
 
     def _multilinear_zero(self, node: Node, walked: Walk, axis: int) -> bool:
-        """Whether what one operand lacks beyond an end, the result lacks too: no other operand is padded anywhere."""
+        """Return whether the result is zero beyond an end where one operand is: no other operand is padded anywhere."""
         label = walked.result[axis]
         for k in spec(node.op).multilinear:
             labels = walked.operands[k] if k < len(walked.operands) else None
@@ -280,7 +280,7 @@ class _Proof:
 
 
 def _groups(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
-    """Which axes of one shape hold the elements of which of another, fewest together; None where that is not known."""
+    """Groups of axes of two shapes that hold the same elements, fewest together; None where that is unknown."""
     groups: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     i = j = 0
     while i < len(before) or j < len(after):

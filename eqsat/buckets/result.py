@@ -1,4 +1,4 @@
-"""What `optimize` returns for buckets: a result for each, run and written as one."""
+"""The result of `optimize` with buckets: a result for each, run and written as one."""
 
 from __future__ import annotations
 

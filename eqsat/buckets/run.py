@@ -59,7 +59,7 @@ def _each(
     buckets: Buckets,
     choose: Callable[[Pipeline, CostModel], Result],
 ) -> dict[Bucket, Result]:
-    """What is chosen for each bucket, costed and measured at the sizes at which it ends."""
+    """The result chosen for each bucket, costed and measured at the sizes at which it ends."""
     results: dict[Bucket, Result] = {}
     for done, bucket in enumerate(buckets):
         share = pipeline.settings.deadline.part(1 / (len(buckets) - done))
@@ -92,12 +92,12 @@ def _merged(results: dict[Bucket, Result]) -> dict[Bucket, Result]:
 
 
 def _steps(result: Result) -> object:
-    """How a result is run, apart from its graph."""
+    """The kernels and states by which a result is run, apart from its graph."""
     return None if result.plan is None else (result.plan.steps, dict(result.plan.boundary))
 
 
 def _is_same(one: Graph, two: Graph) -> bool:
-    """Whether two graphs have the same nodes over equal constants."""
+    """Return whether two graphs have the same nodes over equal constants."""
     if one is two:
         return True
     if (one.nodes, one.inputs, dict(one.outputs)) != (two.nodes, two.inputs, dict(two.outputs)):

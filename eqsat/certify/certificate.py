@@ -32,7 +32,7 @@ ROUNDED = 5e-7
 
 #: Regions with a tensor of more elements than this are not run: several copies of it would take gigabytes.
 LARGEST = 1 << 27
-#: How many unclaimed values deep two expressions are compared node by node.
+#: Depth of unclaimed values to which two expressions are compared node by node.
 _DEPTH = 50
 
 Kind = Literal["exact", "float64"]
@@ -51,7 +51,7 @@ class CheckedRegion:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a result was checked.
+    """The certificate of a result: how it was checked.
 
     `kind` is "identical" where nothing changed, "exact" or "float64" where all regions were checked so, else "mixed";
     `error` is the largest relative difference of any float64 check, folded constants included; each region saw `draws`
@@ -184,7 +184,7 @@ def _check_inputs(check: _Check) -> None:
 
 
 def _same_node(check: _Check, value: str, target: str, depth: int = 0) -> bool:
-    """Whether both values are the same output of one operator over operands claimed equal."""
+    """Return whether both values are the same output of one operator over operands claimed equal."""
     new, old = check.new.producers.get(value), check.old.producers.get(target)
     if new is None or old is None or (new.op, new.attrs) != (old.op, old.attrs):
         return False
@@ -194,7 +194,7 @@ def _same_node(check: _Check, value: str, target: str, depth: int = 0) -> bool:
 
 
 def _equal(check: _Check, a: str | None, b: str | None, depth: int = 0) -> bool:
-    """Whether two values are claimed equal, are one constant or one input, or are made alike with no claim made."""
+    """Return whether two values are claimed equal, are one constant or input, or are made alike without a claim."""
     if a is None or b is None:
         return a is b
     if _equal_constants(check, a, b):
@@ -430,7 +430,7 @@ def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
 
 
 def _leaves_range(exact: Array, constant: Constant, bound: float) -> bool:
-    """Whether a folded constant is its expression but for elements that overflow its type, or lose digits in it."""
+    """Return whether a folded constant equals its expression but for elements that overflow or lose digits."""
     limits = ml_dtypes.finfo(constant.type.dtype.numpy)
     size = np.abs(exact)
     held = (size <= float(limits.max)) & ((size >= float(limits.smallest_normal)) | (exact == 0)) | ~np.isfinite(exact)

@@ -24,9 +24,9 @@ Outputs = Mapping[str, Any]
 
 #: The name of inputs as they are drawn.
 ORDINARY = "ordinary inputs"
-#: How far, in relative terms, the outputs of a finalist may be from the original's where they run.
+#: Largest relative difference between the outputs of a finalist and the original's where they run.
 DRIFT = 1e-4
-#: How much farther from the truth than the original a result may be on inputs of unusual size.
+#: Factor by which a result may be farther from the truth than the original, on inputs of unusual size.
 LOSS = 10.0
 #: Arithmetic operations up to which the original is run in float64 to know the truth.
 MOST_WORK = 4 * 10**9

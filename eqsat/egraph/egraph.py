@@ -41,7 +41,7 @@ class ENode:
 
 @dataclass(slots=True)
 class EClass:
-    """What is known of every e-node of one e-class.
+    """The facts known of every e-node of one e-class.
 
     `members` are its e-nodes in the order they were made; `values` the names that values of the graph have here;
     `generation` how many merges it took to make the class, at least; `depth` its distance from the inputs.
@@ -58,7 +58,7 @@ class EClass:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a rule bound when it fired: e-classes (sequences of them for groups) and attributes, by variable.
+    """The bindings of a rule when it fired: e-classes (sequences of them for groups) and attributes, by variable.
 
     It holds no e-graph, unlike a match: egglog's may only be dropped in its own thread, so nothing here may wait for
     the collector.
@@ -215,7 +215,7 @@ class EGraph:
         return number
 
     def eclass(self, number: int) -> EClass:
-        """What is known of the class of an e-node."""
+        """The facts known of the class of an e-node."""
         return self._classes[self.find(number)]
 
     def type(self, number: int) -> ValueType:
@@ -266,7 +266,7 @@ class EGraph:
         return self._values[leader]
 
     def size(self) -> tuple[int, int]:
-        """How many distinct e-nodes and e-classes there are."""
+        """The number of distinct e-nodes and of e-classes."""
         return len(self._memo), len(self._classes)
 
     def view(self, number: int) -> TensorView:
@@ -306,7 +306,7 @@ class EGraph:
         )
 
     def _may_count_as_finite(self, node: ENode, type: ValueType, constant: bool) -> bool:
-        """Whether what finite operands make is taken for finite, inputs and results that may overflow among it."""
+        """Return whether the result of finite operands is assumed finite, even if inputs and results may overflow."""
         if constant or not isinstance(type, TensorType) or not type.dtype.is_float:
             return True
         return self.finite_math is not False and not (node.op == INPUT and node.attrs["name"] in self.doubted)
@@ -421,7 +421,7 @@ class TensorView:
 
 
 def constructor_name(op: str, arity: int) -> str:
-    """How egglog calls an operator of this many operands.
+    """The name in egglog of an operator of this many operands.
 
     Pointwise operators of one arity are one constructor there, and so are reductions, told apart by the number that
     stands for their attributes: the work egglog does grows with the number of tables and of queries.

@@ -84,7 +84,7 @@ def _encode_node(result: Encoding, node: Node, operands: Sequence[int]) -> None:
 
 
 def _sharper(stated: ValueType, inferred: TensorType) -> TensorType:
-    """What the graph says of a value, where that is more than inference says."""
+    """The type that the graph states for a value, where that is more precise than the inferred one."""
     if isinstance(stated, TensorType) and stated.shape is not None:
         return stated
     return inferred

@@ -196,7 +196,7 @@ class Engine:
         self._egraph = None
 
     def sizes(self) -> dict[str, int]:
-        """How many rows each table holds."""
+        """The number of rows of each table."""
         self.flush()
         (output,) = self._run("(print-size)")
         return dict(output.sizes)

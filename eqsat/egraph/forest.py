@@ -107,7 +107,7 @@ class Forest:
             self._users.setdefault(y, []).extend(users)
 
     def equal_before(self, left: int, right: int, time: int) -> bool:
-        """Whether two items were equal before the union made at a time."""
+        """Return whether two items were equal before the union made at a time."""
         return self._find_before(left, time) == self._find_before(right, time)
 
     def path(self, left: int, right: int) -> list[Edge]:

@@ -22,7 +22,7 @@ class Notation:
         self.egraph, self.names = egraph, {} if names is None else names
 
     def name(self, number: int) -> str:
-        """What the class of an e-node is called."""
+        """The name of the class of an e-node."""
         egraph, leader = self.egraph, self.egraph.find(number)
         found = egraph.eclass(leader)
         if found.constant and (value := egraph.value(leader)) is not None and getattr(value, "size", 0) == 1:

@@ -28,9 +28,10 @@ PHASES = ("simplify", "expand", "fuse", "merge")
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds saturation: e-nodes, rounds, seconds; how many merges may have made a tensor that is merged again;
-    how many firings, simplifications apart, may lie between an e-node and the original graph (`radius`); how many
-    matches a query may have in one step before it is skipped in that step."""
+    """Limits of saturation: e-nodes, rounds, seconds; the number of merges that may have made a tensor that is merged
+    again; the number of firings, simplifications apart, that may lie between an e-node and the original graph
+    (`radius`); the number of matches of a query in one step above which it is skipped in that step.
+    """
 
     nodes: int = 20_000
     rounds: int = 12
@@ -64,8 +65,8 @@ class SaturationStep:
 
 @dataclass
 class Saturation:
-    """What happened: why it stopped, how often each rule fired and was refused and why, and the growth after each step
-    (phase, e-nodes, e-classes, seconds).
+    """The course of a saturation: why it stopped, how often each rule fired and was refused and why, and the growth
+    after each step (phase, e-nodes, e-classes, seconds).
 
     `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
     "round_limit", "time_limit", "step_limit" or "interrupted"; "paused" between two steps that are taken one by one.
@@ -93,7 +94,7 @@ class _Relation:
 
 @dataclass(slots=True)
 class _QueryWork:
-    """What a query has to do in a step: rows to bind, then matches to apply; `done` counts what was, of the two."""
+    """The work of a query in a step: rows to bind, then matches to apply; `done` counts those finished."""
 
     query: Query
     binder: Binder
@@ -355,7 +356,7 @@ class Saturator:
         return sorted(current)
 
     def _is_seen(self, query: Query, key: object) -> bool:
-        """Whether this key of a query was asked for before."""
+        """Return whether this key of a query was asked for before."""
         entry = (query.name, key)
         known = entry in self._seen
         self._seen.add(entry)
@@ -405,5 +406,5 @@ class Saturator:
 
 
 def _identity(match: Match) -> tuple[object, ...]:
-    """What tells matches of one row apart."""
+    """A key that distinguishes matches of one row."""
     return match.roots, tuple(sorted(match.classes.items())), tuple(sorted(match.bindings.attrs.items()))

@@ -17,7 +17,7 @@ DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
 
 
 def may_derive(size: int, base: int) -> bool:
-    """Whether a constant of `size` bytes is computed at compile time from constants of `base` bytes in all."""
+    """Return whether a constant of `size` bytes is computed at compile time from constants of `base` bytes in all."""
     return size <= max(DERIVED_BYTES, DERIVED_GROWTH * base)
 
 

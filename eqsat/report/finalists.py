@@ -69,7 +69,7 @@ class Measured:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were run."""
+        """The number of rounds that were run."""
         return self.timings.rounds
 
     def median(self, name: str) -> float:
@@ -166,7 +166,7 @@ def _end(programs: Iterable[Program]) -> None:
 
 
 def _part(name: str, index: int) -> str:
-    """What a finalist at one of the points is called among the timings."""
+    """The name among the timings of a finalist at one of the points."""
     return f"{name} {index}"
 
 
@@ -277,7 +277,7 @@ def _drawn(
 
 @dataclass(frozen=True)
 class _Compiling:
-    """How finalists are made ready on a backend; on NumPy where it refuses them, if they are to run elsewhere."""
+    """Compilation of finalists for a backend; for NumPy where it refuses them, if they are to run elsewhere."""
 
     backend: str
     source: Any
@@ -330,7 +330,7 @@ def with_bodies(cost: GraphCost, given: Given, costs: CostModel) -> GraphCost:
 
 
 def written_size(graph: Graph, opset: int | None) -> int:
-    """How many nodes a graph is written with; how many it has where ONNX cannot express it."""
+    """The number of nodes a graph is written with; its own number of nodes where ONNX cannot express it."""
     from eqsat.language.onnx.write.exporter import assemble
 
     try:

@@ -1,4 +1,4 @@
-"""What `optimize` returns: the graph, how it came about, and ways to run it and to write it."""
+"""The result of `optimize`: the graph, how it came about, and methods to run it and to write it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Result:
         return None if gone else self.source
 
     def explain(self) -> Explanation:
-        """What changed, by which rules in which order, what is known of these, and what each change saves."""
+        """The changes, by which rules in which order, with the evidence of these, and the saving of each change."""
         return self.explanation
 
     def __repr__(self) -> str:

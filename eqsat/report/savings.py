@@ -1,4 +1,4 @@
-"""What each change saves, measured: its region alone, as it was and as it is, timed in turn."""
+"""Measured savings of the changes: each region alone, as it was and as it is, timed in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the pipeline came to, and the report of it."""
+"""The outcome of a run of the pipeline, and the report of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from eqsat.runtime.examples import SizePoint
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a search other than the one asked for found: its cost, in units of the objective, and seconds."""
+    """The outcome of a search other than the one asked for: its cost, in units of the objective, and seconds."""
 
     name: str
     cost: float
@@ -131,7 +131,7 @@ def report_of(
 
 
 def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
-    """How a result was checked, and how many of its bodies were by themselves."""
+    """The method by which a result was checked, and the number of its bodies that were checked by themselves."""
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
@@ -166,7 +166,7 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
 
 
 def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
-    """What runs, in order: each kernel and each conversion with its operators, states and cost."""
+    """The steps in order: each kernel and each conversion with its operators, states and cost."""
     if kept.assembled is None:
         for node, cost in kept.cost.nodes:
             yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
@@ -198,7 +198,7 @@ def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arit
 
 
 def operators_of(graph: Graph) -> dict[str, int]:
-    """How often each operator stands in a graph."""
+    """The number of nodes of each operator in a graph."""
     counts = Counter(node.op for node in graph.nodes)
     if counts.pop(OPAQUE, 0):
         counts.update(operator_name(node) for node in graph.nodes if node.op == OPAQUE)

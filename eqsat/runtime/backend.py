@@ -1,4 +1,4 @@
-"""What a backend is, the backends there are, and running a graph on one of them."""
+"""The protocol of a backend, the registered backends, and running a graph on one of them."""
 
 from __future__ import annotations
 

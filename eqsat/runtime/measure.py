@@ -34,7 +34,7 @@ class Timings:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were run."""
+        """The number of rounds that were run."""
         return min((len(s) for s in self.samples.values()), default=0)
 
     def median(self, name: str) -> float:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: How many collections of younger objects go by between two of all.
+#: Number of collections of younger objects between two of all.
 _SELDOM = 1000
 
 

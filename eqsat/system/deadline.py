@@ -1,4 +1,4 @@
-"""When a call has to end: after so many seconds, or after so many counted steps."""
+"""The end of a call: after so many seconds, or after so many counted steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 #: Seconds that are left of a call that was asked to end early.
 _ASKED_SECONDS = 3.0
-#: How many items of `watched` go by between two looks at the deadline.
+#: Number of items of `watched` between two looks at the deadline.
 _SELDOM = 1024
 
 
@@ -54,12 +54,12 @@ class Deadline:
 
     @property
     def counts_steps(self) -> bool:
-        """Whether steps are counted, and no clock is looked at."""
+        """True if steps are counted, and no clock is looked at."""
         return self._steps is not None
 
     @property
     def over(self) -> bool:
-        """Whether the end has come."""
+        """True if the end has come."""
         reading = self._reading()
         return reading >= self._last(reading)
 
@@ -71,7 +71,7 @@ class Deadline:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the end comes earlier because somebody asked for it."""
+        """True if the end comes earlier because somebody asked for it."""
         return self._request is not None and self._request.end < self._end
 
     @property
@@ -180,7 +180,7 @@ class Deadline:
 
 
 class _Request:
-    """Whether somebody asked that a call ends early, and when it does then; the parts of a call share it."""
+    """A request that a call end early, and the time of that end; the parts of a call share it."""
 
     __slots__ = ("asked", "end")
 
@@ -189,7 +189,7 @@ class _Request:
 
 
 class _Steps:
-    """How many steps were taken."""
+    """The number of steps taken."""
 
     __slots__ = ("taken",)
 

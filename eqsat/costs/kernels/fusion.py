@@ -18,7 +18,7 @@ from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, take
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
-#: What parts the operators of a fused kernel in its key.
+#: Separator of the operators of a fused kernel in its key.
 FUSED = " ; "
 
 
@@ -153,7 +153,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 
 def fuses(producer: str, consumer: str) -> bool:
-    """Whether a consumer can be computed where its producer has just made an element, or a row of them.
+    """Return whether a consumer can be computed where its producer has just made an element, or a row of them.
 
     Element by element after anything that computes; a reduction, a softmax or a normalisation after what is element by
     element.
@@ -170,7 +170,7 @@ def fuses(producer: str, consumer: str) -> bool:
 
 
 def runs_as_one(members: Sequence[FusedOperator]) -> bool:
-    """Whether the runtime for GPUs computes operators by one kernel.
+    """Return whether the runtime for GPUs computes operators by one kernel.
 
     What is element by element, with one operator along rows; or a product with what libraries compute at its end.
     """
@@ -197,7 +197,7 @@ def runs_as_one(members: Sequence[FusedOperator]) -> bool:
 
 
 def _adds(product: FusedOperator, member: FusedOperator) -> bool:
-    """Whether a library adds what a member reads at the end of a convolution, in the states that they are held in."""
+    """Return whether a library adds what a member reads at the end of a convolution, in the states held."""
     way = member.implementation
     states = (product.implementation.operands[0], *way.operands, way.result)
     types = (product.operands[0], *member.operands, member.results[0])

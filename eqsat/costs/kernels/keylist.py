@@ -10,7 +10,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 
-#: What the first line says.
+#: The first line of the file.
 HEADER = "# eqsat keys, version 1"
 
 

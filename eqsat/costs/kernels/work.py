@@ -1,4 +1,4 @@
-"""What one operator does, counted from its types: arithmetic, bytes, elements."""
+"""The work of one operator, counted from its types: arithmetic, bytes, elements."""
 
 from __future__ import annotations
 

@@ -209,12 +209,12 @@ def _rounded(figure: float) -> float:
 
 
 def _remainder(whole: float, part: float) -> float:
-    """What is left of a Euclidean norm without one of its parts."""
+    """The rest of a Euclidean norm without one of its parts."""
     return math.sqrt(max(whole * whole - part * part, 0.0))
 
 
 def _overheads(threads: int, time_limit: float) -> tuple[float, float]:
-    """What a kernel takes that does nothing, and a node that moves nothing: in chains of one-element tensors."""
+    """The time of a kernel that does nothing, and of a node that moves nothing: in chains of one-element tensors."""
     sums, mixed = (_per_node(kind, threads, time_limit) for kind in (("add",), ("add", "reshape")))
     return sums, max(2 * mixed - sums, 0.0)
 

@@ -22,8 +22,9 @@ SENTINEL = OpKey.parse("matmul {} float16[2048, 2048] =float16[2048, 2048]")
 
 @dataclass(frozen=True)
 class Campaign:
-    """What measuring many kernels did: entries that are new, that were there, kernels that failed and why, that are
-    left, and windows that were discarded because the device drifted."""
+    """The result of measuring many kernels: entries that are new, that were there, kernels that failed and why, that
+    are left, and windows that were discarded because the device drifted.
+    """
 
     measured: int
     known: int
@@ -109,7 +110,7 @@ class Measuring:
 
     @property
     def _marks(self) -> Environment:
-        """Where the sentinel's time is kept, which is no cost."""
+        """The environment under which the sentinel's time is kept, which is no cost."""
         return self.environment.unconfirmed.unconfirmed
 
     def _window(

@@ -45,7 +45,7 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
 
 
 def runs_nothing(key: Key) -> bool:
-    """Whether a GPU has nothing to launch for a kernel, as for what strides can say; False for one it cannot run.
+    """Return whether a GPU launches nothing for a kernel, as for a change of strides; False for one it cannot run.
 
     >>> runs_nothing(OpKey.parse('transpose {"perm":[1,0]} float32[2, 3]'))
     True

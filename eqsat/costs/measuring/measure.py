@@ -26,7 +26,7 @@ from eqsat.runtime.measure import interleaved
 DEVICE = "onnxruntime-cpu"
 #: Seconds that rounds of one operator may take; building its sessions comes on top.
 OPERATOR_SECONDS = 0.025
-#: What a graph of copies should take: long against a session's own overhead, short against the budget.
+#: Target time of a graph of copies: long against a session's own overhead, short against the budget.
 _GRAPH_SECONDS = 2e-4
 _MOST_COPIES = 64
 #: Constants of all copies together: at least, so that they come from far memory as in a model, unless the copies then
@@ -43,7 +43,7 @@ Progress = Callable[[int, int, Key], None]
 
 @dataclass(frozen=True)
 class Filled:
-    """What filling a table did: entries measured, entries it had, operators that failed and why, operators left."""
+    """The result of filling a table: entries measured and known, operators that failed and why, operators left."""
 
     measured: int
     known: int
@@ -149,7 +149,7 @@ def _estimate(key: Key) -> float:
 
 
 def _copies(estimate: float, constants: int) -> int:
-    """How many copies take about as long as a graph should, within the memory there is for their constants."""
+    """The number of copies that take about as long as a graph should, within the memory for their constants."""
     wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
     if not constants:
         return wanted
@@ -158,7 +158,7 @@ def _copies(estimate: float, constants: int) -> int:
 
 
 class _Program:
-    """A specimen bound to a session: inputs and results keep their place, so that nothing is allocated in a run."""
+    """A microbenchmark bound to a session: inputs and results keep their place, so that a run allocates nothing."""
 
     def __init__(self, benchmark: Microbenchmark, threads: int) -> None:
         from eqsat.runtime.onnxruntime.session import SessionBackend, ort_value
@@ -182,7 +182,7 @@ class _Program:
             self.run()
         except RuntimeError as error:
             raise BackendError(f"ONNX Runtime failed: {str(error).strip().splitlines()[0]}") from error
-        #: What the pooling at the end of each copy costs, and the conversion of its result.
+        #: Time of the pooling at the end of each copy, and of the conversion of its result.
         self.extra = 2 * Device.of(DEVICE).launch if benchmark.tail else 0.0
 
     def run(self) -> None:

@@ -75,7 +75,7 @@ class Data:
         return self._rng.integers(0, max(bound, 1), type.static).astype(type.dtype.numpy)
 
     def operand(self, key: OpKey, index: int, type: TensorType) -> Array:
-        """What an operator is run on: indices within what they index, squares where a power is constant."""
+        """Data for an operand: indices within the axis they index, squares where a power is constant."""
         if key.op in _INDEXED and index == _INDEXED[key.op][0]:
             indexed = key.operands[_INDEXED[key.op][1]]
             dims = indexed.static if indexed is not None else ()
@@ -142,7 +142,7 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
 
 
 def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
-    """What each operator of a kernel makes; CostError where one is not what the next reads."""
+    """The types that each operator of a kernel makes; CostError where one is not what the next reads."""
     chain = FusedKey.of(key)
     results = tuple(result_types(member) for member in chain.members)
     for place, (member, links) in enumerate(zip(chain.members, chain.links, strict=True)):

@@ -165,7 +165,7 @@ class CostModel:
         const_operands: Sequence[bool],
         implementation: Implementation | None = None,
     ) -> float:
-        """What the objective, or the user's cost function, makes of one operator."""
+        """The price of one operator by the objective, or by the user's cost function."""
         cost = self.node(op, attrs, operand_types, result_types, const_operands, implementation)
         if self.cost is None:
             return self.weigh(cost)
@@ -173,7 +173,7 @@ class CostModel:
         return asked(self.cost, Application(op, attrs, operands, results, const, cost, implementation))
 
     def weigh(self, cost: Cost) -> float:
-        """What the objective makes of a cost."""
+        """The price of a cost by the objective."""
         terms = ((weight, TERMS[term]) for term, weight in self.objective.items() if term in TERMS)
         return float(sum(weight * getattr(cost, name) for weight, name in terms))
 
@@ -200,18 +200,18 @@ class CostModel:
         return self.key(op, attrs, [before], [False], way)
 
     def conversion_price(self, type: TensorType, cost: Cost) -> float:
-        """What the objective makes of a conversion, or the user's cost function of an operator named "convert"."""
+        """The price of a conversion by the objective, or by the user's cost function of an operator named "convert"."""
         if self.cost is None:
             return self.weigh(cost)
         return asked(self.cost, Application("convert", {}, (type,), (type,), (False,), cost))
 
     @property
     def knows_fused(self) -> bool:
-        """Whether operators run as one kernel can have a cost here: estimated, or some of them measured."""
+        """True if operators run as one kernel can have a cost here: estimated, or some of them measured."""
         return self.knows_fused_with("")
 
     def knows_fused_with(self, op: str) -> bool:
-        """Whether this operator and others, run as one kernel, can have a cost here."""
+        """Return whether a kernel of this operator and others can have a cost here."""
         return self.device.fuses or any(" ; " in text and op in text for text in self._measured)
 
     def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
@@ -336,7 +336,7 @@ class CostModel:
         return Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
 
     def _taken(self, entry: Entry) -> float:
-        """What a measured kernel takes where the model's constants lie."""
+        """The time of a measured kernel where the model's constants lie."""
         return entry.hot if self._hot and entry.hot is not None else entry.seconds
 
     def _corrected(self, seconds: float) -> float:
@@ -375,13 +375,13 @@ class CostModel:
 
 
 def _error(op: str, way: Implementation) -> float:
-    """What running an operator in a lower precision may change: rounding its result, or its products' operands."""
+    """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
     made = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
     return made + ROUNDOFF.get(way.arithmetic, 0.0)
 
 
 def asked(function: CostFunction, applied: Application) -> float:
-    """What a user's cost function says of an operator; CostError where it raises, or gives no cost."""
+    """The cost of an operator by a user's cost function; CostError where that raises, or gives no cost."""
     try:
         found: Any = function(applied)
     except EqsatError:
@@ -404,5 +404,5 @@ def asked(function: CostFunction, applied: Application) -> float:
 
 
 def is_cost(found: object) -> bool:
-    """Whether what a user's function gives is a cost: a finite number of 0 or more."""
+    """Return whether the result of a user's function is a cost: a finite number of 0 or more."""
     return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0

@@ -1,4 +1,4 @@
-"""How well estimates meet measured operators: cross-validation of the fit against entries held back from it."""
+"""Accuracy of estimates on measured operators: cross-validation of the fit against entries held back from it."""
 
 from __future__ import annotations
 

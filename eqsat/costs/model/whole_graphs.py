@@ -1,4 +1,4 @@
-"""Whole graphs that were measured, and what their times say of sums of kernels."""
+"""Whole graphs that were measured, and the correction of sums of kernels by their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.costs.model.fit import nonnegative
 from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError
 
-#: How the key of a whole graph begins.
+#: Beginning of the key of a whole graph.
 WHOLE = "whole "
 #: As many graphs must have been measured before sums are corrected by them.
 LEAST = 6
@@ -87,7 +87,7 @@ class MeasuredGraph:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a graph takes by the sum of its kernels: factor · sum + overhead · kernels, in seconds."""
+    """The time of a graph from the sum of its kernels: factor · sum + overhead · kernels, in seconds."""
 
     factor: float = 1.0
     overhead: float = 0.0

@@ -17,7 +17,7 @@ from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 from eqsat.language.declaration.spec import OPS
 
-#: What the first line says.
+#: The first line of the file.
 FORMAT, VERSION = "eqsat cost table", 1
 _HEADER = {"format": FORMAT, "version": VERSION}
 _REQUIRED = ("environment", "key", "seconds", "p10", "p90", "samples")

@@ -11,7 +11,7 @@ from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records
 
-#: Where the files lie, named after the devices.
+#: Folder of the files, which are named after the devices.
 FOLDER = resources.files("eqsat.costs") / "devices"
 
 

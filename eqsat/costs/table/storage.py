@@ -80,7 +80,7 @@ def memory() -> sqlite3.Connection:
 
 
 def copied(path: str) -> sqlite3.Connection:
-    """What a file holds, in memory; the file is not written, and need not be writable.
+    """Copy the content of a file into memory; the file is not written, and need not be writable.
 
     A folder that cannot be written has no place for the index of the write-ahead log, which `immutable` does without.
     """

@@ -34,7 +34,7 @@ class Key(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging did: entries that are new, that took the place of another, and that the table's own beat."""
+    """The result of merging: entries that are new, that took the place of another, and that the table's own beat."""
 
     new: int
     replaced: int
@@ -68,7 +68,7 @@ class CostTable:
 
     @classmethod
     def copy(cls, path: str | Path) -> CostTable:
-        """What a file holds, in memory: for the table of another machine, which is only read."""
+        """Copy the content of a file into memory: for the table of another machine, which is only read."""
         table = cls(":memory:", shipped=False)
         try:
             held = storage.copied(str(path))
@@ -156,7 +156,7 @@ class CostTable:
         return dict(self._execute(query, ()))
 
     def mismatch(self, environment: Environment) -> str | None:
-        """What the file has for other environments of a device, if there is nothing for this one; else None.
+        """The entries for other environments of a device, if the file has none for this one; else None.
 
         The differences are those of the environment which has most entries.
         """
@@ -170,7 +170,7 @@ class CostTable:
         return f"{entries}, measured in another environment: {'; '.join(most.differences(environment))}"
 
     def stand_in(self, environment: Environment) -> str | None:
-        """How the environment that costs are taken from differs from that of the same GPU here, else None."""
+        """The differences of the environment that costs are taken from to that of the same GPU here, else None."""
         here = Environment.current(environment.device, environment.threads)
         if environment == here or not self.entries(environment) or not Device.of(environment.device).is_here:
             return None
@@ -268,7 +268,7 @@ class CostTable:
 
 
 def fault(path: str, error: sqlite3.Error) -> CostError:
-    """What SQLite raised, as an error that names the file and what to do."""
+    """An error that SQLite raised, as one that names the file and what to do."""
     if isinstance(error, storage.ForeignError):
         return CostError(
             str(error),

@@ -1,4 +1,4 @@
-"""What a rule matched and what it made, found again in the e-graph after it fired."""
+"""The two sides of a rule found again in the e-graph after it fired."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _SideSearch:
         return None if found is None else MatchedSide(MatchedTerm(enode, (found[0],)), tuple(dict.fromkeys(found[1])))
 
     def at(self, bindings: Bindings, classes: Classes, over: Over, index: int) -> tuple[Bindings, Classes]:
-        """What is bound inside a loop, at one element."""
+        """The bindings inside a loop, at one element."""
         chosen = {v: classes[s][index] for v, s in over if s in classes}
         return element(bindings, over, index), {**classes, **chosen}
 

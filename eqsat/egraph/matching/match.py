@@ -14,7 +14,7 @@ from eqsat.language.declaration.spec import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var
 
-#: How many ways of binding one row are followed, and how many forms of one operand of a spread.
+#: Largest number of bindings of one row that are followed, and of forms of one operand of a spread.
 MOST_BINDINGS, MOST_FORMS = 16, 64
 
 
@@ -114,7 +114,7 @@ class Binder:
         return _Form({}, bound, checks)
 
     def _agrees(self, app: App, attrs: Attrs, bindings: Bindings) -> bool:
-        """Whether fields given by expressions have the values these evaluate to; not where one has no value."""
+        """Return whether fields given by expressions have the values of these; False if one has no value."""
         try:
             stated = self.query.rule.attributes(app, bindings)
         except ShapeError:  # of a rank that is not known, for one
@@ -189,7 +189,7 @@ def _without(form: _Form, names: dict[str, str]) -> _Form:
 
 
 def _continues(form: _Form, found: _Form, over: dict[str, str], index: int, length: int) -> bool:
-    """Whether an element is the one that a sequence bound before has at this place, the lengths being equal too."""
+    """Return whether an element is the one that a sequence bound before has at this place, with equal lengths."""
     for known, new in ((form.classes, found.classes), (form.attrs, found.attrs)):
         for element, sequence in over.items():
             if element in new and sequence in known:
@@ -235,7 +235,7 @@ def _computed_fields(app: App) -> tuple[str, ...]:
 
 
 def _bound_attributes(app: App, attrs: Attrs) -> dict[str, Any] | None:
-    """What the attributes of an e-node bind in a pattern; None where they do not fit."""
+    """The bindings of a pattern by the attributes of an e-node; None where they do not fit."""
     bound: dict[str, Any] = {}
     if app == ABSENT:
         return bound

@@ -11,7 +11,7 @@ from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Siblings,
 
 
 class Rewrite(Protocol):
-    """What the e-graph needs of a rule."""
+    """A rule as the e-graph sees it."""
 
     @property
     def name(self) -> str:
@@ -19,15 +19,15 @@ class Rewrite(Protocol):
 
     @property
     def phase(self) -> str:
-        """When it runs: "simplify", "expand", "merge" or "fuse"."""
+        """The phase it runs in: "simplify", "expand", "merge" or "fuse"."""
 
     @property
     def left(self) -> Left:
-        """What it matches."""
+        """The left side."""
 
     @property
     def parts(self) -> int:
-        """How many outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        """The number of outputs of a single root that the right side states one by one; 0 where it states each root."""
 
     @property
     def matched(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ class Rewrite(Protocol):
 
     @property
     def right(self) -> tuple[Pattern, ...]:
-        """What each matched root is equal to."""
+        """The term that each matched root is equal to."""
 
     def refused(self, bindings: Bindings) -> str | None:
         """Why the conditions do not hold, or None."""

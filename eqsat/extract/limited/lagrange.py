@@ -31,11 +31,11 @@ class Demand:
         self.total = sum(self.amounts)
 
     def used(self, choice: Choice) -> float:
-        """What a choice uses; summed in a fixed order."""
+        """The amount that a choice uses, summed in a fixed order."""
         return float(sum(self.amounts[option] for option in sorted(choice.values())))
 
     def broken(self, choice: Choice) -> bool:
-        """Whether a choice uses more than there is."""
+        """Return whether a choice uses more than there is."""
         return exceeds(self.used(choice), self.most)
 
 

@@ -82,13 +82,13 @@ class LimitedSearch:
         return min(self.floor, self.cap, self.cost)
 
     def done(self) -> bool:
-        """Whether the best choice is proved optimal, within the gap asked for, or that there is none."""
+        """Return whether the best choice is proved optimal within the gap, or it is proved that there is none."""
         if self.choice is None:
             return self.impossible
         return self.bound() >= self.cost * (1 - max(self.relative_gap, SLACK))
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         return self.done() or self.clock.stop()
 
     def lift(self, bound: float) -> None:
@@ -337,7 +337,7 @@ def _share(demands: Sequence[Demand], choice: Choice) -> float:
 
 
 def _joint(demands: Sequence[Demand]) -> list[float]:
-    """What every option uses of all limits together, each in parts of the limit."""
+    """The use of all limits together by every option, each as a share of its limit."""
     scales = [1 / demand.most for demand in demands]
     return [
         sum(s * a for s, a in zip(scales, amounts, strict=True))

@@ -23,7 +23,7 @@ class SerializedProblem(Problem):
         super().__init__(nodes, roots)
 
     def describe(self, goal: Goal) -> str:
-        """How messages name a goal: by the id that the document gives its e-class."""
+        """The name of a goal in messages: the id that the document gives its e-class."""
         return f"e-class {self.eclasses[goal[0]]!r}"
 
 

@@ -21,7 +21,7 @@ Part = dict[int, frozenset[int]]
 
 
 class Liveness:
-    """What is live while a program's choices run; goals and options are numbered as in the program."""
+    """Liveness of values while a program's choices run; goals and options are numbered as in the program."""
 
     def __init__(self, program: ExtractionProgram, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
         number = {goal: index for index, goal in enumerate(goals)}
@@ -75,7 +75,7 @@ class Liveness:
         )
 
     def working_sets(self) -> list[float]:
-        """What every option needs while it runs, whatever else is chosen."""
+        """The memory that every option needs while it runs, whatever else is chosen."""
         found = []
         for option, goal in enumerate(self.program.provides):
             live = {need for need in self.program.needs[option] if self.own[need]}
@@ -85,7 +85,7 @@ class Liveness:
         return found
 
     def floor(self) -> float:
-        """What every choice needs: the results together, and the least largest working set of what delivers them."""
+        """Memory that every choice needs: the results, and the least largest working set that delivers them."""
         program = self.program
         bottleneck = _least_largest(program, self.working_sets())
         results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])

@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a choice of least cost need not do: something is bounded, or peak memory has a price."""
+        """True if a choice of least cost may not suffice: a resource is bounded, or peak memory has a price."""
         return any(limit.most < math.inf for limit in self.limits) or (self.memory is not None and self.memory.matters)
 
     def variant(
@@ -139,7 +139,7 @@ class Problem:
         return program, tuple(goals)
 
     def describe(self, goal: Goal) -> str:
-        """How messages name a goal."""
+        """The name of a goal in messages."""
         eclass, state = goal
         return f"e-class {eclass}" if self.states == 1 else f"e-class {eclass} in state {state}"
 
@@ -283,7 +283,7 @@ def _check_roots(problem: Problem, classes: set[int]) -> None:
 
 
 def _stuck(problem: Problem, root: int, can: list[bool]) -> str:
-    """What stops the root: follow underivable operands until a class repeats or has nothing that provides it."""
+    """The reason why nothing delivers the root: operands are followed until a class repeats or nothing provides it."""
     program, seen, goal = problem.program, [root], root
     while True:
         blocked = [need for o in program.by_goal[goal] for need in program.needs[o] if not can[need]]

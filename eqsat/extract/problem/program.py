@@ -44,7 +44,7 @@ class ExtractionProgram:
 
 
 def derivable(program: ExtractionProgram) -> list[bool]:
-    """Which goals some acyclic choice provides."""
+    """For each goal, whether some acyclic choice provides it."""
     waiting = [len(needs) for needs in program.needs]
     users = program.users()
     can = [False] * program.goals

@@ -47,7 +47,7 @@ class Schedule:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no order has a lower peak."""
+        """True if no order has a lower peak."""
         return not exceeds(self.peak, self.bound)
 
 
@@ -127,7 +127,7 @@ def _rooms(flow: Dataflow) -> list[float]:
 
 
 def always_exceeds(flow: Dataflow, most: float, moves: int = MOST_MOVES) -> bool:
-    """Whether every order is proved to need more than `most`."""
+    """Return whether every order is proved to need more than `most`."""
     search = _ScheduleSearch(flow)
     if exceeds(search.floor, most):
         return True
@@ -171,14 +171,14 @@ class _ScheduleSearch:
         return math.fsum(flow.sizes[b] for b in flow.kept if self.users[b] or b in flow.given)
 
     def _alone(self, step: int) -> float:
-        """What is live while a step runs, in every order."""
+        """Memory live while a step runs, in every order."""
         flow = self.flow
         touched = flow.touches[step]
         live = set(touched) | (flow.kept & flow.given)
         return math.fsum(flow.sizes[b] for b in live)
 
     def step(self, done: int, live: float, step: int) -> tuple[float, float]:
-        """What is live while `step` runs, and after it."""
+        """Memory live while `step` runs, and after it."""
         flow, added, freed = self.flow, 0.0, 0.0
         after = done | (1 << step)
         for b in flow.touches[step]:

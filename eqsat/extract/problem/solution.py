@@ -18,7 +18,7 @@ Status = Literal["optimal", "time_limit", "interrupted", "heuristic"]
 
 @dataclass(slots=True)
 class Solution:
-    """What was chosen for every needed (e-class, state): a node index, or one of `conversions` (indices).
+    """The choice for every needed (e-class, state): a node index, or one of `conversions` (indices).
 
     `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is what is used of
     every resource that the problem names, peak memory included; `schedule` is the order of which it is the peak, empty

@@ -234,7 +234,7 @@ class BacktrackingSearch:
         return fresh
 
     def _cyclic(self, graph: ChoiceGraph, changes: Changes, fresh: Choice) -> bool:
-        """Whether a changed goal would lie on a cycle; every new cycle passes through one.
+        """Return whether a changed goal would lie on a cycle; every new cycle passes through one.
 
         Goals of the graph that stand before all changed goals, or on no higher level, do not lead back to them.
         """
@@ -265,7 +265,7 @@ class BacktrackingSearch:
         return False
 
     def _effect(self, graph: ChoiceGraph, changes: Changes, fresh: Choice) -> tuple[float, int]:
-        """What the changes add to the cost and to the key, with what comes in and what leaves."""
+        """The cost and the key that the changes add, with the options that come in and those that leave."""
         choice, uses = graph.choice, graph.uses
         needs, costs, keys = self.program.needs, self.program.costs, self.keys
         cost = sum([costs[option] for option in fresh.values()])

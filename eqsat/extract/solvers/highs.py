@@ -39,7 +39,7 @@ def deadline_of(time_limit: float | Deadline) -> Deadline:
 
 @dataclass(slots=True)
 class Clock:
-    """When to stop: a deadline, the caller's request, or Ctrl-C."""
+    """The moment to stop: a deadline, the caller's request, or Ctrl-C."""
 
     deadline: Deadline
     should_stop: Callable[[], bool] | None = None
@@ -47,7 +47,7 @@ class Clock:
     late: bool = False
 
     def stop(self) -> bool:
-        """Whether to stop now; remembers why."""
+        """Return whether to stop now; remembers why."""
         if not self.interrupted and self.should_stop is not None and self.should_stop():
             self.interrupted = True
         self.late = self.late or self.deadline.over
@@ -83,7 +83,7 @@ class Clock:
 
 @dataclass(slots=True)
 class SolverOutcome:
-    """What a solve ended with; `values` is empty where none were found, the bound infinite where there are none."""
+    """The end of a solve; `values` is empty if none were found, the bound infinite if there are none."""
 
     finished: bool
     bound: float

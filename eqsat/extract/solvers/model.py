@@ -234,7 +234,7 @@ def _cyclic(program: ExtractionProgram, component: list[int]) -> list[int]:
 
 
 def _founded(program: ExtractionProgram, values: Values, inside: set[int]) -> dict[int, float]:
-    """How much of every goal's value reaches it from outside all cycles; an upper estimate."""
+    """For every goal, an upper estimate of the value that reaches it from outside all cycles."""
     founded = dict.fromkeys(inside, 0.0)
     users: dict[int, set[int]] = {goal: set() for goal in inside}
     for goal in inside:

@@ -1,4 +1,4 @@
-"""What solutions of the integer program say about the extraction program: choices, reduced costs, and repairs."""
+"""Solutions of the integer program read back: choices, reduced costs, and repairs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 
 @dataclass(slots=True)
 class Relaxed:
-    """What the relaxation of a program ended with: its bound, and its solution by column."""
+    """The solved relaxation of a program: its bound, and its solution by column."""
 
     ascent: Ascent
     values: Values
@@ -28,7 +28,7 @@ def selected(program: ExtractionProgram, values: Values) -> Choice:
 
 
 def reduced_costs(model: IntegerProgram, duals: Values) -> list[float]:
-    """What every option adds to the bound of the relaxation with these duals: its reduced cost and that of its goal.
+    """The reduced cost of every option and its goal: its part in the bound of the relaxation with these duals.
 
     The bound has those of the roots in it already, as roots are always there.
     """

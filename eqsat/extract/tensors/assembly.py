@@ -49,7 +49,7 @@ def assemble(
 
 @dataclass(slots=True)
 class _Made:
-    """What a step makes before values have names: instances of classes."""
+    """The results of a step before values have names: instances of classes."""
 
     way: KernelOption | None
     cost: Cost

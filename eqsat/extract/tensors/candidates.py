@@ -1,4 +1,4 @@
-"""What an integer program would be offered for an e-graph, as keys of kernels that can be measured."""
+"""Kernels that an integer program would be offered for an e-graph, as keys that can be measured."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class FusedChain:
 
     @property
     def kind(self) -> tuple[bool, bool, bool]:
-        """Whether anything in it is not row-major, held in a lower precision, multiplied in one."""
+        """Three flags: a state is not row-major, a value is held in a lower precision, a product is computed in one."""
         ways = self.implementations
         states = [state for way in ways for state in (*way.operands, way.result)]
         return (

@@ -76,7 +76,7 @@ def members(
 
 
 def _fit_together(operands: Sequence[_Operand]) -> bool:
-    """Whether all are products of one class, with a constant added to all or to none; or none is a product."""
+    """Return whether all are products of one class, with a constant added to all or to none; or none is a product."""
     return all(len(one.path) == 2 for one in operands) or len({(one.source, one.biased) for one in operands}) == 1
 
 

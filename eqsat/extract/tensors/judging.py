@@ -1,4 +1,4 @@
-"""What a solution of a tensor problem comes to: its price, the cost of its plan, and whether it keeps the limits."""
+"""The evaluation of a solution of a tensor problem: its price, the cost of its plan, and its limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_given(framed: TensorProblem) -> Solution:
 
 
 def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
-    """Whether amounts are within the limits."""
+    """Return whether amounts are within the limits."""
     bounds = {limit.name: limit.most for limit in problem.limits}
     if problem.memory is not None:
         bounds[PEAK] = problem.memory.most
@@ -34,7 +34,7 @@ def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
 
 
 def is_lowered(assembled: Assembled) -> bool:
-    """Whether anything is held, or computed, in a lower precision."""
+    """Return whether anything is held, or computed, in a lower precision."""
     steps, boundary = assembled.plan.steps, assembled.plan.boundary
     return any(state.precision for state in boundary.values()) or any(
         step.target.precision or step.source.precision
@@ -45,7 +45,7 @@ def is_lowered(assembled: Assembled) -> bool:
 
 
 def price_of(framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
-    """What the objective makes of a solution, without what only settles ties."""
+    """The price of a solution under the objective, without the amounts that only break ties."""
     if costs.cost is not None:
         return solution.cost
     terms = [costs.weigh(framed.ways[node].cost) for node in solution.chosen.values()]

@@ -1,4 +1,4 @@
-"""What the e-nodes of a tensor e-graph cost, each in each way it can be run."""
+"""Costs of the e-nodes of a tensor e-graph, in each implementation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
 
-#: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
+#: Amount that a byte of derived weights adds to the objective: too little to matter, but it breaks ties for fewer
+#: bytes.
 _BYTE = 1e-15
 
 Priced = tuple[float, Cost]
@@ -84,7 +85,7 @@ class Pricing:
         return [t if isinstance(t, TensorType) else None for t in node.types]
 
     def constants(self, node: SnapshotNode) -> list[bool]:
-        """Which operands are known before the program runs."""
+        """For each operand, whether it is known before the program runs."""
         return [self.snapshot.classes[k].constant for k in node.operands]
 
     def type(self, leader: int) -> TensorType | None:

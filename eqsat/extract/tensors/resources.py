@@ -1,4 +1,4 @@
-"""What each part of a tensor problem uses: the limits on it, and the bytes that its values occupy."""
+"""Resources that each part of a tensor problem uses: the limits on it, and the bytes that its values occupy."""
 
 from __future__ import annotations
 

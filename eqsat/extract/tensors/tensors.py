@@ -28,7 +28,7 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 
-#: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
+#: True if an operator with these attributes, on operands and with results of these types, runs where the result will.
 Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
 #: Operators of the e-graph that run nothing.
 _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
@@ -37,7 +37,7 @@ _TIE = 1e-9
 
 
 def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether an operator is available where all are."""
+    """Return True: every operator is available."""
     return True
 
 
@@ -160,7 +160,7 @@ class _Framing:
         return self.states.setdefault(state, len(self.states))
 
     def _runs_here(self, node: SnapshotNode) -> bool:
-        """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
+        """Return whether an e-node may be chosen: it runs where the result will, or the original has it."""
         if node.original is not None or node.op not in OPS:
             return True
         types, results = self.pricing.types(node), self.pricing.results(node)
@@ -373,7 +373,7 @@ def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _without_layouts(way: KernelOption) -> tuple[Any, ...]:
-    """What two ways share that differ in layouts alone."""
+    """A key that is equal for two options which differ in layouts alone."""
     held = tuple(
         (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations
     )

@@ -18,7 +18,8 @@ from eqsat.rewrites.rules.rule import PHASES, Rule
 LIBRARY = Path(__file__).parent.parent / "library"
 RULES, EVIDENCE, COUNTS = "generated.rules", "evidence.jsonl", "counts.json"
 DROPPED, MISSING, USAGE = "dropped.jsonl", "missing.jsonl", "usage.jsonl"
-#: How many candidates pruning leaves one rule of in the published generator: 28 744 graphs' pairs to 743 rules.
+#: Number of candidates for each rule that pruning leaves, in the published generator: 28 744 graphs' pairs to 743
+#: rules.
 PUBLISHED_REDUCTION = 39
 
 _HEAD = """\
@@ -29,7 +30,7 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often a rule fired on one model, and in how many changes of the result it had a part."""
+    """The number of times a rule fired on one model, and of changes of the result it had a part in."""
 
     rule: str
     model: str
@@ -48,7 +49,7 @@ def write_usage(uses: Iterable[Use], path: Path = LIBRARY / USAGE) -> None:
 
 
 def read_dropped(path: Path = LIBRARY / DROPPED) -> list[Drop]:
-    """What pruning left out, none where there is no file; RuleError with the line for a record that is none."""
+    """The rules that pruning left out, none if there is no file; RuleError with the line of a faulty record."""
     records = _records(path, "eqsat rules build", Drop) if path.exists() else []
     return [Drop(r["name"], r["text"], r["why"], tuple(r["by"]), r["phase"]) for r in records]
 
@@ -95,7 +96,7 @@ def rules_text(rules: Sequence[Rule], head: str = _HEAD) -> str:
 
 
 def dropped_text(pruned: Pruned) -> str:
-    """What went, by name, as JSON lines."""
+    """The rules that were dropped, by name, as JSON lines."""
     drops = sorted(pruned.dropped.values(), key=lambda d: d.name)
     return "".join(json.dumps(asdict(d), ensure_ascii=False) + "\n" for d in drops)
 

@@ -1,4 +1,4 @@
-"""The whole factory: generate, verify, prune, write; and what it comes to, in numbers."""
+"""The discovery pipeline: generate, verify, prune, write; and its counts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def build(
 
 
 def _forwarded(progress: Follow | None) -> Callable[[GenerationProgress], None] | None:
-    """What the generator reports, as the other stages do."""
+    """Progress of the generator, reported as the other stages do."""
     if progress is None:
         return None
     return lambda at: progress(f"{at.domain}: {at.stage}", at.done, at.total)
@@ -145,7 +145,7 @@ def finish(
 
 
 def stage_counts(outcomes: Sequence[CandidateOutcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
-    """How many candidates and rules each stage was given and let through."""
+    """The number of candidates and rules that each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
     kept = len(pruned.kept)

@@ -48,7 +48,7 @@ _TRACED, _DERIVE, _VERIFY = 256, 512, 24
 _ANY = (BY_LAWS, ON_REQUEST)
 
 Follow = Callable[[str, int, int], None]
-#: What became of some candidates, and then those that are to be verified and those that are large.
+#: Outcomes of some candidates, and then the candidates to be verified and the large ones.
 Parted: TypeAlias = "Generator[CandidateOutcome, None, tuple[list[CandidateEquation], list[CandidateEquation]]]"
 
 
@@ -63,7 +63,7 @@ def verify_candidates(
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Iterator[CandidateOutcome]:
-    """What becomes of each candidate, small ones first; the same for every executor.
+    """The outcome of each candidate, small ones first; the same for every executor.
 
     Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
     all that is set aside follows from rules that the candidates themselves led to: a candidate that laws prove leads to
@@ -124,7 +124,7 @@ class _Verification:
             yield from map(_candidate, known[key])
 
     def _beyond(self, rest: list[CandidateEquation], known: Journal) -> Parted:
-        """What known rules derive, or what makes no rule worth having, goes; the rest, and what is too large."""
+        """Drop candidates that known rules derive or that are worth no rule; the rest, and the large ones."""
         rest = yield from self._without(rest, self.base, "by known rules", known, (CHEAP,), strict=True)
         if self.everything:
             return rest, []
@@ -136,7 +136,7 @@ class _Verification:
         return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
 
     def _by_laws(self, rest: list[CandidateEquation], known: Journal) -> Parted:
-        """What laws prove leads to the laws of its proof; the rest, of which no more than is small is verified."""
+        """Replace candidates that laws prove by the laws of their proofs; the rest, of which only small ones go on."""
         proofs = self._derived(rest, self.laws, "by laws", known, _ANY)
         laws = {law.name: law for law in self.laws}
         for candidate in rest:
@@ -235,7 +235,7 @@ class _Verification:
         yield from (self._accepted(candidate, known) for candidate in candidates)
 
     def _accepted(self, candidate: CandidateEquation, known: Journal) -> CandidateOutcome:
-        """What became of a settled candidate, whose rules count from now on."""
+        """The outcome of a generalised candidate, whose rules count from now on."""
         outcome = from_record(known[f"settled:{candidate.name}"])
         self.taken |= {name: text for name, _, text in outcome.rules}
         self.accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'eqsat[cuda13]'"
 #: The first version of CuPy whose streams, graphs and element types are what is used here.
 LEAST_CUPY = (14, 0)
-#: What is lost without a library.
+#: The loss where a library is absent.
 _WITHOUT = {"cublaslt": "matrix products run", "cudnn": "convolutions and attention run"}
 
 
@@ -90,7 +90,7 @@ def warn_of(missing: dict[str, str]) -> None:
 
 
 def is_static(graph: Graph) -> bool:
-    """Whether the sizes of all inputs are known."""
+    """Return whether the sizes of all inputs are known."""
     types = (graph.type(name) for name in graph.inputs)
     return all(isinstance(t, TensorType) and t.is_static for t in types)
 
@@ -106,7 +106,7 @@ def fault() -> str | None:
 
 
 def _version_fault(libraries: dict[str, str]) -> str | None:
-    """Which library or driver is of a version that does not fit: its name, what was found, and what is needed."""
+    """The library or driver whose version does not fit: its name, the version found, and the version needed."""
     import cupy
 
     from eqsat.runtime.cuda.compiler.nvrtc import nvrtc

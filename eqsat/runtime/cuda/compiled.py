@@ -158,7 +158,7 @@ class CompiledProgram:
             self._machine(self._known(sizes))
 
     def memory(self, sizes: Sizes | None = None) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         with self._turn:
             return self._machine(self._known(sizes or {})).program.memory()
 
@@ -311,7 +311,7 @@ class StaticProgram:
             machine.put(name, array)
 
     def memory(self) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         return self._machine.program.memory()
 
     def profile(self) -> AbstractContextManager[Profile]:
@@ -325,7 +325,7 @@ class StaticProgram:
         self._taken = None
 
     def _held(self, passed: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands for inputs that are not passed: arrays of the declared type, of the size compiled for."""
+        """Stand-ins for inputs that are not passed: arrays of the declared type, of the size compiled for."""
         held = {}
         for name, view in self._machine.program.inputs.items():
             declared = self._program.graph.type(name)

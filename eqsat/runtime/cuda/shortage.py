@@ -1,4 +1,4 @@
-"""What to say where a GPU cannot run a program: too little memory, a driver that is too old."""
+"""Messages where a GPU cannot run a program: too little memory, a driver that is too old."""
 
 from __future__ import annotations
 

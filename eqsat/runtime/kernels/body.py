@@ -107,7 +107,7 @@ class KernelBody:
         return self.named(made, node.op, told(node) if node.op != "cast" else "")
 
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
-        """Where an operator element by element reads an operand."""
+        """The coordinates at which an operator element by element reads an operand."""
         shape = self.group.types[value].static
         return PARAMETERS[node.op](node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
 
@@ -219,7 +219,7 @@ class KernelBody:
         self.writer.remember(("held", access.value, access.coords), text)
 
     def read(self, name: str, text: str) -> Expr:
-        """What C reads of an operand as a text, in the type that its value is computed in."""
+        """The value of an operand that C reads as `text`, in the type that it is computed in."""
         view = self.group.operands[name]
         held = computed(view.dtype)
         text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
@@ -250,7 +250,7 @@ class KernelBody:
         return self.group.types[name].static
 
     def onward(self, source: str, target: str, coords: Sequence[AffineIndex]) -> Coords:
-        """Where an element of `source` lies in `target`, which operators that keep every element make of it."""
+        """The coordinates in `target` of an element of `source`, where operators that keep every element lead."""
         if source == target:
             return tuple(coords)
         node, _ = self.makers.get(target, (None, 0))
@@ -263,7 +263,7 @@ class KernelBody:
         raise UnsupportedError(f"{target} is not made of {source}")
 
     def depends(self, value: str, source: str) -> bool:
-        """Whether a value is made of another, or is it itself."""
+        """Return whether a value is made of another, or is it itself."""
         seen, waiting = set[str](), [value]
         while waiting:
             current = waiting.pop()
@@ -326,7 +326,7 @@ _SHORT = {"float": "f32", "double": "f64"}
 
 
 def fits(view: View, place: AffineIndex, width: int) -> bool:
-    """Whether `width` elements, numbered by k, follow each other from an address that is a multiple of their bytes."""
+    """Return whether `width` elements, numbered by k, follow each other from an aligned address."""
     size, rest = width * view.dtype.itemsize, place.without("k")
     if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
         return False
@@ -345,7 +345,7 @@ def told(node: Node) -> str:
 
 
 def comment(group: Group) -> str:
-    """What a kernel computes, in the graph's names."""
+    """A comment with the operators of a kernel, in the graph's names."""
     lines = []
     for node in group.nodes:
         operands = ", ".join(v or "" for v in node.inputs)

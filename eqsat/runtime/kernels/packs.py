@@ -15,7 +15,7 @@ from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
-#: What a statement of generated code defines.
+#: The name that a statement of generated code defines.
 _DEFINED = re.compile(r"^\s*const [\w ]+ (\w+) = ", re.MULTILINE)
 
 
@@ -124,7 +124,7 @@ def varying(accesses: Sequence[Access]) -> list[Access]:
 
 
 def chunk_of(view: View, place: AffineIndex, width: int) -> int:
-    """How many of `width` elements, numbered by k, one access reads; 0 where they do not follow each other."""
+    """The number of elements, of `width` numbered by k, that one access reads; 0 if they are not consecutive."""
     chunk = min(width, WIDEST_ACCESS // view.dtype.itemsize)
     rest = first_of(place)
     if place.coefficient("k") != 1 or rest.reads("k") or view.alignment % (chunk * view.dtype.itemsize):
@@ -138,7 +138,7 @@ def first_of(place: AffineIndex) -> AffineIndex:
 
 
 def generated(group: Group, node: Node, template: Callable[[Group, Node], KernelSource]) -> KernelSource | None:
-    """What a template makes of a group around one of its nodes; None where it refuses."""
+    """The kernel that a template makes of a group around one of its nodes; None where it refuses."""
     if any(view.count for view in group.results.values()):
         try:
             return template(group, node)

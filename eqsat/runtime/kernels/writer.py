@@ -139,11 +139,11 @@ class CodeWriter:
         return place if self._scopes[place].varying is not None else 0
 
     def _is_constant(self, text: str, scope: _CodeBlock) -> bool:
-        """Whether a scope is a loop, and a text has the same value in all its rounds."""
+        """Return whether a scope is a loop, and a text has the same value in all its rounds."""
         return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
 
     def is_constant(self, text: str) -> bool:
-        """Whether a text has the same value in all rounds of the loop around the next line, and is known before it."""
+        """Return whether a text has the same, known value in all rounds of the loop around the next line."""
         loop = self._loop_of(len(self._scopes) - 1, True)
         return bool(loop) and self._is_constant(text, self._scopes[loop])
 
@@ -152,7 +152,7 @@ class CodeWriter:
         self._scopes[-1].known[key] = value
 
     def recall(self, key: Hashable) -> Any:
-        """What was kept under a key in this block or one around it; None where nothing was."""
+        """The object stored under a key in this block or one around it; None where there is none."""
         return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
     def index(self, index: AffineIndex) -> str:
@@ -192,7 +192,7 @@ class CodeWriter:
 
 
 def _count(expr: Expr, uses: dict[int, int]) -> None:
-    """How often each part of an expression is read."""
+    """Count the reads of each part of an expression."""
     for place, operand in enumerate(expr.operands):
         seen = id(operand) in uses
         uses[id(operand)] = uses.get(id(operand), 0) + expr.template.count(f"{{{place}}}")

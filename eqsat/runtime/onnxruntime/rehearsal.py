@@ -16,7 +16,7 @@ from eqsat.system.deadline import current
 
 #: Seconds between two looks at the deadline, which may come to end earlier.
 _LOOK_SECONDS = 0.2
-#: What the process does: a session of a model on standard input, or in a file, as `session` makes it.
+#: The program of the process: make a session of a model on standard input, or in a file, as `session` does.
 _MAKE = """
 import sys
 import onnxruntime as ort

@@ -73,7 +73,7 @@ def refuted(example: Counterexample) -> CounterexampleError:
 
 
 def counterexample(rule: Rule, bindings: Bindings, reason: str) -> Counterexample:
-    """What refutes a rule, with both sides computed in float64 where they type."""
+    """The counterexample to a rule, with both sides computed in float64 where they type."""
     left = left_terms(rule, bindings)
     right: list[Any] | GraphError
     try:
@@ -205,7 +205,7 @@ class _Script:
 
 
 def _declarations(rule: Rule) -> list[str]:
-    """What loads the operators that eqsat does not declare: modules by their names, single files by their paths."""
+    """Statements that load operators which eqsat does not declare: modules by name, single files by path."""
     lines: list[str] = []
     for declared in map(spec, sorted(rule.operators())):
         module = declared.reference.__module__

@@ -50,13 +50,13 @@ class CheckedRule:
 
 @dataclass(frozen=True)
 class RewriteReport:
-    """What checking found of each rule in turn, when it refuted none."""
+    """The results for each rule in turn, when checking refuted none."""
 
     checked: tuple[CheckedRule, ...]
 
     @property
     def proved(self) -> bool:
-        """Whether every rule has evidence that proves it, so that `optimize` takes it."""
+        """True if every rule has evidence that proves it, so that `optimize` takes it."""
         return all(c.evidence is not None and c.evidence.verdict == "proved" for c in self.checked)
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class _RefutationSearch:
         self.tried: set[Any] = set()
 
     def smallest(self) -> tuple[int, tuple[int, int]] | None:
-        """Which test the smallest instance that refutes the rule fails, the plainest there is, and its size."""
+        """The plainest test that the smallest refuting instance fails, and the size of that instance; else None."""
         found: list[tuple[int, tuple[int, int]]] = []
 
         def seen(bindings: Bindings) -> bool:
@@ -143,7 +143,7 @@ class _RefutationSearch:
 
 
 def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexample:
-    """What is left of an instance that fails a test after all cuts which leave it one."""
+    """The counterexample left of an instance that fails a test, after all cuts under which it still fails."""
     found = test(rule, bindings)
     if found is not None and mismatch(rule, found.instance) is not None:
         test, bindings = mismatch, found.instance  # what the test put in is reduced as well
@@ -159,29 +159,29 @@ def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexampl
 
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule, by types or by elements in float64; None where it does not."""
+    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
     made = build(rule, bindings)
     return made if isinstance(made, Mismatch) else numeric_mismatch(made)
 
 
 def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule with integers in place of floats, where conditions and operators allow them."""
+    """The mismatch that refutes a rule with integers for floats, where conditions and operators allow them."""
     found = integer_mismatch(rule, bindings)
     return None if found is None else Mismatch(*found)
 
 
 def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
+    """The mismatch by which an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
     found = nonfinite_mismatch(rule, bindings)
     return None if found is None else Mismatch(*found)
 
 
-#: What an instance is put to, the plainest first.
+#: Tests of an instance, the plainest first.
 TESTS: tuple[Test, ...] = (mismatch, integers, nonfinite)
 
 
 def _evidence(rule: Rule) -> Evidence:
-    """What the check finds; CounterexampleError where that draws an instance which the search did not come upon."""
+    """The evidence that the check finds; CounterexampleError if that draws an instance the search did not meet."""
     evidence = check(rule)
     if evidence.verdict != "refuted":
         return evidence
@@ -200,6 +200,6 @@ def _evidence(rule: Rule) -> Evidence:
 
 
 def _key(bindings: Bindings) -> Any:
-    """What tells instances apart: types and attributes, not elements."""
+    """A key that distinguishes instances: types and attributes, not elements."""
     types = tuple((o.name, o.type, o.constant) for o in operands(bindings))
     return types, repr(sorted(bindings.attrs.items(), key=lambda item: item[0]))

@@ -21,9 +21,9 @@ from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.emulator import build, emulate
 
-#: What memory holds before a run: NaN in every float, so that reads of what nothing has written show.
+#: Content of memory before a run: NaN in every float, so that reads of what nothing has written show.
 POISON = 0xFF
-#: What lies before and after the memory of every buffer, to show writes beyond it.
+#: Bytes before and after the memory of every buffer, to show writes beyond it.
 _GUARD = 0xA5
 _GUARD_BYTES = BUFFER_ALIGNMENT
 _FLOATS = Floats()

@@ -13,7 +13,7 @@ Below: TypeAlias = Callable[[int], int]
 #: Draws from a strategy, as composite strategies do.
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
-#: How many values `ChoiceSource.random` has.
+#: Number of distinct values of `ChoiceSource.random`.
 _LEVELS = 40
 #: One drawn choice: below `_PLAIN` it is the choice, else a trace is followed.
 _PLAIN = 64

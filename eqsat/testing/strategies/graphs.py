@@ -79,7 +79,7 @@ def feeds(
 
 @dataclass(frozen=True)
 class _NodePlan:
-    """What makes one node: an operator, the choices of its operands and attributes, and elements of constants.
+    """The plan of one node: an operator, the choices of its operands and attributes, and elements of constants.
 
     A plan is as long for every operator, so that one can be left out or made simpler without a change to the others.
     """
@@ -163,7 +163,7 @@ class _GraphDraft:
         return made
 
     def graph(self, extra: int) -> Graph:
-        """What no node reads as outputs, and one more value where `extra` names one."""
+        """A graph whose outputs are the values that no node reads, and one more value where `extra` names one."""
         for value in self.pool:
             self.builder.output(value.name, value)
         whole = self.builder.build()

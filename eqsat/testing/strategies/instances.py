@@ -94,13 +94,13 @@ def find_traces(rule: Rule, most: int) -> Traces:
 
 
 def size(bindings: Bindings) -> tuple[int, int]:
-    """What makes one instance smaller than another: the elements of its operands, then their dims."""
+    """The size by which instances are ordered: the elements of its operands, then their dims."""
     types = [o.type for o in operands(bindings)]
     return sum(t.elements({}) for t in types), sum(t.rank for t in types)
 
 
 def _advice(rule: Rule) -> str:
-    """Which conditions are never met, or how often each is."""
+    """Advice on conditions: those that are never met, or how often each is."""
     unguarded = Sampler(replace(rule, conditions=(), origin="candidate"))
     drawn = [b for _ in range(_SAMPLE) if (b := unguarded.draw(tries=20)) is not None]
     if not drawn:

@@ -23,7 +23,7 @@ PLAIN = ("float32", "float64", "int64", "bool")
 _FLOATS = np.array(sorted((k / 16 for k in range(-128, 128)), key=lambda v: (v.as_integer_ratio()[1], abs(v), v < 0)))
 #: Floats on which laws of the real numbers fail.
 _SPECIAL = (np.inf, -np.inf, np.nan, -0.0)
-#: How many elements of a tensor are drawn; larger tensors repeat them, shifted.
+#: Number of elements of a tensor that are drawn; larger tensors repeat them, shifted.
 BLOCK = 48
 
 
@@ -77,7 +77,7 @@ def array(codes: bytes, type: TensorType, special: bool = False, limit: int | No
 
 
 def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> Any:
-    """What bytes stand for among the elements of a dtype."""
+    """Decode bytes as elements of a dtype."""
     if dtype is DType.BOOL:
         return codes % 2 == 1
     if dtype.is_integer:

@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """How an operator is run on many operands: `shared` says that the operands after the first are one for all rows."""
+    """Evaluation of an operator on many operands: `shared` if the operands after the first are one for all rows."""
 
     run: Batch
     name: str
@@ -160,7 +160,7 @@ class ResidueArithmetic:
         return BatchPlan(run, "side by side", shared=len(types) > 1)
 
     def _gathered(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
-        """Which element each element of the result is a copy of, found by moving numbers; others are constants."""
+        """The index of the element that each element of the result copies, found by moving numbers; else constants."""
         sizes = [int(np.prod(t.static)) for t in types]
         starts = np.cumsum([0, *sizes[:-1]])
         total = sum(sizes)

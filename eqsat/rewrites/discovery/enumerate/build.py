@@ -176,7 +176,7 @@ class SpaceBuilder:
             space.derivations.append(SmallestTerm(value, term, held))
 
     def key(self, made: Level, code: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What orders terms, whatever their variables are called, and then by these."""
+        """The sort key of terms: first without the names of their variables, then by these."""
         values = self.space.values
         block, a, b = locate(made, code)
         operands = [values[i] for i in (a, b, *self.space.tail(block.form)) if i >= 0]

@@ -12,7 +12,7 @@ from eqsat.language.declaration.indices import Form
 from eqsat.language.terms.types import DType, TensorType
 
 Shape = tuple[int, ...]
-#: What a windowed operator is applied to, and what it weighs that with.
+#: The operand of a windowed operator, and the weights of the window.
 IMAGE, FILTER = "image", "filter"
 
 

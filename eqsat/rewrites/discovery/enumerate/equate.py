@@ -29,8 +29,8 @@ class TermEquation:
     fingerprint: int = 0
 
 
-#: What is counted of a domain: distinct values; equal pairs before any is left out; those left out because neither side
-#: binds all variables, or as renamings, as instances or as derived; those that fresh data rejects, and the lossy ones.
+#: Counts of a domain: distinct values; equal pairs before any is left out; those left out because neither side binds
+#: all variables, or as renamings, as instances or as derived; those that fresh data rejects, and the lossy ones.
 TALLIES = ("values", "pairs", "unbound", "renamed", "instances", "derived", "rejected", "lossy")
 #: Two equal terms, their fingerprint, and the code of the first.
 Pair: TypeAlias = "tuple[Term, Term, int, int]"
@@ -91,7 +91,7 @@ class Finder:
                 yield int(hashes[low]), [*(-1 - members[flags]).tolist(), *members[~flags].tolist()], None
 
     def _canonical(self, made: Level, codes: Any) -> Any:
-        """Whether the terms of codes meet the variables of each type in order, one way round if they commute."""
+        """Return whether the terms of codes meet the variables of each type in order, one way round if they commute."""
         numbers = codes // PARTS
         blocks = np.searchsorted(made.starts, numbers, side="right") - 1
         result = np.zeros(len(codes), bool)
@@ -213,7 +213,7 @@ class Finder:
         return kept
 
     def _follows(self, left: Apply, right: Term, sign: int, number: int, made: Level | None) -> bool:
-        """Whether an equation follows from those kept so far; `sign` is the code of its newer side."""
+        """Return whether an equation follows from earlier ones; `sign` is the code of its newer side."""
         if self.instances.cover(left, right):
             self.tally["instances"] += 1
             return True

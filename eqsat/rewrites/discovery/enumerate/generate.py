@@ -37,7 +37,7 @@ _PART = 250_000
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """What is generated: operators (all that take part where None), at most so many of them, over named domains.
+    """The extent of generation: operators (all that take part where None), their largest number, named domains.
 
     `imports` names modules, or files, that declare operators. Results depend on nothing else.
     """
@@ -62,7 +62,7 @@ class GenerationSettings:
 
 @dataclass(frozen=True, slots=True)
 class GenerationProgress:
-    """How far the work has come: what is done, in which domain, and how many of its parts."""
+    """The progress of generation: the domain, the stage, and how many of its parts are done."""
 
     domain: str
     stage: str

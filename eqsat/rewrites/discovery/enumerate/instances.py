@@ -75,7 +75,7 @@ class SubsumptionIndex:
             yield from self._lefts.get((term.label, term.part, shape), ())
 
     def cover(self, one: Term, other: Term) -> bool:
-        """Whether the equation is an instance of one that was taken in."""
+        """Return whether the equation is an instance of one that was added."""
         return any(self._covers(a, b) for a, b in ((one, other), (other, one)))
 
     def _covers(self, one: Term, other: Term) -> bool:
@@ -100,7 +100,7 @@ def _root(term: Term) -> Any:
 
 
 def match(pattern: Term, term: Term, bound: dict[InputVariable, Term]) -> bool:
-    """Whether a term is the pattern with terms for its variables; `bound` collects these."""
+    """Return whether a term is the pattern with terms for its variables; `bound` collects these."""
     if isinstance(pattern, InputVariable):
         return bound.setdefault(pattern, term) == term
     if not isinstance(term, Apply) or pattern.part != term.part or len(pattern.operands) != len(term.operands):

@@ -1,4 +1,4 @@
-"""Which terms the equations found so far turn into simpler ones, in one step at the root."""
+"""Terms that the equations found so far turn into simpler ones, in one step at the root."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Simplifier:
         self._forms: dict[Label, list[int]] = {}
 
     def simplifies(self, level: int, made: Level, code: int, term: Apply) -> bool:
-        """Whether some equation makes the term of a code simpler."""
+        """Return whether some equation makes the term of a code simpler."""
         self._refresh()
         own: Any = None
         for left, right in self.equations.rewriting(term):
@@ -92,7 +92,7 @@ class Simplifier:
         return None
 
     def _held(self, operands: tuple[int, ...]) -> int:
-        """How many applications the operands are made of."""
+        """The number of applications that the operands are made of."""
         found: frozenset[int] = frozenset()
         for operand in operands:
             derivation = self.space.values[operand].derivation

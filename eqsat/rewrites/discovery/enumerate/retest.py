@@ -13,7 +13,7 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.arithmetic import ResidueArithmetic
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term
 
-#: How far two sides may differ in float32 on [-1, 1], relative to elements above 1.
+#: Largest difference of two sides in float32 on [-1, 1], relative to elements above 1.
 TOLERANCE = 1e-5
 _DRAWS = 2
 
@@ -32,7 +32,7 @@ class Retest:
         ] + [[rng.uniform(-1, 1, t.static).astype(np.float32) for t in variables]]
 
     def differs(self, one: Term, other: Term) -> bool:
-        """Whether the two are different on fresh elements modulo the prime."""
+        """Return whether the two are different on fresh elements modulo the prime."""
         if one.type != other.type:
             return True
         return any(not np.array_equal(self._value(i, one), self._value(i, other)) for i in range(_DRAWS))

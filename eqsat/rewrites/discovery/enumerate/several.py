@@ -54,7 +54,7 @@ def _telling(left: tuple[Term, ...], whole: Apply, most: int) -> bool:
 
 
 def covers(one: Joint, other: Joint) -> bool:
-    """Whether the second is the first with terms for its variables."""
+    """Return whether the second is the first with terms for its variables."""
     bound: dict[InputVariable, Term] = {}
     pairs = zip((one[1], *one[0]), (other[1], *other[0]), strict=False)
     return len(one[0]) == len(other[0]) and all(match(p, t, bound) for p, t in pairs)

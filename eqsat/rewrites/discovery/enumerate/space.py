@@ -47,7 +47,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many applications there are."""
+        """The number of applications."""
         return len(self.first) if self.second is None or self.listed else len(self.first) * len(self.second)
 
     def operands(self, index: Any) -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ class Value:
 
     @property
     def readable(self) -> bool:
-        """Whether operators are applied to it: not to constants computed from constants, which folding does."""
+        """True if operators are applied to it; not so for constants computed from constants, which are folded."""
         return self.level == 0 or bool(self.leaves)
 
 
@@ -227,7 +227,7 @@ class Space:
         return [self.leaves[i] for i in self.forms[form].tail]
 
     def commutes(self, form: int, kinds: tuple[int, ...]) -> bool:
-        """Whether a form that commutes on inputs does so on operands of these types."""
+        """Return whether a form that commutes on inputs does so on operands of these types."""
         if form not in self.commuting or len(kinds) < 2:
             return False
         key = (form, *kinds)
@@ -252,7 +252,7 @@ class Space:
         return self._data[kind][self.row[values]].reshape(-1, *self.types[kind].static)
 
     def skip(self, block: Block, index: Any) -> Any:
-        """Which of these applications are left out: the other order of a commuting one, or one of fewer operators."""
+        """A mask of the applications left out: the other order of a commuting one, or one of fewer operators."""
         a, b = block.operands(index)
         skipped = (a < b) if block.commutes else np.zeros(len(index), bool)
         if block.second is None or block.listed:
@@ -287,7 +287,7 @@ class Space:
         return [m.reshape(len(index), -1) for m in plan.run(operands)]
 
     def _plan(self, block: Block, types: list[TensorType]) -> BatchPlan:
-        """How a block is evaluated; finding a fast way does not pay where there is little to do."""
+        """The plan by which a block is evaluated; finding a fast one does not pay where there is little to do."""
         key = (block.label, tuple(types))
         if key not in self._plans:
             if block.count * self.domain.samples < _FEW:

@@ -53,7 +53,7 @@ class Apply:
 
     @cached_property
     def application(self) -> tuple[Label, tuple[Term, ...]]:
-        """What is computed, whichever of its outputs is meant."""
+        """The application, whichever of its outputs is meant."""
         return self.label, self.operands
 
     @cached_property
@@ -68,13 +68,13 @@ class Apply:
 
     @cached_property
     def applications(self) -> frozenset[tuple[Label, tuple[Term, ...]]]:
-        """What is computed, constants aside."""
+        """The applications, constants aside."""
         inner = [o.applications for o in self.operands if isinstance(o, Apply)]
         return frozenset({self.application} if self.operands else ()).union(*inner)
 
     @cached_property
     def length(self) -> int:
-        """How many operators and inputs the text names."""
+        """The number of operators and inputs that the text names."""
         return 1 + sum(o.length if isinstance(o, Apply) else 1 for o in self.operands)
 
     @cached_property
@@ -131,7 +131,7 @@ def variables(*terms: Term) -> list[InputVariable]:
 
 
 def size(*terms: Term) -> int:
-    """How many distinct operators the terms apply; constants are inputs and count nothing."""
+    """The number of distinct operators that the terms apply; constants are inputs and count nothing."""
     return len(frozenset[Any]().union(*(t.applications for t in terms if isinstance(t, Apply))))
 
 

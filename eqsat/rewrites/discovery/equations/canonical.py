@@ -210,7 +210,7 @@ def _split_up(conditions: Iterable[Expression]) -> Iterator[Expression]:
 
 
 def generalises(general: RuleStatement, special: RuleStatement) -> bool:
-    """Whether a substitution makes the general equation the special one, or one with fewer conditions.
+    """Return whether a substitution makes the general equation the special one, or one with fewer conditions.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> text = "a: (x + y) * z => x * z + y * z\\nb: (x + x) * z => x * z + x * z"
@@ -305,7 +305,7 @@ def _joined(known: dict[str, Any], more: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _fields(general: App, special: App) -> dict[str, Any] | None:
-    """What the attributes of one application put for the names in those of another; None where they differ."""
+    """The values that the attributes of one application give to the names in another; None where they differ."""
     bound: dict[str, Any] = {}
     if general.record is not None:
         if special.record is None:

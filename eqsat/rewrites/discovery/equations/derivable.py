@@ -1,4 +1,4 @@
-"""Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules.
+"""Derivation of equations by other rules: both sides of each in one e-graph, saturated with the other rules.
 
 An optimiser runs no rule of the phase "associate", since associativity and distributivity let every graph explode, and
 it starts from the left side alone. A rule that runs by default is therefore derived only where rules that run by
@@ -39,11 +39,11 @@ THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
 ON_REQUEST = Limits(nodes=30_000, rounds=6, seconds=60.0, generations=0)
 #: Both sides of many claims at once, with any rule, one step less far than ON_REQUEST.
 BY_LAWS = Limits(nodes=20_000, rounds=4, seconds=60.0, generations=0, radius=2)
-#: How many claims share an e-graph under each of them.
+#: Number of claims that share an e-graph under each of the limits.
 TOGETHER = {CHEAP: 512, THOROUGH: 3, ON_REQUEST: 16, BY_LAWS: 64}
 #: The phases of rules that make one output less work.
 SAVING = frozenset({"simplify", "fuse"})
-#: What an operator counts: one that computes outweighs any number of those that only move elements.
+#: Weights of operators: one that computes outweighs any number of those that only move elements.
 _COMPUTES, _MOVES = 1000, 1
 #: Instances that stand for a rule, and how many are drawn to choose them from.
 INSTANCES, DRAWN = 4, 24
@@ -67,7 +67,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Derivability:
-    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
+    """The verdict on whether rules derive an equation, the rules its proofs use, and the number of instances proved."""
 
     derived: bool
     rules: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Derivability:
 
 
 def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivability:
-    """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
+    """Derive a rule: saturate with `rules` until both its sides are equal, on several instances of it.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> text = "once: relu(relu(x)) => relu(x)\\nthrice: relu(relu(relu(x))) => relu(x)"
@@ -92,7 +92,7 @@ def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHE
 def derivations(
     wanted: Iterable[Claim], rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)
 ) -> dict[str, Derivability]:
-    """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
+    """Derivations of many claims by rules, under the name of the claims' owner; all claims of one owner must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
     all_rules = executable(rules) if any(c.associates for c in pending) else ()
@@ -143,7 +143,7 @@ def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) 
 
 
 def _special(rule: Rule, bindings: Bindings) -> float:
-    """How much is special about an instance: dims of one, equal dims, operators that leave their operand as it is."""
+    """A measure of how special an instance is: dims of one, equal dims, operators that leave their operand as it is."""
     drawn = operands(bindings)
     found = 0.0
     for operand in drawn:

@@ -13,11 +13,11 @@ from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 
-#: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
-#: for names and order, or a case of another at its shapes; known rules derive it; neither way round does it save work,
-#: so that a rule of it would only grow graphs; it is large, and laws do not derive it even on request, which something
-#: small that they lack mostly explains; rules that generalise it are proved; they hold wherever they were tried, but no
-#: law entails them; nothing that generalises it holds, or nothing does generalise it.
+#: Statuses of a candidate: it computes with constants alone, which no program does when it runs; it is another but for
+#: names and order, or a case of another at its shapes; known rules derive it; it saves work in neither direction, so
+#: that a rule of it would only grow graphs; it is large, and laws do not derive it even on request, mostly because they
+#: lack something small; rules that generalise it are proved; they hold wherever they were tried, but no law entails
+#: them; no rule that generalises it holds, or none generalises it.
 CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN = "constant", "repeated", "derived", "neutral", "open"
 PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
 STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILED)
@@ -25,7 +25,7 @@ STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILE
 
 @dataclass(frozen=True)
 class CandidateOutcome:
-    """What became of one candidate.
+    """The result for one candidate.
 
     `by` names the rules or the candidate that stand for it; `rules` are name, phase and text of those that generalise
     it, `evidence` what was found out about each.
@@ -56,7 +56,7 @@ def verified_rules(outcomes: Iterable[CandidateOutcome], on_request: bool = True
 
 
 def is_proved(evidence: Evidence) -> bool:
-    """Whether a rule holds on every instance and follows from the laws."""
+    """Return whether a rule holds on every instance and follows from the laws."""
     return evidence.verdict == "proved" and bool(evidence.entailed)
 
 

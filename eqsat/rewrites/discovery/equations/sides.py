@@ -16,7 +16,7 @@ from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import SPLICE, Rule
 
 Part: TypeAlias = "Pattern | Spread"
-#: What stands for a name: a pattern for a tensor, an expression for an attribute.
+#: A substitution: a pattern for each name of a tensor, an expression for each name of an attribute.
 Substitution: TypeAlias = "Mapping[str, Pattern | Expression]"
 
 _TIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
@@ -53,7 +53,7 @@ class RuleStatement:
 
     @property
     def effort(self) -> tuple[int, int, int, int, str]:
-        """What makes an equation come early: few operators, few literal attributes and conditions, short text."""
+        """The sort key of equations: few operators, few literal attributes and conditions, short text first."""
         apps = [a for side in (self.roots, self.right) for p in side for a in parts(p) if isinstance(a, App)]
         literals = sum(not _names(e) for a in apps for e in a.fields.values())
         outputs = max(len(self.roots), len(self.right))
@@ -90,7 +90,7 @@ def _names(expression: Expression) -> tuple[str, ...]:
 
 
 def is_commutative(app: App) -> bool:
-    """Whether the two operands of an application may change places."""
+    """Return whether the two operands of an application may change places."""
     declared = OPS.get(app.op)
     return declared is not None and declared.commutative and len(app.operands) == 2
 

@@ -80,7 +80,7 @@ def _without(equation: RuleStatement, part: App, sides: tuple[Pattern, ...]) -> 
 
 
 def _conditions(equation: RuleStatement, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
-    """What becomes of conditions that read the subterm's variables: left out, or asked of the fresh one."""
+    """The conditions that read the subterm's variables: left out, or asked of the fresh one."""
     by: Substitution = dict.fromkeys(inner, fresh)
     kept: list[Expression] = []
     asked: list[Expression] = []

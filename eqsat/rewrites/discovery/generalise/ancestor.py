@@ -20,7 +20,7 @@ from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.term import left_terms, right_terms, values
 
-#: How many ways of naming the right side's variables are tried for one variable of the left side.
+#: Largest number of namings of the right side's variables that are tried for one variable of the left side.
 _WAYS = 128
 #: Draws on which both sides are compared: a maximum of few elements may be one of them by chance.
 _DRAWS = 3
@@ -101,7 +101,7 @@ def _separated(candidate: CandidateEquation, name: str) -> Iterator[CandidateEqu
 
 
 def _holds(candidate: CandidateEquation) -> bool:
-    """Whether both sides are equal modulo a prime on random operands."""
+    """Return whether both sides are equal modulo a prime on random operands."""
     for equation in equations(candidate):
         rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))

@@ -14,7 +14,7 @@ from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.discovery.equations.equation import literal
 from eqsat.rewrites.discovery.equations.sides import expression
 
-#: What an attribute is by its name: those of one kind may stand for each other.
+#: The kind of an attribute by its name: those of one kind may stand for each other.
 _KINDS: Mapping[str, str] = {
     "axis": "axis",
     "perm": "perm",
@@ -32,9 +32,9 @@ _KINDS: Mapping[str, str] = {
     "starts": "bounds",
     "ends": "bounds",
 }
-#: What a literal costs; one that only holds at the shapes of the candidate is worth the least.
+#: Costs of literals; one that only holds at the shapes of the candidate is worth the least.
 _LITERAL, _SPECIAL = 1.0, 4.0
-#: What it costs to speak of a tensor that the operator does not read.
+#: Cost of naming a tensor that the operator does not read.
 _ELSEWHERE = 0.3
 _FEW = 12
 
@@ -46,7 +46,7 @@ def kind_of(name: str) -> str:
 
 @dataclass
 class BindingScope:
-    """What a left side binds, with the values at the instance the equation was found at.
+    """The bindings of a left side, with their values at the instance the equation was found at.
 
     `fields` gives the kind of each bound attribute, `records` the operator of each bound record. `products` are
     operators without attributes over variables: expressions may ask for the type of their result.
@@ -71,7 +71,7 @@ class BindingScope:
         return [f"{r}.{name}" for r, op in self.records.items() if name in spec(op).attrs]
 
     def value(self, text: str) -> Any:
-        """What an expression is at the instance; Undefined where it has no value."""
+        """The value of an expression at the instance; Undefined where it has none."""
         return evaluate(expression(text), self.bindings)
 
 
@@ -97,7 +97,7 @@ def products(left: Left) -> tuple[str, ...]:
 
 
 def same(name: str, first: Any, second: Any) -> bool:
-    """Whether two values of an attribute mean the same; none given are zeros for pads, and ones for steps."""
+    """Return whether two values of an attribute mean the same; missing pads are zeros, and missing steps are ones."""
     if Attrs(v=first) == Attrs(v=second):
         return True
     plain = {"pads": 0, "strides": 1, "dilations": 1, "steps": 1}.get(name)
@@ -132,7 +132,7 @@ def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] 
 
 
 def small(value: Any) -> bool:
-    """Whether a size says nothing of the candidate's own: none, nothing or one."""
+    """Return whether a size is not specific to the candidate: none, zero or one."""
     return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 

@@ -39,7 +39,7 @@ class LeftSideInstance:
         self._floats: list[tuple[dict[int, Any], list[Any]]] = []
 
     def degenerate(self, own: Bindings) -> bool:
-        """Whether much is equal here that is not elsewhere: a tensor has mostly axes of one, where `own` has none such.
+        """Return whether much is equal by accident: a tensor has mostly axes of one, where that of `own` has not.
 
         An empty one, and one of a lower rank than two, count as well.
         """
@@ -66,7 +66,7 @@ class LeftSideInstance:
         return terms if output_types(terms) == self.types else None
 
     def agrees(self, right: Sequence[Pattern], known: dict[tuple[Any, ...], bool] | None = None) -> bool | None:
-        """Whether a right side equals the left one; None where it has no value.
+        """Return whether a right side equals the left one; None where it has no value.
 
         `known` holds what is known of right sides that come to the same terms here.
         """
@@ -180,7 +180,7 @@ def with_dtype(bindings: Bindings, dtype: str) -> Bindings:
 
 
 def holds(condition: Expression, bindings: Bindings) -> bool:
-    """Whether a condition holds; one without a value does not."""
+    """Return whether a condition holds; it does not if it has no value."""
     from eqsat.rewrites.conditions.expression import evaluate
 
     try:

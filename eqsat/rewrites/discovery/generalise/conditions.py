@@ -1,4 +1,4 @@
-"""Conditions learned from instances: a conjunction of atoms that keeps where both sides are equal, and nothing else."""
+"""Conditions learned from instances: a conjunction of predicates that holds exactly where both sides are equal."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, holds
 from eqsat.rewrites.discovery.generalise.predicates import Predicate
 
-#: What an instance counts for where much is equal by accident, with an axis of one or a scalar.
+#: Weight of an instance where much is equal by accident, with an axis of one or a scalar.
 DEGENERATE = 0.1
 _PAIRS, _TRIPLES, _BEAM, _DEPTH = 90, 36, 10, 7
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A conjunction of atoms and the share of equal instances, by weight, that meet it."""
+    """A conjunction of predicates and the share of equal instances, by weight, that meet it."""
 
     predicates: tuple[Predicate, ...]
     coverage: float
 
 
 class Learner:
-    """Which atoms hold at which instances; instances come in as they are found."""
+    """The predicates that hold at each instance; instances are added as they are found."""
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self.predicates = list(predicates)
-        #: For each atom the instances at which it holds, a bit each: of the equal ones, and of the others.
+        #: For each predicate the instances at which it holds, a bit each: of the equal ones, and of the others.
         self._equal = [0] * len(predicates)
         self._different = [0] * len(predicates)
-        #: How many instances are equal and how many are not, and which of the equal ones are degenerate.
+        #: Number of equal instances and of different ones, and the equal ones that are degenerate.
         self._found = 0
         self._count = 0
         self._odd = 0
@@ -84,7 +84,7 @@ class Learner:
         return rest
 
     def _excluded(self, chosen: Sequence[int]) -> bool:
-        """Whether no different instance meets all of these atoms."""
+        """Return whether no different instance meets all of these predicates."""
         left = (1 << self._count) - 1
         for index in chosen:
             left &= self._different[index]
@@ -95,7 +95,7 @@ class Learner:
         return mask.bit_count() - odd + DEGENERATE * odd
 
     def _distinct(self, chosen: Sequence[int]) -> list[int]:
-        """The cheapest atom for each set of different instances it admits, those that admit all left out."""
+        """The cheapest predicate for each set of different instances it admits, those that admit all left out."""
         best: dict[int, int] = {}
         for index in chosen:
             other = best.get(self._different[index])
@@ -109,7 +109,7 @@ class Learner:
         return predicate.cost, len(predicate.text), predicate.text
 
     def _cheapest(self, usable: Sequence[int]) -> tuple[int, ...]:
-        """The cheapest set of atoms that excludes every different instance: of up to three, or by leaving out."""
+        """The cheapest set of predicates that excludes every different instance: of up to three, or by leaving out."""
         found: list[tuple[int, ...]] = []
         for size, most in ((1, len(usable)), (2, _PAIRS), (3, _TRIPLES)):
             found += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
@@ -118,7 +118,7 @@ class Learner:
         return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.predicates[i].cost for i in c))
 
     def _taken(self, usable: Sequence[int]) -> tuple[int, ...]:
-        """Atoms taken one after the other, each the one that excludes the most for its cost."""
+        """Predicates taken one after the other, each the one that excludes the most for its cost."""
         chosen: list[int] = []
         left = (1 << self._count) - 1
         while left:
@@ -132,7 +132,7 @@ class Learner:
         return self._kept(chosen)
 
     def _kept(self, chosen: Sequence[int]) -> tuple[int, ...]:
-        """What is left of atoms when each that is not needed is left out, the dearest first."""
+        """The predicates left when each that is not needed is left out, the dearest first."""
         kept = list(chosen)
         for index in sorted(chosen, key=self._order, reverse=True):
             without = [i for i in kept if i != index]
@@ -141,7 +141,7 @@ class Learner:
         return tuple(kept)
 
     def _covering(self, everywhere: int) -> tuple[int, ...] | None:
-        """A set of atoms that excludes every different instance and keeps as many equal ones as a beam search finds."""
+        """Predicates that exclude every different instance and keep as many equal ones as a beam search finds."""
         all_different = (1 << self._count) - 1
         total = self._weight(everywhere) or 1.0
         beam: list[tuple[float, tuple[int, ...], int, int]] = [(0.0, (), everywhere, all_different)]

@@ -1,4 +1,4 @@
-"""What candidates say in general: the rules that generalise them, each with its evidence."""
+"""General rules of candidates, each with its evidence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The rules that generalise a candidate, each with its evidence.
 Generaliser = Callable[[CandidateEquation], "list[tuple[Rule, Evidence]]"]
-#: How often a candidate is generalised anew where its rules are refuted, each time on more instances.
+#: Number of times that a candidate is generalised where its rules are refuted, each time on more instances.
 _AGAIN = 2
 
 

@@ -17,7 +17,7 @@ from eqsat.rewrites.discovery.generalise.spread import lifted
 from eqsat.rewrites.discovery.generalise.template import templates
 from eqsat.rewrites.rules.rule import Rule
 
-#: What is drawn unless said otherwise.
+#: The default effort.
 USUAL = GeneralisationEffort()
 
 

@@ -32,7 +32,7 @@ _NUMBERS = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What a rule asks of element types, "wide", "floating" or nothing, and which tensors must be finite."""
+    """Guards of a rule on element types, "wide", "floating" or nothing, and the tensors that must be finite."""
 
     kind: str = ""
     first: str = ""
@@ -162,7 +162,7 @@ def _moves(case: LeftSideInstance, right: Sequence[Pattern]) -> bool:
 
 
 def _agree(case: LeftSideInstance, right: Sequence[Pattern], dtype: str, seed: int) -> bool:
-    """Whether both sides are the same bit for bit in an element type."""
+    """Return whether both sides are the same bit for bit in an element type."""
     bindings = with_dtype(case.bindings, dtype)
     rng = np.random.default_rng((seed, 11))
     try:
@@ -204,7 +204,7 @@ def _spoiled(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names:
 
 
 def _carried(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names: set[str]) -> bool:
-    """Whether infinities and NaN in some tensors come out at the same elements on both sides."""
+    """Return whether infinities and NaN in some tensors come out at the same elements on both sides."""
     for number, case in enumerate(cases):
         terms = case.right(right)
         if terms is None:

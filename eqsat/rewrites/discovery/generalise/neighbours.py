@@ -130,7 +130,7 @@ class _Neighbour:
         self.before = tuple(self.rng.randint(1, 3) for _ in range(more))
         behind = not plain and not more and self.rng.random() < 0.3
         self.after = (self.rng.randint(1, 3),) if behind else ()
-        #: How many elements sequences have, 0 for as many as there are.
+        #: Number of elements of sequences, 0 for any number.
         self.length = 0 if plain else self.rng.choice((0, 0, 0, 1, 3))
         #: In which order a permutation has those in front.
         self.order = tuple(self.rng.sample(range(more), more))

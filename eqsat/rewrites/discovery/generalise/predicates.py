@@ -1,4 +1,4 @@
-"""Atoms of conditions: what may be asked of the variables that a left side binds."""
+"""Predicates for conditions over the variables that a left side binds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Term:
 
 
 def predicates(scope: BindingScope) -> list[Predicate]:
-    """Every atom over what a left side binds that holds at the instance the equation was found at.
+    """Every predicate over what a left side binds that holds at the instance the equation was found at.
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
     """
@@ -81,7 +81,7 @@ def _texts(scope: BindingScope) -> Iterator[tuple[float, str]]:
 
 
 def _quantified(text: str, *terms: _Term) -> str:
-    """The atom for all elements of the sequences it speaks of."""
+    """The predicate for all elements of the sequences it speaks of."""
     running = [t for t in terms if t.sequence]
     if not running:
         return text
@@ -92,7 +92,7 @@ def _quantified(text: str, *terms: _Term) -> str:
 
 
 def _axes(scope: BindingScope) -> list[str]:
-    """Axes that atoms speak of: the bound ones, and the first two."""
+    """Axes that predicates speak of: the bound ones, and the first two."""
     return [*scope.of("axis"), "0", "1"]
 
 
@@ -213,7 +213,7 @@ def _of_permutations(scope: BindingScope) -> Iterator[tuple[float, str]]:
 
 
 def _of_record(record: str, op: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
-    """Atoms about single attributes; those that are flags, numbers or names by their value at the instance."""
+    """Predicates about single attributes; those that are flags, numbers or names by their value at the instance."""
     attrs: Any = scope.bindings.attrs[record]
     for key, value in attrs.items():
         if isinstance(value, bool):

@@ -22,13 +22,13 @@ from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismat
 from eqsat.rewrites.proof.bounded import run_bounded
 from eqsat.rewrites.rules.rule import Rule
 
-#: How many more instances each further step of the choice among right sides looks at.
+#: Number of further instances that each step of the choice among right sides looks at.
 _STEPS = (6, 10, 20)
 #: The share of equal instances that is worth other conditions.
 _MANY = 0.15
-#: How many fresh instances that differ are enough to learn anew from.
+#: Number of fresh different instances that are enough to learn anew from.
 _ENOUGH = 3
-#: How many instances must show two attributes apart.
+#: Number of instances that must show two attributes apart.
 _SHOWN = 2
 #: The fewest instances that a check needs.
 _LEAST = 3
@@ -36,7 +36,7 @@ _LEAST = 3
 
 @dataclass(frozen=True, slots=True)
 class GeneralisationEffort:
-    """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm
+    """The number of instances drawn: near the candidate's own, others to learn from at first and at most, to confirm
     conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well, and how
     far the `grid` of small instances is gone through.
 
@@ -147,7 +147,7 @@ class RuleSearch:
         return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
 
     def _shares(self, right: tuple[Pattern, ...]) -> bool:
-        """Whether a right side takes one of two equal attributes for both, which a left side that shares them says."""
+        """Return whether a right side takes one of two equal attributes for both, if the left side shares them."""
         scope = self.template.scope
         used, kinds, values = names_read(right), {**scope.fields, **scope.records}, scope.bindings.attrs
         return any(
@@ -263,7 +263,7 @@ class RuleSearch:
         return write_rule(self.template.left, right, [expression(text) for text in conditions])
 
     def _apart(self, met: Sequence[LeftSideInstance]) -> bool:
-        """Whether instances show apart every two attributes that only happen to be equal in the candidate."""
+        """Return whether instances show apart every two attributes that only happen to be equal in the candidate."""
         scope = self.template.scope
         kinds, own = {**scope.fields, **scope.records}, scope.bindings.attrs
         typical = [case.bindings.attrs for case in met if not case.degenerate(scope.bindings)]

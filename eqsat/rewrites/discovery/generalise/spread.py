@@ -54,7 +54,7 @@ def _merges(equation: LiteralEquation) -> bool:
 
 
 def _pairs(equation: LiteralEquation) -> Pairs:
-    """Which variables stand at the same places: of two outputs, or of the operands of every concatenation of two."""
+    """Pairs of variables at the same places: of two outputs, or of the operands of every concatenation of two."""
     found: Pairs = {}
     if _merges(equation):
         found = {a: b for a, b in (unify(*equation.roots) or {}).items() if a != b}

@@ -36,13 +36,13 @@ _POOLS = {
     "kernel": "mn",
 }
 _SPARE = tuple(f"h{i}" for i in range(1, 40))
-#: How many right sides are tried for one left side.
+#: Largest number of right sides that are tried for one left side.
 MOST = 96
 
 
 @dataclass(frozen=True)
 class Style:
-    """How general a left side is.
+    """The generality of a left side.
 
     Attributes of equal values share a variable never ("apart"), for operators of one name ("operator"), or wherever
     they are of one kind ("kind"). Attributes of the kinds in `written` stay literals. With `cuts`, the axes and bounds

@@ -18,7 +18,7 @@ from eqsat.rewrites.rules.rule import Rule
 #: Why a rule went: it is another but for names and order; a case of another; a common subgraph makes it a case of one
 #: that was proved instead; the others derive it.
 RENAMING, SPECIAL, SUBGRAPH, DERIVABLE = "renaming", "special case", "common subgraph", "derivable"
-#: How many rules are looked at between two reports of progress and two entries of the journal.
+#: Number of rules looked at between two reports of progress and two entries of the journal.
 _AT_ONCE = 48
 
 #: Called with the stage, how many of its rules are done, and how many there are.
@@ -39,14 +39,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What stays, in the order in which it was chosen, and what went. `lifted` are rules made on the way."""
+    """The rules that stay, in the order in which they were chosen, and those that went. `lifted` are new rules."""
 
     kept: tuple[Rule, ...]
     dropped: Mapping[str, Drop]
     lifted: Mapping[str, Rule] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """How many rules went for each reason, and how many stay."""
+        """The number of rules that went for each reason, and of those that stay."""
         found = {why: sum(d.why == why for d in self.dropped.values()) for why in (RENAMING, SPECIAL, SUBGRAPH)}
         return {**found, DERIVABLE: sum(d.why == DERIVABLE for d in self.dropped.values()), "kept": len(self.kept)}
 
@@ -179,7 +179,7 @@ class _Pruner:
         return next(n for n in chain([stem], (f"{stem}-{i}" for i in count(2))) if n not in self.rules)
 
     def _rests_on(self, name: str, other: str) -> bool:
-        """Whether the drops so far lead from one rule to another."""
+        """Return whether the drops so far lead from one rule to another."""
         pending, seen = [name], set()
         while pending:
             one = pending.pop()
@@ -248,7 +248,7 @@ class _Pruner:
         return kept
 
     def _stands(self, drop: Drop, kept: set[str]) -> bool:
-        """Whether a rule went by laws and rules that stay alone."""
+        """Return whether a rule was dropped because of laws and rules that stay, and of no others."""
         return drop.why != SUBGRAPH and all(n in kept or n not in self.rules for n in drop.by)
 
     def _derived(self, name: str, kept: Sequence[str], stage: str) -> list[str] | None:

@@ -42,12 +42,12 @@ class Repeated:
         return stands is not None
 
     def outcomes(self) -> Iterator[CandidateOutcome]:
-        """What became of those that were set apart."""
+        """The outcomes of the candidates that were set apart."""
         yield from self._apart
 
 
 def _computes_constants(statement: RuleStatement) -> bool:
-    """Whether an operator is applied to constants alone; one such operator by itself states a fact about constants."""
+    """Return whether an operator is applied to constants alone; one such operator states a fact about constants."""
     sides = (*statement.roots, *statement.right)
     apps = [part for side in sides for part in parts(side) if isinstance(part, App)]
     closed = [a for a in apps if a.operands and not any(isinstance(p, Var) for p in parts(a))]

@@ -43,7 +43,7 @@ class Cubins:
         return compiled
 
     def key(self, code: str, arch: str, options: Sequence[str] = ()) -> str:
-        """What a kernel is kept under."""
+        """The key a kernel is stored under."""
         return key_of("cubin", prelude(), code, arch, nvrtc().version, *OPTIONS, *options)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from eqsat.errors import BackendError
 from eqsat.runtime.kernels.prelude import prelude
 
-#: What every kernel is compiled with; ptxas is made to say how many registers it used.
+#: Compiler options of every kernel; ptxas is made to report how many registers it used.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 REMEDY = "pip install 'eqsat[cuda13]'"
 
@@ -141,7 +141,7 @@ class _CuPy:
 
 
 def _compiled(cubin: bytes, log: str, version: str) -> CompiledKernel:
-    """What ptxas says of a kernel; BackendError where it says nothing, so that no bound is held to be kept unseen."""
+    """A kernel with the figures that ptxas reports; BackendError where it reports none, so that no bound is a guess."""
     registers, frame, shared = _REGISTERS.search(log), _STACK.search(log), _SHARED.search(log)
     if registers is None or frame is None:
         raise BackendError(

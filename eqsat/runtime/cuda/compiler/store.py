@@ -24,7 +24,7 @@ _ABANDONED_SECONDS = 3600.0
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels are kept: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
+    """The folder of compiled kernels: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named) if named else cache_folder() / "kernels"
 
@@ -59,7 +59,7 @@ class Store:
         return self.folder / f"{key}{_SUFFIX}"
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, or None."""
+        """The bytes stored under a key, or None."""
         path = self.path(key)
         try:
             held = path.read_bytes()

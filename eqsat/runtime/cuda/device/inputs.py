@@ -1,4 +1,4 @@
-"""What a caller passes: NumPy, CuPy or any DLPack array, checked, and what to return for it."""
+"""Inputs that a caller passes: NumPy, CuPy or any DLPack array, checked, and the kind of array to return for them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _stand_in(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _wrapping(values: Iterable[Any]) -> Callable[[Any], Any]:
-    """What makes an output the kind of array that all inputs are; outputs as they are for NumPy, CuPy and mixtures."""
+    """The conversion of an output to the kind of array that all inputs are; none for NumPy, CuPy and mixtures."""
     kinds = {type(value).__module__.partition(".")[0]: value for value in values}
     if len(kinds) != 1:
         return lambda array: array
@@ -139,12 +139,12 @@ def span(array: Any) -> tuple[str, int, int]:
 
 
 def overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
-    """Whether two spans have memory in common."""
+    """Return whether two spans have memory in common."""
     return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two arrays of one shape and element type have their elements in the same places."""
+    """Return whether two arrays of one shape and element type have their elements in the same places."""
     return span(one) == span(other) and tuple(one.strides) == tuple(other.strides)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from eqsat.errors import BackendError
 
-#: What `pip` is asked for to get all that is needed beside the driver.
+#: The name that `pip` installs everything under that is needed beside the driver.
 EXTRA = "eqsat[cuda13]"
-#: Where generated code comes from: what this module imports of the runtime.
+#: Origin of generated code: the module that this one imports of the runtime.
 _ORIGIN = "cuda.program.lowering"
 _ROOM = "eqsat.runtime"
 _FOLDER = Path(__file__).parents[2]
@@ -135,7 +135,7 @@ _LIBRARIES: Mapping[str, Callable[[], str]] = {"cupy": _cupy, "cublasLt": _cubla
 
 
 def _version(read: Callable[[], str]) -> str:
-    """What a library says of its version; operators that need one which is absent have other kernels."""
+    """The version that a library reports; operators that need one which is absent have other kernels."""
     try:
         return read()
     except Exception as error:  # noqa: BLE001 - libraries raise errors of their own where the driver does not fit

@@ -152,7 +152,7 @@ class GpuMachine:
                     yield found[0]
 
     def address(self, view: View) -> int:
-        """Where the first element of a view lies."""
+        """The address of the first element of a view."""
         return self.memory.address(view)
 
     def _step(self, launch: Launch) -> PreparedLaunch:

@@ -127,7 +127,7 @@ class DeviceMemory:
         return 0 if block is None else int(block.ptr) + offset
 
     def address(self, view: View) -> int:
-        """Where the first element of a view lies."""
+        """The address of the first element of a view."""
         return self._base(view.buffer) + view.offset * view.dtype.itemsize
 
     def array(self, view: View) -> Any:

@@ -1,4 +1,4 @@
-"""Where the time of a program goes: a span for every launch, as a table, a Chrome trace and a picture."""
+"""The profile of a program: a span for every launch, as a table, a Chrome trace and a picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, N
 from eqsat.runtime.cuda.program.program import Launch
 from eqsat.runtime.kernels.source import KernelSource
 
-#: What kinds of launches there are, each with its colour in the picture.
+#: Kinds of launches, each with its colour in the picture.
 KINDS = {
     "generated": "#4c78a8",
     "matmul": "#f58518",
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def kind_of(launch: Launch) -> str:
-    """What runs a launch: one of KINDS."""
+    """The kind of a launch: one of KINDS."""
     if isinstance(launch.work, KernelSource):
         return "generated"
     if isinstance(launch.work, Matmul):
@@ -141,8 +141,7 @@ class Profile:
         Path(path).write_text(text, encoding="utf-8")
 
     def picture(self, path: str | Path) -> None:
-        """Draws the timeline of medians to a file, whose suffix says in which format; MissingExtraError without
-        matplotlib."""
+        """Draw the timeline of medians to a file of the format in its suffix; MissingExtraError without matplotlib."""
         if find_spec("matplotlib") is None:
             raise MissingExtraError(
                 "a picture of a timeline needs matplotlib",

@@ -24,7 +24,8 @@ from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
-#: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
+#: The sweep of the second-level cache: how many times it is read, by how many blocks and threads, and how many bytes at
+#: once.
 _SWEPT, _BLOCKS, _THREADS, _WORD = 3, 264, 256, 4
 #: Reads all of x. The sum is no word of it, so that nothing is written, but no compiler knows that.
 _SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
@@ -133,7 +134,7 @@ class CudaSubject:
         self._watch.stream.synchronize()
 
     def _base(self, name: str, place: int) -> int:
-        """Where a buffer of weights begins in a set."""
+        """The offset of a buffer of weights in a set."""
         if place == 0:
             return self._machine.memory.address(View.of(name, DType.UINT8, (self._weights[name],)))
         before = list(self._weights)[: list(self._weights).index(name)]

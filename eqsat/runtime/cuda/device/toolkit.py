@@ -22,7 +22,7 @@ OPENERS: Mapping[str, Callable[[], Library]] = {
 }
 #: A kernel that asks for more shared memory than this must be allowed to, in bytes.
 _PLAIN_SHARED = 48 << 10
-#: How CUDA's driver calls the bound on dynamic shared memory (CUfunction_attribute).
+#: The number that CUDA's driver has for the bound on dynamic shared memory (CUfunction_attribute).
 _MOST_DYNAMIC_SHARED = 8
 
 
@@ -70,7 +70,7 @@ class Toolkit:
         return {"cupy": int(self.runtime.runtimeGetVersion()), "nvrtc": 1000 * major + 10 * minor}
 
     def device(self) -> Any:
-        """What makes this GPU the current one, as a context manager."""
+        """A context manager that makes this GPU the current one."""
         return self.cupy.cuda.Device(self.number)
 
     def adopt(self, array: Any) -> Any:

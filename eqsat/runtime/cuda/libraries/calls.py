@@ -7,7 +7,7 @@ from typing import Literal
 
 from eqsat.runtime.kernels.view import View
 
-#: What cuBLASLt does to a product before it is stored.
+#: Operations of cuBLASLt on a product before it is stored.
 Epilogue = Literal["", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 
 

@@ -1,4 +1,4 @@
-"""Which matrix products cuBLASLt computes, as what it is asked for, and its algorithms as text."""
+"""Matrix products that cuBLASLt computes, as calls to it, and its algorithms as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.kernels.view import View
 
 NAME = "cublaslt"
-#: How CUDA calls element types (cudaDataType).
+#: CUDA's numbers of element types (cudaDataType).
 TYPES = {DType.FLOAT32: 0, DType.FLOAT64: 1, DType.FLOAT16: 2, DType.BFLOAT16: 14}
 #: Result types for each operand type.
 _RESULTS = {
@@ -21,7 +21,7 @@ _RESULTS = {
     DType.FLOAT16: (DType.FLOAT16, DType.FLOAT32),
     DType.BFLOAT16: (DType.BFLOAT16, DType.FLOAT32),
 }
-#: What is done to a product at its end (cublasLtEpilogue_t).
+#: Operations on a product at its end (cublasLtEpilogue_t).
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relu_bias": 6, "gelu": 32, "gelu_bias": 36}
 #: The largest matrix dimension: algorithms count in 32 bits.
 _MOST = (1 << 31) - 1
@@ -155,7 +155,7 @@ def _merged(view: View, inner: int, rows: int) -> View:
 
 
 def _one_batch(views: Sequence[View]) -> tuple[int, tuple[int, ...]] | str:
-    """How many products there are, and the strides from one to the next of each view; or why one stride is too few."""
+    """The number of products, and each view's stride from one to the next; or the reason why one is too few."""
     shape = views[0].shape[:-2]
     if not shape:
         return 1, (0,) * len(views)

@@ -26,7 +26,7 @@ from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: Algorithms that are asked for; the library has fewer for most products.
 MOST_ALGORITHMS = 64
-#: What products are summed in (cublasComputeType_t).
+#: Types that products are summed in (cublasComputeType_t).
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 
 

@@ -140,7 +140,7 @@ def _indices(graph: Any) -> Iterator[int]:
 
 
 def _is_built(graph: Any, index: int) -> bool:
-    """Whether a plan was built; cuDNN has no workspace to name for one that was not."""
+    """Return whether a plan was built; cuDNN has no workspace to name for one that was not."""
     try:
         return int(graph.get_workspace_size_plan_at_index(index)) >= 0
     except RuntimeError:
@@ -276,7 +276,7 @@ def _placed(view: View, lift: int = 0) -> dict[str, list[int]]:
 
 
 def _stride_of_one(shape: Sequence[int], strides: Sequence[int], axis: int) -> int:
-    """Where channels are innermost, 1 for channels of one element; else all that lies within."""
+    """The stride of an axis of one element: 1 for channels where these are innermost, else the elements within it."""
     within = [strides[a] * shape[a] for a in range(len(shape)) if shape[a] != 1]
     inner = [s for a, s in enumerate(strides) if shape[a] != 1]
     if axis == 1 and inner and 1 not in inner:

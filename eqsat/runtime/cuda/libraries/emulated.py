@@ -1,4 +1,4 @@
-"""What libraries compute, in NumPy: the twin that calls are checked against where there is no GPU."""
+"""Calls of libraries computed in NumPy: the reference where there is no GPU."""
 
 from __future__ import annotations
 

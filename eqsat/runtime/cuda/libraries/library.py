@@ -1,4 +1,4 @@
-"""What a library of kernels is to a machine: plans for a call, and a call made ready to be launched."""
+"""The protocol of a library of kernels: plans for a call, and a call made ready to be launched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eqsat.runtime.kernels.view import View
 
-#: Where the first element of a view lies in the memory of the device.
+#: The address of the first element of a view in the memory of the device.
 Address = Callable[[View], int]
 #: Bytes that a library may use beside operands and results: one such piece a stream.
 WORKSPACE_BYTES = 32 << 20

@@ -62,7 +62,7 @@ def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
 
 
 def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
-    """What a library may compute of a call, and a generated kernel for the rest, with the views it takes.
+    """Split a call into one for a library and a generated kernel for the rest, with the views that it takes.
 
     For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.
     """

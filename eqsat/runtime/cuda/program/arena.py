@@ -19,13 +19,13 @@ class Lifetime:
     last: int
 
     def overlaps(self, other: Lifetime) -> bool:
-        """Whether there is a launch at which both are needed."""
+        """Return whether there is a launch at which both are needed."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Where the buffers of values lie in one arena, and the bytes of the rest; all sizes are in bytes.
+    """The places of the buffers of values in one arena, and the bytes of the rest; all sizes are in bytes.
 
     `bound` is the most that is alive at one launch, which no arrangement in this order of launches can be below; `sum`
     is what the values would take without sharing.
@@ -67,7 +67,7 @@ def _rounded(nbytes: int) -> int:
 
 
 def lifetimes(program: CudaProgram) -> dict[str, Lifetime]:
-    """How long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
+    """The lifetime of each buffer of a value; BackendError for one that is read before anything is written to it."""
     found: dict[str, Lifetime] = {}
     for index, launch in enumerate(program.launches):
         for view in launch.reads:

@@ -15,8 +15,8 @@ from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.program import Fallback, Launch
 from eqsat.runtime.kernels.view import View
 
-#: What CuPy raises where a reference asks for more than it has, an array of NumPy's among its own for example; in a
-#: user's operator it is told as a fault of the declaration, which running it on the host confirms or not.
+#: Errors that CuPy raises where a reference asks for more than it has, for example an array of NumPy's among its own;
+#: in a user's operator it is reported as a fault of the declaration, which running it on the host confirms or not.
 _UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError, DeclarationError)
 
 

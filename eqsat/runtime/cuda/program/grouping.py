@@ -1,4 +1,4 @@
-"""Which operators of a plan that names none are run as one kernel."""
+"""Grouping of operators into kernels, for a plan that names none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
-#: What one may read, at most: more addresses would fill the registers.
+#: Largest number of operands of one kernel: more addresses would fill the registers.
 MOST_OPERANDS = 16
 #: Operators along rows, in whose kernels those element by element before and after them are computed.
 ROWS = frozenset(
@@ -44,7 +44,7 @@ class _Grouping:
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.wanted = set(plan.graph.outputs.values())
         self.steps: list[Kernel | Conversion | None] = list(plan.steps)
-        #: Where each step is by now: in its own place, or in that of the step it went into.
+        #: Present place of each step: its own, or that of the step it went into.
         self.at = list(range(len(plan.steps)))
         self.makers: dict[Held, int] = {}
         self.readers: dict[Held, list[int]] = {}
@@ -74,8 +74,9 @@ class _Grouping:
         return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
 
     def _kept(self, earlier: Kernel, place: int, index: int) -> tuple[Held, ...] | None:
-        """What the kernel at `place` makes that others than it and the one at `index` read; None where one of them
-        comes before that."""
+        """The results of the kernel at `place` that kernels other than it and the one at `index` read; None where one
+        of them comes before that.
+        """
         kept = []
         for held in earlier.results:
             places = {self.at[i] for i in self.readers.get(held, ())} - {place}
@@ -86,7 +87,7 @@ class _Grouping:
         return tuple(kept)
 
     def _joins(self, earlier: Kernel, now: Kernel, held: Held, kept: tuple[Held, ...]) -> bool:
-        """Whether a kernel that makes an operand can be computed within the one that reads it."""
+        """Return whether a kernel that makes an operand can be computed within the one that reads it."""
         if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
             return False
         read = {*earlier.operands, *now.operands} - set(earlier.results)
@@ -121,7 +122,7 @@ class _Grouping:
         return reader.op in ROWS or is_pointwise(reader)
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Whether a library computes a node at the end of a product, after what it computes there already."""
+        """Return whether a library computes a node at the end of a product, after what it computes there already."""
         epilogues: list[str] = []
         for before, node in itertools.pairwise((*first, reader)):
             made = self.graph.type(node.outputs[0])
@@ -138,7 +139,7 @@ class _Grouping:
         return True
 
     def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Whether what is read beside a convolution by the kernel after it can be added at its end, as all is held."""
+        """Return whether the other operand of the kernel after a convolution can be added at its end, as it is held."""
         image, filters = (self.graph.type(str(v)) for v in product.inputs[:2])
         read = [h for h in earlier.operands if h.value == product.inputs[0]]
         held = [*read, *now.operands, *now.results]

@@ -57,7 +57,7 @@ class Part:
         return replace(self, nodes=self.nodes[taken:])
 
     def leaving(self, taken: int) -> tuple[str, ...]:
-        """What the first nodes make that is read later, or is a result."""
+        """The values of the first `taken` nodes that are read later, or are results."""
         later = {v for n in self.nodes[taken:] for v in n.inputs}
         made = (o for n in self.nodes[:taken] for o in n.outputs if o)
         return tuple(v for v in made if v in later or v in self.results)
@@ -124,7 +124,7 @@ class Lowering:
         return view
 
     def place(self, held: Held) -> View:
-        """Where a value is to be written: in the concatenation it is a part of, or in a buffer of its own."""
+        """The view to write a value to: within the concatenation it is a part of, or in a buffer of its own."""
         if held in self.views:
             return self.views[held]
         home = self.wishes.homes.get(held.value)
@@ -141,7 +141,7 @@ class Lowering:
         return view
 
     def read(self, held: Held) -> View:
-        """Where a value lies in a state; a constant is put in that state when first asked for."""
+        """The view of a value in a state; a constant is put in that state when first asked for."""
         found = self.views.get(held)
         if found is None:
             if held.value not in self.constants:
@@ -224,7 +224,7 @@ class Lowering:
             part = part.rest(taken)
 
     def _unfold(self, part: Part) -> int:
-        """What no kernel computes at once by operators that have kernels; how many nodes, or 0 where one stays.
+        """Replace nodes that no kernel computes at once by operators with kernels; their number, or 0 if one stays.
 
         What comes after it in its part goes on after the last of them.
         """
@@ -249,7 +249,7 @@ class Lowering:
         return len(part.nodes)
 
     def _as_views(self, part: Part) -> bool:
-        """Whether the results are their operand seen in another way, and need no launch."""
+        """Return whether the results are their operand seen in another way, and need no launch."""
         node = part.nodes[0]
         source = node.inputs[0] if node.inputs else None
         if source is None:
@@ -267,7 +267,7 @@ class Lowering:
         return True
 
     def _as_parts(self, part: Part) -> bool:
-        """Whether some parts of a concatenation lie in it already; the rest are copied there."""
+        """Return whether some parts of a concatenation lie in it already; the others are copied there."""
         node = part.nodes[0]
         whole = node.outputs[0]
         if node.op != "concat" or not any(h.whole.value == whole for h in self.wishes.homes.values()):
@@ -333,7 +333,7 @@ def _as_stored(view: View, state: State) -> View:
 
 
 def _same_places(one: View, other: View) -> bool:
-    """Whether two views of one shape put their elements in the same places."""
+    """Return whether two views of one shape put their elements in the same places."""
     pairs = zip(one.shape, one.strides, other.strides, strict=True)
     return all(size == 1 or a == b for size, a, b in pairs)
 

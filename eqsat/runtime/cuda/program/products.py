@@ -31,7 +31,7 @@ _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 
 @dataclass(frozen=True)
 class ProductTail:
-    """What follows a product and a library does at its end: `taken` nodes, the last of which makes `value`.
+    """Nodes after a product that a library computes at its end: `taken` nodes, the last of which makes `value`.
 
     `constant` is the name of the bias where that is one, which may then be held in any element type.
     """
@@ -46,7 +46,7 @@ class ProductTail:
 
     @property
     def epilogue(self) -> Epilogue:
-        """The ending as cuBLASLt calls it."""
+        """The epilogue by cuBLASLt's name."""
         names: dict[tuple[str, bool], Epilogue] = {
             ("", False): "",
             ("", True): "bias",
@@ -119,7 +119,7 @@ class Products:
         matrix: tuple[int, ...],
         dtype: DType,
     ) -> bool:
-        """Whether the library makes a product in an element type; it is copied where it is not wanted so."""
+        """Return whether the library makes a product in an element type, from which it is copied to the wanted one."""
         target = result.reshaped(matrix)
         if target is None or not _is_matrix(target) or dtype != result.dtype:
             target = None
@@ -196,7 +196,7 @@ class Products:
         return tail
 
     def _with_next(self, part: Part, node: Node, after: Node, tail: ProductTail, kind: str) -> ProductTail | None:
-        """The ending with one more node; None where what that reads is not held as the library wants it."""
+        """The nodes with one more; None if its operand is not held as the library wants it."""
         other = next((v for v in after.inputs if v is not None and v != tail.value), None)
         if kind == "function":
             return replace(tail, function=after.op)
@@ -218,7 +218,7 @@ class Products:
         return replace(tail, bias=vector, constant=self._constant(other)) if fits else None
 
     def _adds(self, part: Part, node: Node, addend: View) -> bool:
-        """Whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
+        """Return whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
         x, w = self._images(part, node)
         made = self.lowering.types[node.outputs[0]]
         held = part.state.typed(made)
@@ -321,7 +321,7 @@ class Products:
 
 
 def _is_scale(alpha: float, operands: DType) -> bool:
-    """Whether a library scales by a number as written: it takes float64 for operands of that, else float32.
+    """Return whether a library scales by a number as written: it takes float64 for operands of that, else float32.
 
     By 0 it does not: then it looks at no operand, and products of infinity would be 0.
     """
@@ -335,7 +335,7 @@ def _column(view: View) -> View:
 
 
 def _is_matrix(view: View) -> bool:
-    """Whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
+    """Return whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
     (rows, columns), (down, along) = view.shape[-2:], view.strides[-2:]
     if rows == 1 and columns == 1:
         return True

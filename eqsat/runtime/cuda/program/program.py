@@ -49,7 +49,7 @@ class Launch:
 
     @property
     def kind(self) -> str:
-        """What runs it: "generated", a call of a library's, or "fallback".
+        """The kind of what runs it: "generated", a call of a library's, or "fallback".
 
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'
@@ -74,7 +74,7 @@ class CudaProgram:
     weights: Mapping[str, tuple[Constant, View]] = field(default_factory=dict)
 
     def memory(self) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         from eqsat.runtime.cuda.program.arena import arrange, check
 
         arrangement = arrange(self)

@@ -58,7 +58,7 @@ class Blocks:
         self._known: dict[tuple[DType, int, bytes], list[_StoredConstant]] = {}
 
     def shared(self, constant: Constant, view: View) -> View | None:
-        """Where a constant that is to lie as a view shows lies already; None where it does not, and it then does.
+        """A view of a constant that is stored already as `view` asks; None if there is none, and `view` is then stored.
 
         Compared by element type and size, then by a sample of the bytes, by a hash of them, and by all of them: 0.0 is
         not -0.0, and NaN is NaN where its bits are the same.

@@ -22,7 +22,7 @@ from eqsat.language.terms.types import DType, TensorType
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")
-#: How to run what no GPU runs.
+#: Remedy for a program that no GPU runs.
 _REMEDY = "run it on the CPU: result.compile('onnxruntime')"
 #: Element types that no kernel reads or writes.
 _UNHELD = frozenset(d for d in DType if d is not DType.BFLOAT16 and (d.numpy.isbuiltin != 1 or d.numpy.kind in "Oc"))

@@ -1,4 +1,4 @@
-"""Which launches need not wait for each other, and their places on several streams."""
+"""Launches that need not wait for each other, and their assignment to several streams."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _meet(one: Sequence[tuple[View, Span]], other: Sequence[tuple[View, Span]]) 
 
 
 def _share(one: View, other: View) -> bool:
-    """Whether views share an element; parts of one concatenation lie between each other without doing so."""
+    """Return whether views share an element; parts of one concatenation lie between each other without doing so."""
     if one.buffer != other.buffer or not one.count or not other.count:
         return bool(one.count and other.count)
     end = max(one.extent[1], other.extent[1])

@@ -109,7 +109,7 @@ def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[
 
 
 def _shown(made: Unfolded, mask: str, kept: str | None) -> str:
-    """Where a mask of numbers hides no key, of those that are kept."""
+    """A mask of booleans: the keys that a mask of numbers does not hide, among those that are kept."""
     dtype = made.types[mask].dtype
     shown = made.add("not_", made.add("less", mask, made.constant(lowest(dtype), dtype)))
     return shown if kept is None else made.add("and_", shown, kept)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-#: What an int of C holds.
+#: Bound of an int of C.
 INT_LIMIT = 2**31
 
-#: What a variable is called in C.
+#: The name of a variable in C.
 Namer: TypeAlias = "Callable[[IndexVariable], str]"
 
 
@@ -27,7 +27,7 @@ class IndexVariable:
 
     @cached_property
     def key(self) -> str:
-        """What it is, as text: the same for equal quotients."""
+        """The variable as text: the same for equal quotients."""
         return self.name if self.of is None else f"({self.of.key}){self.kind}{self.by}"
 
     def __hash__(self) -> int:
@@ -79,16 +79,16 @@ class AffineIndex:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is known."""
+        """True if the value is known."""
         return not self.terms
 
     @property
     def is_wide(self) -> bool:
-        """Whether working it out takes 64 bits."""
+        """True if its computation takes 64 bits."""
         return abs(self.constant) + sum(abs(c) * (v.size - 1) for v, c in self.terms) >= INT_LIMIT
 
     def coefficient(self, name: str) -> int:
-        """What the variable of that name is multiplied by, outside of quotients and remainders."""
+        """The factor of the variable of that name, outside of quotients and remainders."""
         return next((c for v, c in self.terms if v.of is None and v.name == name), 0)
 
     def without(self, name: str) -> AffineIndex:
@@ -96,7 +96,7 @@ class AffineIndex:
         return AffineIndex(tuple((v, c) for v, c in self.terms if v.of is not None or v.name != name), self.constant)
 
     def reads(self, name: str) -> bool:
-        """Whether the value depends on the variable of that name."""
+        """Return whether the value depends on the variable of that name."""
         return any(v.name == name if v.of is None else v.of.reads(name) for v, _ in self.terms)
 
     def __add__(self, other: AffineIndex | int) -> AffineIndex:
@@ -211,7 +211,7 @@ def broadcast(coords: Sequence[AffineIndex], shape: Sequence[int]) -> Coords:
 def _whole(
     variable: IndexVariable, factor: int, total: Mapping[IndexVariable, int]
 ) -> tuple[set[IndexVariable], AffineIndex] | None:
-    """What a remainder and other terms of a sum are together, and which ones these are; None where nothing belongs.
+    """The variables that belong with a remainder in a sum, and what they add up to; None if there are none.
 
     With the quotient it is what was divided; with the quotient's own remainder, that by the product of both divisors.
     """
@@ -243,7 +243,7 @@ def unflattened(position: AffineIndex, shape: Sequence[int]) -> tuple[AffineInde
 
 
 def offset(coords: Sequence[AffineIndex], strides: Sequence[int]) -> AffineIndex:
-    """Where an element lies: the sum of coordinates times strides."""
+    """The offset of an element: the sum of coordinates times strides."""
     return _sum(
         [(v, c * stride) for coord, stride in zip(coords, strides, strict=True) if stride for v, c in coord.terms],
         sum(coord.constant * stride for coord, stride in zip(coords, strides, strict=True)),

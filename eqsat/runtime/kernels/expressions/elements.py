@@ -30,6 +30,6 @@ PARAMETERS: Mapping[str, Place] = {"batch_norm": _channel, "quantize_linear": _s
 
 
 def is_pointwise(node: Node) -> bool:
-    """Whether an element of the result is worked out from one element of each operand."""
+    """Return whether an element of the result is computed from one element of each operand."""
     declared = spec(node.op)
     return (declared.pointwise and not declared.view) or node.op in PARAMETERS

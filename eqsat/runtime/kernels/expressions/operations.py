@@ -48,7 +48,7 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-#: What other names a function has: in NumPy, or in the namespace of references.
+#: Other names of functions: in NumPy, or in the namespace of references.
 _ALIASES = {
     "abs": "absolute",
     "fabs": "absolute",

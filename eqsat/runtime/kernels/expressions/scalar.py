@@ -48,7 +48,7 @@ ARITHMETIC = ScalarArithmetic()
 
 
 def traced(node: Node, operands: Sequence[Expr | None]) -> Expr | None:
-    """What an operator's reference makes of expressions; None where it does more than the arithmetic it is given."""
+    """The expression of an operator's reference on expressions; None where it does more than arithmetic."""
     special = SPECIAL.get(node.op)
     reference = spec(node.op).reference if special is None else special
     try:

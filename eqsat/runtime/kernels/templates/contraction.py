@@ -103,7 +103,7 @@ def _matmul(body: KernelBody, node: Node, coords: Coords) -> Expr:
 
 
 def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: AffineIndex) -> tuple[Coords, Coords]:
-    """Where the factors of a term of a matrix product lie, batches broadcast, vectors without a row or a column."""
+    """The coordinates of the factors of a term of a matrix product, with batches broadcast, and with vectors."""
     kept = list(coords)
     column = (kept.pop(),) if len(b) > 1 else ()
     row = (kept.pop(),) if len(a) > 1 else ()
@@ -170,7 +170,7 @@ def _conv_transpose(body: KernelBody, node: Node, coords: Coords) -> Expr:
     group, within = channel // outputs, channel % outputs
 
     def steps(at: Coords) -> list[AffineIndex]:
-        """Where the element of the operand would lie that this one of the filter multiplies, times the stride."""
+        """The position of the operand's element that this one of the filter multiplies, times the stride."""
         return [p + begin - r * d for p, r, d, begin in zip(place, at[1:], dilations, pads, strict=False)]
 
     def where(at: Coords) -> str | None:

@@ -35,7 +35,7 @@ class BatchedProduct:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many rows, columns and terms there are."""
+        """The number of rows, of columns and of terms."""
         return math.prod(self.rows), math.prod(self.columns), math.prod(self.terms)
 
 
@@ -155,7 +155,7 @@ def _conv(body: KernelBody, node: Node) -> BatchedProduct:
 
 
 def conv_places(node: Node, place: Sequence[AffineIndex], within: Sequence[AffineIndex]) -> list[AffineIndex]:
-    """Where in the operand the element of a window lies."""
+    """The coordinates in the operand of an element of a window."""
     strides, dilations, pads = conv_geometry(node.attrs, len(place))
     steps = zip(place, within, strides, dilations, pads, strict=False)
     return [p * s + r * d - begin for p, r, s, d, begin in steps]

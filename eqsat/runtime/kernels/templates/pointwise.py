@@ -17,7 +17,7 @@ from eqsat.runtime.kernels.view import WIDEST_ACCESS
 #: Blocks are made smaller until there are so many, which keeps all multiprocessors at work.
 FEW_BLOCKS = 256
 LEAST_THREADS = 64
-#: How many elements a thread makes, the most first.
+#: Numbers of elements that a thread may make, the largest first.
 WIDTHS = tuple(WIDEST_ACCESS >> n for n in range(WIDEST_ACCESS.bit_length()))
 
 
@@ -77,7 +77,7 @@ class _Part:
         return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
 
     def _fits(self, width: int) -> bool:
-        """Whether a thread may make so many elements: the results lie together, and so do all large operands."""
+        """Return whether a thread may make `width` elements: the results lie together, and so do all large operands."""
         if width == 1:
             return True
         coords = self._coords(width)

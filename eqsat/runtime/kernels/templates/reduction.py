@@ -47,7 +47,7 @@ def _logarithm(total: Expr, count: int) -> Expr:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What is joined, of each element what, and what is made of it in the end."""
+    """A reduction: the operation that joins elements, the function of each element, and that of the joined value."""
 
     operator: str
     prepare: Callable[[Expr], Expr] = _plain
@@ -87,7 +87,7 @@ def generate(group: Group) -> KernelSource | None:
 
 
 def identity(operator: str, dtype: DType) -> Expr:
-    """What joins with any element to that element."""
+    """The neutral element of the operation that joins elements."""
     if operator in ("Sum", "Product"):
         if dtype is DType.BOOL:
             raise UnsupportedError("sums of truth values")

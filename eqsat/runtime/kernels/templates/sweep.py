@@ -66,7 +66,7 @@ class RowKernel:
         return probe.accesses
 
     def _width(self) -> int:
-        """How many neighbouring elements of a row can be read at once."""
+        """The number of neighbouring elements of a row that can be read at once."""
         if not self.rows.contiguous:
             return 1
         width = WIDEST_ACCESS
@@ -82,7 +82,7 @@ class RowKernel:
         return 1
 
     def _leads_back(self, width: int) -> bool:
-        """Whether what is made of so many elements at once can be worked out from them."""
+        """Return whether the results of that many elements at once can be computed from them."""
         if self.body.shape(self.made) != self.body.shape(self.x):
             return True
         probe = PackedBody(self.group)
@@ -126,7 +126,7 @@ class RowKernel:
 
     @property
     def whole(self) -> bool:
-        """Whether every thread has a row."""
+        """True if every thread has a row."""
         return not self.rows.count % self._rows_in_block
 
     @property
@@ -227,7 +227,7 @@ class RowKernel:
 
     @contextmanager
     def one_of_each_row(self) -> Iterator[AffineIndex]:
-        """What one thread of each row does; the row."""
+        """Statements that one thread of each row runs; yields the row."""
         conditions = [] if self.whole else [f"row < {self.rows.count}"]
         conditions += ["member == 0"] if self.team.size > 1 else []
         head = f"if ({' && '.join(conditions)})" if conditions else ""

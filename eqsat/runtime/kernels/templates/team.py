@@ -52,16 +52,16 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return math.prod(self.shape[a] for a in self.across)
 
     @property
     def size(self) -> int:
-        """How many elements a row has."""
+        """The number of elements of a row."""
         return math.prod(self.shape[a] for a in self.along)
 
     def coords(self, row: AffineIndex, place: AffineIndex) -> Coords:
-        """Where the element at a place of a row lies."""
+        """The coordinates of the element at a place of a row."""
         found = dict(zip(self.across, unflattened(row, [self.shape[a] for a in self.across]), strict=True))
         found |= zip(self.along, unflattened(place, [self.shape[a] for a in self.along]), strict=True)
         return tuple(found[axis] for axis in range(len(self.shape)))
@@ -131,7 +131,7 @@ def _team(kind: Literal["lanes", "block", "columns"], size: int, rows: int, widt
 
 
 def _rows_of(rows: Rows, size: int) -> int:
-    """How many rows a block takes: some 256 threads, fewer where there are few rows."""
+    """The number of rows of a block: some 256 threads, fewer where there are few rows."""
     most = max(256 // size, 1)
     while most * size > 64 and -(-rows.count // most) < 132:
         most //= 2

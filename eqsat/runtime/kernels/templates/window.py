@@ -41,7 +41,7 @@ def _pooled(group: Group, core: Node) -> KernelSource:
 
 
 def _is_whole(group: Group, core: Node) -> bool:
-    """Whether the only window is the whole plane, without padding, of what has a mean."""
+    """Return whether the only window is the whole plane, without padding, of an operand that has a mean."""
     type = group.types[str(core.inputs[0])]
     _, dilations, pads = conv_geometry(core.attrs, type.rank - 2)
     plain = not any(pads) and set(dilations) == {1} and type.static[2:] == core.attrs["kernel"]
@@ -56,7 +56,7 @@ class _Axis:
         self.begin, self.end, self.dilation = begin, end, dilation
 
     def inside(self, start: int, *, padding: bool) -> int:
-        """How many positions of the window that begins at `start` lie in the operand, or in it and its padding."""
+        """The number of positions of the window from `start` that lie in the operand, or in it and its padding."""
         low, high = (-self.begin, self.size + self.end) if padding else (0, self.size)
         return sum(low <= start - self.begin + i * self.dilation < high for i in range(self.kernel))
 
@@ -65,7 +65,7 @@ class _Axis:
         return {self.inside(at * self.stride, padding=padding) for at in range(self.out)}
 
     def counted(self, at: str, *, padding: bool) -> str:
-        """How many positions lie inside, in C, for the window of a number."""
+        """The number of positions inside, in C, for the window of a number."""
         counts = self.counts(padding=padding)
         if len(counts) == 1:
             return str(counts.pop())
@@ -75,7 +75,7 @@ class _Axis:
         return f"({self._before(self.size + self.begin, at)} - {low})"
 
     def _before(self, limit: int, at: str) -> str:
-        """How many positions come before a limit, counted from where the padding begins."""
+        """The number of positions before a limit, counted from where the padding begins."""
         text = f"({limit + self.dilation - 1} - {at} * {self.stride}) / {self.dilation}"
         return f"max(0, min({self.kernel}, {text}))"
 
@@ -112,7 +112,7 @@ class _Pooling:
         ]
 
     def _width(self) -> int:
-        """How many neighbouring channels a thread takes at once."""
+        """The number of neighbouring channels that a thread takes at once."""
         width = WIDEST_ACCESS
         while width > 1 and not (self.count and self.count % width == 0 and self._fits(width)):
             width //= 2
