@@ -34,7 +34,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class RunOutcome:
+class Findings:
     """Everything a run found out."""
 
     given: Given
@@ -50,7 +50,7 @@ class RunOutcome:
 
 
 def report_of(
-    outcome: RunOutcome,
+    outcome: Findings,
     costs: CostModel,
     device: str,
     stopped: bool,

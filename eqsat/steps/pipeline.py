@@ -30,7 +30,7 @@ from eqsat.report.finalists import (
 from eqsat.report.report import Phase, Progress, Report
 from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
-from eqsat.report.summary import Baseline, RunOutcome, report_of
+from eqsat.report.summary import Baseline, Findings, report_of
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.runtime.examples import SizePoint
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
@@ -255,9 +255,7 @@ class Pipeline:
         with deadline:
             explained = self._explained(encoding, candidates[0], best, costs, measure and measured is not None)
         self.warnings += fused.warnings(best.graph)
-        outcome = RunOutcome(
-            given, candidates, best, because, encoding, grown, solution, baselines, measured, explained
-        )
+        outcome = Findings(given, candidates, best, because, encoding, grown, solution, baselines, measured, explained)
         stopped = settings.should_stop is not None and settings.should_stop()
         report = report_of(outcome, costs, settings.device, stopped, self.seconds, self.warnings, settings.points)
         report.limits, report.refuted, report.skipped = dict(settings.bounds), self.refuted, tuple(self.skipped)
