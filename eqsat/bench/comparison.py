@@ -110,7 +110,7 @@ def compare(
     progress: Callable[[str], None] = lambda what: None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Comparison:
-    """Loads every contender that can take part, checks its outputs, and times all in one interleaved run.
+    """Load every contender that can take part, check its outputs, and time all in one interleaved run.
 
     By the wall clock, each call until its result is there. BackendError where nothing can be run.
     """
@@ -149,7 +149,7 @@ def _load(
     errors: dict[str, float | None],
     held: ExitStack,
 ) -> str | None:
-    """Makes a contender ready and checks it; the reason where it fails, which must not end the comparison."""
+    """Make a contender ready and check it; the reason where it fails, which must not end the comparison."""
     try:
         loaded = contender.load(case)
         held.callback(loaded.close)

@@ -107,7 +107,7 @@ def certify(
     sizes: Sequence[Mapping[str, int]] = ({},),
     seed: int = 0,
 ) -> Certificate:
-    """Checks that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
+    """Check that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
 
     `claims` maps values of the new graph to the values of the old one they are said to equal. Every claim is checked,
     those about inputs too: taking the new graph's values in order, one that applies the same operator to operands
@@ -250,7 +250,7 @@ def _derived(graph: Graph) -> set[str]:
 
 
 def _check_region(check: _Check, pairs: Sequence[Pair]) -> CheckedRegion:
-    """Checks claims on the smallest region that settles them, widening it towards the inputs until one does."""
+    """Check claims on the smallest region that decides them, widened towards the inputs until one does."""
     opened: set[str] = set()
     tolerance = _tolerance(check, pairs)
 

@@ -176,7 +176,7 @@ class EGraph:
         return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
 
     def union(self, left: int, right: int, rule: str, firing: Firing | None = None, root: int = 0) -> bool:
-        """Makes two e-nodes equal on the word of a rule; False where they already are.
+        """Make two e-nodes equal on the word of a rule; False where they already are.
 
         Types must agree: static shapes that differ are an UnsoundRuleError, named dims that may differ a refusal.
         """
@@ -190,7 +190,7 @@ class EGraph:
         return True
 
     def rebuild(self, relations: Iterable[tuple[str, int]] = ()) -> dict[str, list[tuple[int, ...]]]:
-        """Brings in what egglog found equal; returns the matches recorded since the last time, classes by leader."""
+        """Bring in egglog's equalities; return the matches recorded since the last time, classes by leader."""
         classes, matches = self.engine.read(relations)
         for members in classes:
             first = min(members)
@@ -337,7 +337,7 @@ class EGraph:
         self._memo, self._members = memo, None
 
     def _check_range(self, op: str, attrs: Attrs, operands: Sequence[int], types: Sequence[ValueType]) -> None:
-        """Refuses a small constant that leaves its type's range, as rules that think of real numbers make them."""
+        """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
         if not operands or not self._is_small(types) or not all(self._is_known(k) for k in operands):
             return
         given = [None if self.type(k) is _NOTHING else _tensor(self.type(k), op) for k in operands]

@@ -36,7 +36,7 @@ class Encoding:
 def encode(
     graph: Graph, *, finite_math: bool | None = None, doubted: Collection[str] = (), heard: bool = False
 ) -> Encoding:
-    """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
+    """Write a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
     that are `doubted` do not count as finite; where outputs are `heard`, what reads them may tell a zero's sign.

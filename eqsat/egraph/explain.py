@@ -91,7 +91,7 @@ class Explainer:
         self.replay()
 
     def replay(self) -> None:
-        """Brings in what was added to the e-graph since the last time."""
+        """Bring in the additions to the e-graph since the last time."""
         egraph, forest = self.egraph, self._forest
         nodes, applications = self._replayed
         for node in egraph.nodes[nodes:]:

@@ -145,7 +145,7 @@ class Saturator:
             egraph.engine.ruleset(phase)
 
     def run(self) -> Saturation:
-        """Saturates; the e-graph is sound and complete as far as it got, whatever stopped it."""
+        """Saturate; the e-graph is sound and complete as far as it got, whatever stopped it."""
         with without_collector():
             for step in self.steps():
                 if step.stopped:
@@ -167,7 +167,7 @@ class Saturator:
             yield step
 
     def step(self, phase: str) -> SaturationStep:
-        """Matches the rules of one phase once and applies what matched, out of turn."""
+        """Match the rules of one phase once and apply the matches, out of turn."""
         if phase not in PHASES:
             raise UsageError(f"no phase {phase!r}", expected="one of " + ", ".join(PHASES))
         with self._working():
@@ -240,7 +240,7 @@ class Saturator:
                 return changed
 
     def _step(self, phase: str, *, revisit: bool = True) -> None:
-        """Matches a phase's rules once and applies what matched, or what was left of that.
+        """Match a phase's rules once and apply the matches, or the rest of earlier ones.
 
         With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
         come to have the form a rule asks for.
@@ -269,7 +269,7 @@ class Saturator:
             self.report.steps.append(now)
 
     def _match(self, phase: str, revisit: bool) -> None:
-        """Matches a phase's queries once; what they found is left to be done."""
+        """Match a phase's queries once; the matches are left to be applied."""
         relations = self._relations[phase].values()
         if not relations:
             return
@@ -287,13 +287,13 @@ class Saturator:
                 self._left.extend(_QueryWork(query, binder, rows, revisit) for query, binder in served)
 
     def _finish_left(self) -> None:
-        """Does what is left to do; a limit that is met leaves the rest for the next step."""
+        """Apply the matches that are left; a limit that is met leaves the rest for the next step."""
         while self._left:
             self._finish(self._left[0])
             self._left.popleft()
 
     def _declare(self, phase: str) -> None:
-        """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
+        """Compile the rules whose operators the e-graph now has; equal queries are one."""
         seen = sum(map(len, self.egraph.arities.values()))
         if self._declared.get(phase) == seen:
             return  # nothing but new operators, or numbers of operands, lets a rule be compiled
@@ -312,7 +312,7 @@ class Saturator:
             served.append((query, Binder(self.egraph, query)))
 
     def _finish(self, work: _QueryWork) -> None:
-        """Binds the rows of a query and applies the matches, from where it was left."""
+        """Bind the rows of a query and apply the matches, from where it was left."""
         if work.stage == "new":
             if work.query.sites:
                 work.rows = self._kept_rows(work.query, work.rows, work.revisit)

@@ -63,7 +63,7 @@ class Snapshot:
 
 
 def snapshot(encoding: Encoding) -> Snapshot:
-    """Reads an e-graph out; what egglog found equal is brought in first."""
+    """Read an e-graph out; egglog's equalities are brought in first."""
     egraph = encoding.egraph
     egraph.rebuild()
     nodes: list[SnapshotNode] = []

@@ -103,7 +103,7 @@ def measure_finalists(
     follow: Callable[[str], None] | None = None,
     when_compared: Callable[[Compared], object] | None = None,
 ) -> Measured:
-    """Times graphs, the original first, on a backend on the same random inputs, at each of the points.
+    """Time graphs, the original first, on a backend on the same random inputs, at each of the points.
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
@@ -157,7 +157,7 @@ def _untimed(calls: Mapping[str, Sequence[Callable[[], object]]]) -> set[str]:
 
 
 def _end(programs: Iterable[Program]) -> None:
-    """Asks the programs that can be asked to end what they run."""
+    """Ask programs to end their runs, if they can be asked."""
     from eqsat.runtime.onnxruntime.session import SessionProgram
 
     for program in programs:
@@ -196,7 +196,7 @@ def compare_finalists(
     runs_elsewhere: bool = False,
     follow: Callable[[str], None] | None = None,
 ) -> Compared:
-    """Compares the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
+    """Compare the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
 
     Graphs that are to run elsewhere, on a GPU say, may be such as ONNX Runtime has no kernels for: those are run on
     NumPy. BackendError where the original runs on neither.

@@ -117,7 +117,7 @@ class Result:
         return exporter.to_model(self._written, opset or self.opset) if given is None else verbatim.model(given)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
-        """Writes the result as an ONNX file, atomically and without a copy of the weights in memory.
+        """Write the result as an ONNX file, atomically and without a copy of the weights in memory.
 
         Where the original was kept, the file is the one it was read from, byte by byte. ExportModelError as in
         `to_onnx`.

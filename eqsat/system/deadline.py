@@ -94,16 +94,16 @@ class Deadline:
         return f"the time limit of {self._length:g} s is over"
 
     def begin(self) -> None:
-        """Starts anew: what was done before counts for nothing."""
+        """Start anew: earlier steps do not count."""
         self._end = self._reading() + self._length
 
     def spend(self, steps: int = 1) -> None:
-        """Counts steps, where they are what counts."""
+        """Count steps, if the deadline counts steps."""
         if self._steps is not None:
             self._steps.taken += steps
 
     def check(self, steps: int = 1) -> None:
-        """Counts steps of work that is about to be done; TimeUp where the end has come."""
+        """Count steps of work that is about to be done; TimeUp where the end has come."""
         if self._steps is not None:
             self._steps.taken += steps
         if self.over:
@@ -136,7 +136,7 @@ class Deadline:
 
     @contextmanager
     def ending(self, call: Callable[[], object]) -> Iterator[None]:
-        """Calls a function in a thread of its own once the end has come, if the work inside still goes on then.
+        """Call a function in a thread of its own once the end has come, if the work inside still goes on then.
 
         For work that cannot look at the deadline itself, but that can be asked to end. Where steps are counted, it is
         left to its own end.
@@ -208,7 +208,7 @@ def current() -> Deadline:
 
 
 def check(steps: int = 1) -> None:
-    """Counts steps of work that is about to be done; TimeUp where the deadline that it is done under is over."""
+    """Count steps of work that is about to be done; TimeUp where the deadline that it is done under is over."""
     _CURRENT.get().check(steps)
 
 
@@ -218,7 +218,7 @@ def expect(seconds: float) -> None:
 
 
 def spend(steps: int) -> None:
-    """Counts steps of work that looks at its deadline itself, or that has a bound of its own."""
+    """Count steps of work that looks at its deadline itself, or that has a bound of its own."""
     _CURRENT.get().spend(steps)
 
 

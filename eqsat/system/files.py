@@ -10,7 +10,7 @@ from eqsat.errors import UsageError
 
 
 def write_text(target: Path, text: str) -> None:
-    """Writes a file beside its place, then moves it there; UsageError where that fails."""
+    """Write a file beside its place, then move it there; UsageError where that fails."""
     try:
         handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         try:

@@ -30,7 +30,7 @@ _CHAIN = 100
 
 
 def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
-    """Measures ONNX Runtime on this machine and returns its device, source included; takes some twenty seconds.
+    """Measure ONNX Runtime on this machine and return its device, source included; it takes some twenty seconds.
 
     Peak arithmetic is that of a large matrix product, by element type where ONNX Runtime has one; bandwidths those of
     sums of two vectors within and beyond the second-level cache; the weights' that of a vector times a matrix. The

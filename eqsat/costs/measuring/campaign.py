@@ -58,7 +58,7 @@ class Measuring:
         *,
         seed: int = 0,
     ) -> Campaign:
-        """Measures the kernels that the table lacks; begins none after `time_limit` seconds, or when told to stop.
+        """Measure the kernels that the table lacks; begin none after `time_limit` seconds, or when told to stop.
 
         `progress` is called before each kernel with how many are done, how many there are, and the kernel.
         """
@@ -104,7 +104,7 @@ class Measuring:
         return self._mark(now)
 
     def _mark(self, seconds: float) -> float:
-        """Keeps the sentinel's time, beside the entries of the window that begins."""
+        """Keep the sentinel's time, beside the entries of the window that begins."""
         self.table.put(self._marks, self.sentinel, Entry(seconds, seconds, seconds, 1))
         return seconds
 
@@ -122,7 +122,7 @@ class Measuring:
         ended: Callable[[], bool],
         seed: int,
     ) -> int:
-        """Measures some kernels and says how many were begun."""
+        """Measure some kernels and say how many were begun."""
         for index, key in enumerate(keys):
             if ended():
                 return index

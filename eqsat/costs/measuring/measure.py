@@ -61,7 +61,7 @@ def fill(
     seconds: float = OPERATOR_SECONDS,
     shipped: bool = True,
 ) -> Filled:
-    """Measures the operators a table lacks in this environment, and returns what it did.
+    """Measure the operators a table lacks in this environment, and return the counts.
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is

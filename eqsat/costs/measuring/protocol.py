@@ -31,10 +31,10 @@ class Replay(Protocol):
     """Copies of a kernel in a graph that is replayed as one."""
 
     def seconds(self) -> float:
-        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        """Replay the graph once and return the seconds between its first kernel and its last."""
 
     def close(self) -> None:
-        """Gives back what the graph holds."""
+        """Free the resources of the graph."""
 
 
 class Subject(Protocol):
@@ -57,7 +57,7 @@ class Subject(Protocol):
         """
 
     def close(self) -> None:
-        """Gives back what the kernel holds."""
+        """Free the resources of the kernel."""
 
 
 class Stopwatch(Protocol):
@@ -66,7 +66,7 @@ class Stopwatch(Protocol):
     l2_bytes: int
 
     def sweep(self) -> None:
-        """Reads at least three times the second-level cache, so that nothing is left of what was there."""
+        """Read at least three times the second-level cache, so that its old content is gone."""
 
 
 def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: int = REPLAYS) -> Entry:

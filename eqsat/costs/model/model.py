@@ -107,7 +107,7 @@ class CostModel:
         return tuple(sorted({e.plan for text, e in self._measured.items() if e.plan and not text.startswith(WHOLE)}))
 
     def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
-        """Says how many bytes of constants the model has, and where it is costed, before anything is costed.
+        """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
 
         Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost what
         was measured hot. At several points costs are means by their weights; memory is that of the largest.
@@ -126,7 +126,7 @@ class CostModel:
         return model
 
     def weighed(self, weights: Sequence[float]) -> None:
-        """Gives the points other weights; costs are means by these from then on."""
+        """Give the points other weights; costs are means by these from then on."""
         total = math.fsum(weights)
         self._parts = tuple((w / total, model) for w, (_, model) in zip(weights, self._parts, strict=True))
         self._costs, self._fused = {}, {}

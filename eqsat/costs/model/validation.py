@@ -36,7 +36,7 @@ class Validation:
 
 
 def validate(device: Device, entries: Mapping[str, Entry], parts: int = 5, seed: int = 0) -> Validation:
-    """Estimates each entry by a fit to the entries of the other folds; UsageError for fewer than 2 folds.
+    """Estimate each entry by a fit to the entries of the other folds; UsageError for fewer than 2 folds.
 
     CostError where there is nothing to hold back.
     """

@@ -52,7 +52,7 @@ def code(error: sqlite3.Error) -> int:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Opens a file that any number of processes write at once, and makes it where there is none.
+    """Open a file that any number of processes write at once, and make it where there is none.
 
     The write-ahead log keeps what a killed process had committed; a loss of power may take the last transactions, never
     a part of one.
@@ -137,7 +137,7 @@ def _check_schema(connection: sqlite3.Connection, version: int) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Makes the table, or brings it up to date from an older format; nothing where another process has done so."""
+    """Make the table, or bring it up to date from an older format; nothing where another process has done so."""
     version = version_of(connection)
     if version == 0:
         connection.execute(_SCHEMA)

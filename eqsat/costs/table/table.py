@@ -87,7 +87,7 @@ class CostTable:
         return shipped_entries(environment).get(key.text) if self.shipped else None
 
     def put(self, environment: Environment, key: Key, entry: Entry) -> None:
-        """Writes one entry, in place of an older one; other processes see it when this returns."""
+        """Write one entry, in place of an older one; other processes see it once this returns."""
         self._execute(_PUT, _row(TableRecord(environment, key.text, entry)))
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
@@ -112,7 +112,7 @@ class CostTable:
         return max(counts, key=lambda e: (e.protocol, counts[e], e.text), default=here)
 
     def confirm(self, environment: Environment) -> int:
-        """Takes in what waits for the end of a window of measurements, and says how many entries that were."""
+        """Take in the entries that wait for the end of a window of measurements, and return their number."""
         waiting = environment.unconfirmed
         count = len(self._own(waiting.text))
         if count:
@@ -121,11 +121,11 @@ class CostTable:
         return count
 
     def drop(self, environment: Environment) -> None:
-        """Forgets every entry of an environment."""
+        """Forget every entry of an environment."""
         self._execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
 
     def merge(self, records: Iterable[TableRecord]) -> Merged:
-        """Takes in the entries of other tables, all in one transaction.
+        """Take in the entries of other tables, all in one transaction.
 
         Of two entries for one key in one environment, the `preferred` one stays, so that the order in which tables
         are merged makes no difference, nor does merging one twice.
@@ -178,7 +178,7 @@ class CostTable:
         return f"costs were measured in another environment: {different}; `eqsat measure --device cuda` measures here"
 
     def close(self) -> None:
-        """Closes the file; the table cannot be used afterwards."""
+        """Close the file; the table cannot be used afterwards."""
         self._connection.close()
 
     def __enter__(self) -> CostTable:

@@ -118,7 +118,7 @@ class _Compiler:
         return self.query
 
     def _app(self, app: App) -> int | None:
-        """Adds the facts of an application; returns its column, or None where no e-node has that many operands."""
+        """Add the facts of an application; return its column, or None where no e-node has that many operands."""
         query = self.query
         if any(isinstance(operand, Spread) for operand in app.operands):
             column = self._column()

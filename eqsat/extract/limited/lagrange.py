@@ -75,7 +75,7 @@ class Prices:
         return weights
 
     def change(self, broken: Sequence[bool], pressed: bool) -> None:
-        """Raises the prices of limits that were broken and lowers those of the others."""
+        """Raise the prices of limits that were broken and lower those of the others."""
         for index, over in enumerate(broken):
             price = self.prices[index]
             self.prices[index] = max(2 * price, 0.1 * self.first[index]) if over else EASE * price
@@ -98,7 +98,7 @@ def priced_choices(
     stop: Callable[[], bool],
     rounds: int = ROUNDS,
 ) -> None:
-    """Offers greedy choices under changing prices to `take`.
+    """Offer greedy choices under changing prices to `take`.
 
     `take` returns whether peak memory was exceeded, or None where that was not looked at.
     """

@@ -61,7 +61,7 @@ class LimitedSearch:
         self._peaks: dict[frozenset[int], tuple[int, float, float, tuple[int, ...]]] = {}
 
     def watch(self, progress: Progress | None) -> None:
-        """Calls `progress` whenever the cost or the bound has improved, once there is a choice."""
+        """Call `progress` whenever the cost or the bound has improved, once there is a choice."""
         last = (math.inf, -1.0)
         searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
 
@@ -92,7 +92,7 @@ class LimitedSearch:
         return self.done() or self.clock.stop()
 
     def lift(self, bound: float) -> None:
-        """Takes a bound if it is better than the best so far."""
+        """Take a bound if it is better than the best so far."""
         self.floor = max(self.floor, bound)
 
     def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[float, float, tuple[int, ...]]:
@@ -107,7 +107,7 @@ class LimitedSearch:
         return known[1:]
 
     def offer(self, choice: Choice, moves: int = QUICK_MOVES) -> bool | None:
-        """Takes a choice if it is within the limits and better than the best so far.
+        """Take a choice if it is within the limits and better than the best so far.
 
         Returns whether its peak is over the limit; None where other limits or cycles rule it out, or a better is known.
         """
@@ -126,7 +126,7 @@ class LimitedSearch:
         return False
 
     def run(self) -> None:
-        """Searches until optimal, proved impossible, or stopped."""
+        """Search until optimal, proved impossible, or stopped."""
         self.lift(dual_ascent(self.program).bound + self.weight * self.least_peak)
         self.find()
         if self.choice is None or self.over():
@@ -175,7 +175,7 @@ class LimitedSearch:
         self.offer(choice_of(self.problem, found))
 
     def _reduce(self) -> Presolved:
-        """Leaves out options that occur in no choice within the limits, or in none better than the best."""
+        """Leave out options that occur in no choice within the limits, or in none better than the best."""
         out: set[int] = set()
         for demand in self.demands:
             ascent = dual_ascent(self.program, demand.amounts)
@@ -320,7 +320,7 @@ class LimitedSearch:
         return self.live.alike(choice, part)
 
     def _forbid(self, master: Master, choice: Choice, part: Part | None, *, proved: bool) -> Row:
-        """Forbids a part of a choice, or the choice itself; what that may cost caps the bound if it is not proved."""
+        """Forbid a part of a choice, or the choice itself; what that may cost caps the bound if it is not proved."""
         if not proved:
             _, bound, _ = self.schedule(choice)
             self.cap = min(self.cap, total(self.program, choice) + self.weight * bound)

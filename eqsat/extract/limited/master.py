@@ -88,12 +88,12 @@ class Master:
         return tuple(columns), tuple(values), UNIT if demand.most > 0 else 0.0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds rows between solves."""
+        """Add rows between solves."""
         self.model.rows += rows
         self.solver.add(rows)
 
     def order(self, cuts: Sequence[Row]) -> None:
-        """Adds order variables where `cuts` had to forbid cycles."""
+        """Add order variables where `cuts` had to forbid cycles."""
         if self.model.order(list(cuts)):
             self.solver = Solver(self.model, self.costs, seed=self.seed)
 
@@ -115,7 +115,7 @@ class Master:
         return (*columns, self.theta), (*([rise] * len(columns)), -1.0), rise * (len(groups) - 1)
 
     def cover(self, demand: Demand, choice: Choice) -> Row:
-        """Forbids the largest users of a choice that together break a limit."""
+        """Forbid the largest users of a choice that together break a limit."""
         users = sorted(choice.values(), key=lambda option: (-demand.amounts[option], option))
         count, total = 0, 0.0
         while count < len(users) and total <= demand.most:

@@ -95,7 +95,7 @@ class _Sweep:
         self.points: list[Point] = []
 
     def run(self) -> bool:
-        """Adds points from the least x to the least y; whether that is all of them, proved."""
+        """Add points from the least x to the least y; whether that is all of them, proved."""
         low, proved = self._least(self.y, {}, None)
         floor, ceiling = self._value(low, self.y), math.inf
         while True:

@@ -197,7 +197,7 @@ class _ScheduleSearch:
     def run_free(
         self, done: int, live: float, ready: tuple[int, ...], peak: float, trail: list[int]
     ) -> tuple[int, float, tuple[int, ...]]:
-        """Runs every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
+        """Run every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
 
         Run later, it adds no more and frees no less, as others may only have touched more; so at any time it does not
         add to what is live, and neither does the rest of it where a part has run, for no part of it leaves less.

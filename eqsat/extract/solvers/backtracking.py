@@ -184,7 +184,7 @@ class BacktrackingSearch:
         return ChoiceGraph(used, position, level, uses, total(self.program, used), key)
 
     def _expand(self, graph: ChoiceGraph) -> None:
-        """Puts into the queue the neighbours of a graph that are new and cheap enough."""
+        """Put into the queue the neighbours of a graph that are new and cheap enough."""
         packed = array("i", graph.choice.values())
         limit = self.alpha * self.reached * (1 - ROUNDING)
         tried = 0
@@ -205,7 +205,7 @@ class BacktrackingSearch:
                     self._consider(graph, packed, together, limit)
 
     def _consider(self, graph: ChoiceGraph, packed: array[int], changes: Changes, limit: float) -> Choice:
-        """Queues the neighbour that the changes make, if it is below the limit, new and acyclic; what came in."""
+        """Queue the neighbour that the changes make, if it is below the limit, new and acyclic; what came in."""
         fresh = self._filled(graph, changes)
         more, key = self._effect(graph, changes, fresh)
         cost, key = graph.cost + more, graph.key + key

@@ -66,7 +66,7 @@ def dual_ascent(
     rounds: int = 200,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Adds critical paths until nothing is left to add, `rounds` are done, or `stop()`."""
+    """Add critical paths until nothing is left to add, `rounds` are done, or `stop()`."""
     reduced = list(program.costs if costs is None else costs)
     users = program.users()
     bound = 0.0
@@ -88,7 +88,7 @@ def dual_ascent(
 
 
 def _charge(program: ExtractionProgram, root: int, bounds: list[float], reduced: list[float]) -> dict[int, float]:
-    """Takes from `reduced` a part under which the bound of `root` stays what it is; returns every goal's demand.
+    """Take from `reduced` a part under which the bound of `root` does not change; return every goal's demand.
 
     Every option of a goal that has to reach a demand pays what it can and passes the rest to one operand: one that
     is asked for as much already, or else the one with the largest bound.

@@ -39,7 +39,7 @@ CORE_NODES = 20
 
 
 def solve_cores(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> None:
-    """Solves cores of growing size until one proves the best choice optimal, or they promise little."""
+    """Solve cores of growing size until one proves the best choice optimal, or they promise little."""
     for part in PARTS:
         low = search.bound()
         if search.done() or search.clock.stop():
@@ -53,7 +53,7 @@ def solve_cores(search: IlpSearch, reduction: Presolved, model: IntegerProgram, 
 
 
 def _solve_core(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed, reach: float) -> bool:
-    """Looks for choices below `reach`; False where the program would hardly be smaller."""
+    """Look for choices below `reach`; False where the program would hardly be smaller."""
     small = reduction.program
     out = model.gone.union(ruled_out(small, relaxed.ascent, reach - reduction.paid))
     kept = [option for option in range(len(small.provides)) if option not in out]
@@ -70,7 +70,7 @@ def _solve_core(search: IlpSearch, reduction: Presolved, model: IntegerProgram, 
 
 
 def solve_support(search: IlpSearch, reduction: Presolved, relaxed: Relaxed) -> None:
-    """Looks for choices among the options of the relaxation and of the best choice; proves nothing."""
+    """Look for choices among the options of the relaxation and of the best choice; prove nothing."""
     small = reduction.program
     known = set((reduction.shrink(search.choice) or {}).values())
     kept = [o for o in range(len(small.provides)) if relaxed.values[o] > TOLERANCE or o in known]
@@ -81,7 +81,7 @@ def solve_support(search: IlpSearch, reduction: Presolved, relaxed: Relaxed) -> 
 
 
 def _solve(search: IlpSearch, reduction: Presolved, kept: list[int], reach: float) -> IlpSearch:
-    """Searches the program of the options `kept` for choices below `reach`, and offers what it finds."""
+    """Search the program of the options `kept` for choices below `reach`, and offer the choices found."""
     near = restrict(reduction.program, kept)
     clock = Clock(search.clock.deadline.part(MOST_TIME), search.clock.stop)
     child = search.child(near, best_greedy(near), reduction.broken, clock)

@@ -105,7 +105,7 @@ class Network:
 
 
 def _augment(before: dict[int, int], residual: dict[int, dict[int, float]]) -> float:
-    """Sends as much as fits along the path that was found."""
+    """Send as much as fits along the path that was found."""
     path = [SINK]
     while before[path[-1]] != path[-1]:
         path.append(before[path[-1]])

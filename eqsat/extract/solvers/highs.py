@@ -59,7 +59,7 @@ class Clock:
 
     @contextmanager
     def hearing_interrupts(self) -> Iterator[None]:
-        """Takes the first Ctrl-C down as a request to stop; a second one raises KeyboardInterrupt.
+        """Take the first Ctrl-C down as a request to stop; a second one raises KeyboardInterrupt.
 
         An exception may be raised wherever Python is, and is lost where that is a garbage collector's callback. Where
         another handler is installed, or in another thread than the main one, nothing changes.
@@ -131,7 +131,7 @@ class Solver:
         self.add(model.equal, equal=True)
 
     def add(self, rows: Sequence[Row], *, equal: bool = False) -> None:
-        """Adds rows `<=`, or `==`."""
+        """Add rows `<=`, or `==`."""
         if not rows:
             return
         upper = np.array([row[2] for row in rows])
@@ -143,13 +143,13 @@ class Solver:
         self._highs.addRows(len(rows), below, upper, sum(sizes), starts, index, value)
 
     def exclude(self, columns: Sequence[int]) -> None:
-        """Fixes columns at 0."""
+        """Fix columns at 0."""
         if columns:
             zeros = np.zeros(len(columns))
             self._highs.changeColsBounds(len(columns), np.array(columns, dtype=np.int32), zeros, zeros)
 
     def relax(self, clock: Clock) -> SolverOutcome:
-        """Solves the linear relaxation, warm from the last one."""
+        """Solve the linear relaxation, warm from the last one."""
         self._bound(clock)
         if not self._run(clock, None, None):
             return SolverOutcome(False, 0.0)
@@ -172,7 +172,7 @@ class Solver:
         watch: Callable[[], bool | None] | None = None,
         see: Callable[[Values], None] | None = None,
     ) -> SolverOutcome:
-        """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
+        """Solve the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
         `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
         bound is that at the end: what HiGHS calls its bound on the way has been above the optimum.
@@ -200,7 +200,7 @@ class Solver:
         return SolverOutcome(finished, float(info.mip_dual_bound), values)
 
     def _bound(self, clock: Clock) -> None:
-        """Sets how long HiGHS may run: seconds, or iterations, of which the same are done every time."""
+        """Limit the run of HiGHS: by seconds, or by iterations, of which the same number is done every time."""
         steps = clock.deadline.steps
         if steps is None:
             self._highs.setOptionValue("time_limit", clock.deadline.seconds + self._highs.getRunTime())

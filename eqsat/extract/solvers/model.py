@@ -74,7 +74,7 @@ class IntegerProgram:
         return len(self.upper) - 1
 
     def strengthen(self, broken: set[int]) -> None:
-        """Adds the program of classes and representatives; `broken` are classes whose e-nodes are not all here."""
+        """Add the program of classes and representatives; `broken` are classes whose e-nodes are not all here."""
         program = self.program
         states: dict[int, list[int]] = defaultdict(list)
         for goal, group in enumerate(program.groups):
@@ -105,7 +105,7 @@ class IntegerProgram:
             self.rows.append(((*users, whole[other]), (1.0,) * len(users) + (-1.0,), 0.0))
 
     def order(self, cuts: list[Row]) -> bool:
-        """Adds order variables where `cuts` had to forbid cycles; False if they are there already.
+        """Add order variables where `cuts` had to forbid cycles; False if they are there already.
 
         In such a strongly connected component, what an option needs comes before what it provides.
         """
@@ -154,7 +154,7 @@ class IntegerProgram:
         ]
 
     def discard(self, options: Iterable[int]) -> list[int]:
-        """Takes options out that no better choice uses; returns those that were still in."""
+        """Take options out that no better choice uses; return those that were still in."""
         found = sorted(set(options) - self.gone)
         self.gone.update(found)
         return found

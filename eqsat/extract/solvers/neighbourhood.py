@@ -28,7 +28,7 @@ BETTER = 1e-9
 
 
 def solve_windows(search: IlpSearch, reduction: Presolved, values: Values) -> None:
-    """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone.
+    """Solve windows of the best choice, until a whole sweep improves nothing or half the time is gone.
 
     Windows in which the relaxation, with the solution `values`, agrees with the choice are left as they are.
     """
@@ -104,7 +104,7 @@ def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:
 def _release(
     program: ExtractionProgram, choice: Choice, classes: dict[int, list[int]], start: int, free: set[int]
 ) -> int:
-    """Frees a goal, its class, and what their options need outside the choice; returns how many options that opens."""
+    """Free a goal, its class, and what their options need outside the choice; return how many options that opens."""
     opened = 0
     stack = list(classes[program.groups[start]])
     while stack:

@@ -61,7 +61,7 @@ def presolve(
     passes: int = 12,
     stop: Callable[[], bool] = lambda: False,
 ) -> Presolved:
-    """Reduces `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
+    """Reduce `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
     work = _ReducedProgram(program, without, stop)
     work.broken.update(broken)
     steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
@@ -148,7 +148,7 @@ class _ReducedProgram:
         return program, options
 
     def prune(self) -> None:
-        """Drops options that need themselves, cannot be provided, or are reached from no root."""
+        """Drop options that need themselves, cannot be provided, or are reached from no root."""
         for option in self.alive():
             if self.provides[option] in (self.needs[option] or ()):
                 self.drop(option)
@@ -169,7 +169,7 @@ class _ReducedProgram:
                 self.drop(option)
 
     def settle_free(self) -> None:
-        """Takes every goal with an option that costs and needs nothing, and forgets it."""
+        """Take every goal with an option that costs and needs nothing, and forget it."""
         users, table = self.users(), self.by_goal()
         ready = [o for o in self.alive() if not self.needs[o] and self.costs[o] == 0]
         while ready:
@@ -199,7 +199,7 @@ class _ReducedProgram:
         self.broken.update(groups[self.original.provides[part]] for part in self.parts[option])
 
     def settle_roots(self) -> None:
-        """Takes the only option of a root; the goals it needs become roots."""
+        """Take the only option of a root; the goals it needs become roots."""
         users, table = self.users(), self.by_goal()
         ready = sorted(self.roots)
         while ready:
@@ -229,7 +229,7 @@ class _ReducedProgram:
                 self.drop(user)
 
     def contract(self) -> None:
-        """Merges goals with one option, or with one user that needs nothing else, into their users."""
+        """Merge goals with one option, or with one user that needs nothing else, into their users."""
         users, table = self.users(), self.by_goal()
         for goal in range(self.original.goals):
             if goal in self.roots or not table[goal]:
@@ -267,7 +267,7 @@ class _ReducedProgram:
             table[above].append(option)
 
     def part_roots(self) -> None:
-        """Forgets that an option needs a root, where that need cannot be part of a cycle: a root is there anyway."""
+        """Forget that an option needs a root, where that need cannot be part of a cycle: a root is there anyway."""
         program, options = self.view()
         component = components(_successors(program))
         for option in options:
@@ -279,7 +279,7 @@ class _ReducedProgram:
                 self.changed = True
 
     def drop_dominated(self) -> None:
-        """Drops options with a stand-in, of goals whose options changed since they were last compared."""
+        """Drop options with a stand-in, of goals whose options changed since they were last compared."""
         program, options = self.view()
         fresh = []
         for goal, members in enumerate(program.by_goal):

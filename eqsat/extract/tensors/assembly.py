@@ -220,7 +220,7 @@ class _Assembly:
         return leader
 
     def _complete_constants(self) -> None:
-        """Chooses what derived constants are made of, by their recipes."""
+        """Choose the e-nodes that derived constants are made of, by their recipes."""
         snapshot = self.framed.snapshot
         stack = [k for k, position in self.choice.items() if position == snapshot.recipes.get(k)]
         while stack:

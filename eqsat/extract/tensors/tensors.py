@@ -167,7 +167,7 @@ class _Framing:
         return _runs(node, self.given) and self.available(node.op, node.attrs, types, results)
 
     def _offer(self, leader: int, position: int) -> None:
-        """Adds the ways to run one e-node by itself."""
+        """Add the implementations of one e-node by itself."""
         node = self.snapshot.nodes[position]
         if not self._runs_here(node):
             return
@@ -183,7 +183,7 @@ class _Framing:
             self._add(leader, KernelOption((position,), cost, (way,)), operands, way.result, price)
 
     def _offer_splits(self) -> None:
-        """Adds the operators that make several slices at once, and each slice as a result of one."""
+        """Add the operators that make several slices at once, and each slice as a result of one."""
         for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
             self.nodes.append(ProblemNode(number, ((self.index[split.source], 0),), split.price, 0, "split"))
             self.ways.append(KernelOption(split.positions, split.cost, split=split))
@@ -215,7 +215,7 @@ class _Framing:
         return found
 
     def _drop_idle_layouts(self) -> None:
-        """Drops the layouts that save nothing: exact, since everything in them can be row-major at no greater cost.
+        """Drop the layouts that save nothing. This is exact: everything in them can be row-major at no greater cost.
 
         But for one thing: on a GPU, a convolution takes a tensor to add at its end only with the channels last. That
         kernel is offered where the layout is kept for another reason, such as a measured time.
@@ -253,7 +253,7 @@ class _Framing:
         self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
-        """Offers each derived constant in every state that something reads it in."""
+        """Offer each derived constant in every state in which it is read."""
         wanted: dict[int, set[int]] = {}
         for eclass, state in itertools.chain(roots, *(node.operands for node in watched(self.nodes))):
             wanted.setdefault(eclass, {0}).add(state)
@@ -265,7 +265,7 @@ class _Framing:
                 self._add(leader, KernelOption((position,), cost), [], states[number], price)
 
     def _keep_possible(self) -> None:
-        """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
+        """Drop nodes with an operand that nothing produces."""
         while True:
             made = {n.eclass for n in self.nodes}
             kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]

@@ -44,7 +44,7 @@ def read_usage(path: Path = LIBRARY / USAGE) -> list[Use]:
 
 
 def write_usage(uses: Iterable[Use], path: Path = LIBRARY / USAGE) -> None:
-    """Writes uses, by rule and model."""
+    """Write uses, by rule and model."""
     _write(path, "".join(json.dumps(asdict(u)) + "\n" for u in sorted(uses, key=lambda u: (u.rule, u.model))))
 
 
@@ -109,7 +109,7 @@ def write_library(
     folder: Path,
     uses: Iterable[Use] = (),
 ) -> list[Rule]:
-    """Writes the rules that stay in their order, their evidence, what went, the counts, and rules that lack a law."""
+    """Write the rules that stay, in order, their evidence, the dropped ones, the counts, and rules that lack a law."""
     rules = ordered(pruned.kept, uses)
     folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(asdict(evidence[r.name]), ensure_ascii=False) + "\n" for r in rules)

@@ -47,7 +47,7 @@ def build(
     progress: Follow | None = None,
     work: Path | None = None,
 ) -> Built:
-    """Makes a library from nothing and writes it into a folder; the same settings give the same files.
+    """Make a library and write it into a folder; the same settings give the same files.
 
     `laws` are those that rules must follow from, by default the derived and hand-written ones. A library stands alone:
     what it leaves out follows from what it keeps; `beyond_laws` makes one of what laws, run as rules, do not reach.
@@ -97,7 +97,7 @@ def assemble(
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
-    """Verifies and prunes candidates and writes what stays into a folder."""
+    """Verify and prune candidates, and write the remaining rules into a folder."""
     outcomes = list(
         verify_candidates(
             candidates,
@@ -125,7 +125,7 @@ def finish(
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
-    """Prunes verified rules and writes what stays into a folder."""
+    """Prune verified rules, and write the remaining ones into a folder."""
     verified = verified_rules(outcomes, on_request=not beyond_laws)
     evidence = {name: found for name, (_, found) in verified.items()}
     check = entailed(laws)

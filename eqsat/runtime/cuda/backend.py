@@ -80,7 +80,7 @@ class CupyBackend:
 
 
 def warn_of(missing: dict[str, str]) -> None:
-    """Says which libraries cannot be used, why, and what runs on generated kernels instead."""
+    """Say which libraries cannot be used, why, and what runs on generated kernels instead."""
     for name, reason in missing.items():
         warnings.warn(
             f"{reason}; {_WITHOUT[name]} on generated kernels, which are slower: {INSTALL}",

@@ -61,25 +61,25 @@ class Machine(Protocol):
         """The arrays that outputs are written to, by name."""
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in."""
+        """Copy an input in."""
 
     def get(self, name: str, *, on_device: bool = False) -> Any:
         """A copy of an output."""
 
     def launch(self) -> None:
-        """Starts all launches."""
+        """Start all launches."""
 
     def wait(self) -> None:
-        """Waits until all that was started is done."""
+        """Wait until everything started is done."""
 
     def join(self) -> None:
-        """Makes what the caller starts on the device next wait for what was started here."""
+        """Make the caller's next work on the device wait for the work started here."""
 
     def timed(self) -> list[Span]:
-        """Runs every launch by itself; how long each took."""
+        """Run every launch by itself; return the seconds of each."""
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
 
 
 class CompiledProgram:
@@ -112,7 +112,7 @@ class CompiledProgram:
         return self.run(inputs)
 
     def run_into(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-        """Runs, and writes outputs to arrays of the caller's.
+        """Run, and write outputs to arrays of the caller's.
 
         BackendError for one that is no output, of another shape, element type or device, read-only, whose elements
         share memory, or that shares memory with an input or another output.
@@ -153,7 +153,7 @@ class CompiledProgram:
         return call
 
     def prepare(self, sizes: Sizes) -> None:
-        """Makes the machine for these sizes of named dims now, and not with the first run."""
+        """Make the machine for these sizes of named dims now, and not with the first run."""
         with self._turn:
             self._machine(self._known(sizes))
 
@@ -169,7 +169,7 @@ class CompiledProgram:
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:
-        """Times every launch of the runs within: `with program.profile() as p: program.run(inputs)`.
+        """Time every launch of the runs within: `with program.profile() as p: program.run(inputs)`.
 
         Launches then run one by one, not as one captured graph, so that the whole takes longer than it does otherwise.
         """
@@ -181,7 +181,7 @@ class CompiledProgram:
             self._profiles.remove(profile)
 
     def close(self) -> None:
-        """Gives the memory of all machines back."""
+        """Give the memory of all machines back."""
         with self._turn:
             while self._machines:
                 self._drop()
@@ -283,7 +283,7 @@ class StaticProgram:
         return self._machine.outputs
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
-        """Runs on what is given, and on what the other input arrays hold."""
+        """Run on the given inputs, and on the present content of the other input arrays."""
         program, machine = self._program, self._machine
         if inputs:
             self._put(inputs)
@@ -315,11 +315,11 @@ class StaticProgram:
         return self._machine.program.memory()
 
     def profile(self) -> AbstractContextManager[Profile]:
-        """Times every launch of the calls within: `with program.profile() as p: program()`."""
+        """Time every launch of the calls within: `with program.profile() as p: program()`."""
         return self._program.profile()
 
     def close(self) -> None:
-        """Gives the memory back; the arrays must not be used after that."""
+        """Give the memory back; the arrays must not be used after that."""
         if self._taken is not None:
             self._taken.close()
         self._taken = None

@@ -129,11 +129,11 @@ class KernelBody:
         return Expr(expr.dtype, self.writer.define(expr.c_type, stem, text))
 
     def give(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
-        """Says what the element of a value at coordinates is, until the block ends."""
+        """Define the element of a value at coordinates, until the block ends."""
         self.writer.remember((name, tuple(coords)), value)
 
     def produce(self, name: str, producer: Producer) -> None:
-        """Says how elements of a value are made; the producer writes what it takes and returns the element."""
+        """Give the producer of a value's elements; it writes the statements it needs and returns the element."""
         self.producers[name] = producer
 
     def choose(self, dtype: DType, stem: str, cases: Sequence[tuple[str, Callable[[], Expr]]]) -> Expr:
@@ -215,7 +215,7 @@ class KernelBody:
         return self.writer.define(type, f"{pointer}_pack", text, safe=True) + ".at[k]"
 
     def hold(self, access: Access, text: str) -> None:
-        """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""
+        """Define the text of C for an element of an operand as it lies in memory, until the block ends."""
         self.writer.remember(("held", access.value, access.coords), text)
 
     def read(self, name: str, text: str) -> Expr:
@@ -232,7 +232,7 @@ class KernelBody:
         return f"narrow<{STORED[view.dtype]}>({bare(text)})" if STORED[view.dtype] in ("f16", "bf16") else bare(text)
 
     def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
-        """Writes an element of a result."""
+        """Write an element of a result."""
         place = offset(tuple(coords), self.group.results[name].strides)
         text = self.stored(name, value)
         self.writer.line(f"{self.pointer(name)}[{self.writer.index(place)}] = {text};")
@@ -287,7 +287,7 @@ class KernelBody:
     # ---- the whole ------------------------------------------------------------------------------------------------
 
     def store_results(self, coords: Sequence[AffineIndex]) -> None:
-        """Writes the elements of all results at the same coordinates."""
+        """Write the elements of all results at the same coordinates."""
         for name in self.group.results:
             self.store(name, coords, self.value(name, coords))
 

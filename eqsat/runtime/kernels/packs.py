@@ -28,7 +28,7 @@ class PackedBody(KernelBody):
         self._packs: dict[str, str] = {}
 
     def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
-        """Writes an element of a result, to memory or to the pack that goes there."""
+        """Write an element of a result, to memory or to the pack that goes there."""
         self.stores.append((name, offset(tuple(coords), self.group.results[name].strides)))
         pack = self._packs.get(name)
         if pack is None:
@@ -37,7 +37,7 @@ class PackedBody(KernelBody):
             self.writer.line(f"{pack} = {self.stored(name, value)};")
 
     def store_made(self, made: str, names: Sequence[str], coords: Coords, value: Expr) -> None:
-        """Stores the results of those names, given the element of the value that they are made of."""
+        """Store the results of those names, given the element of the value that they are made of."""
         self.give(made, coords, value)
         for name in names:
             at = self.onward(made, name, coords)
@@ -62,7 +62,7 @@ class PackedBody(KernelBody):
         return IndexVariable(self.writer.index(AffineIndex(((variable, 1),))), variable.size)
 
     def load_packs(self, probe: KernelBody, width: int) -> None:
-        """Reads what `width` elements need and lies side by side, before the loop over k.
+        """Read the operands of `width` elements that lie side by side, before the loop over k.
 
         `probe` is a body in which one of them was made; a place that is worked out from other elements is known only
         within the loop.
@@ -86,7 +86,7 @@ class PackedBody(KernelBody):
 
     @contextmanager
     def stored_packs(self, stores: Sequence[tuple[str, AffineIndex]], width: int) -> Iterator[None]:
-        """Gathers the elements that the loop over k stores side by side, and stores them after it."""
+        """Gather the elements that the loop over k stores side by side, and store them after it."""
         stored = []
         for name, place in dict(stores).items() if width > 1 else []:
             view = self.group.results[name]

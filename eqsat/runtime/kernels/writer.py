@@ -49,7 +49,7 @@ class CodeWriter:
         self._written = 0
 
     def line(self, text: str) -> None:
-        """Writes a line as it is."""
+        """Write a line as it is."""
         self._add(self._scopes[-1], text)
 
     def _add(self, scope: _CodeBlock, text: str) -> None:
@@ -59,7 +59,7 @@ class CodeWriter:
         scope.lines.append(text)
 
     def comment(self, text: str) -> None:
-        """Writes a comment."""
+        """Write a comment."""
         self.line(f"// {text}")
 
     @contextmanager
@@ -148,7 +148,7 @@ class CodeWriter:
         return bool(loop) and self._is_constant(text, self._scopes[loop])
 
     def remember(self, key: Hashable, value: Any) -> None:
-        """Keeps what holds until the block ends."""
+        """Store a fact that holds until the block ends."""
         self._scopes[-1].known[key] = value
 
     def recall(self, key: Hashable) -> Any:

@@ -112,7 +112,7 @@ class ChildProgram:
         return lambda: self.run(inputs)
 
     def close(self) -> None:
-        """Ends the process and removes its files."""
+        """End the process and remove its files."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

@@ -155,16 +155,16 @@ class _Script:
         return "\n".join([f"# {self.rule}".replace("\n", "\n#"), *head, "", *graph, *self.lines])
 
     def left(self, outputs: int) -> list[str]:
-        """Assigns the outputs of the left side."""
+        """Assign the outputs of the left side."""
         left = self.rule.left
         return self.assign("left", (Spread(left.item, left.over),) if isinstance(left, Siblings) else left, outputs)
 
     def right(self, outputs: int) -> list[str]:
-        """Assigns the outputs of the right side."""
+        """Assign the outputs of the right side."""
         return self.assign("right", self.rule.right, outputs)
 
     def assign(self, side: str, patterns: Iterable[Pattern | Spread], outputs: int) -> list[str]:
-        """Gives the outputs of a side names: that of the side, or left_0, left_1 and so on where there are several."""
+        """Name the outputs of a side: by the side, or left_0, left_1 and so on if there are several."""
         names = [side] if outputs == 1 else [f"{side}_{i}" for i in range(outputs)]
         made = [text for pattern in patterns for text in self.expressions(pattern, self.bindings)]
         if len(made) == 1:

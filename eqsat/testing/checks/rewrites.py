@@ -64,7 +64,7 @@ class RewriteReport:
 
 
 def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, prove: bool = True) -> RewriteReport:
-    """Tries to refute a rule, or every rule of a text, on instances that Hypothesis draws and shrinks.
+    """Try to refute a rule, or every rule of a text, on instances that Hypothesis draws and shrinks.
 
     CounterexampleError, an UnsoundRuleError, has the smallest instance found and a program that shows it; an instance
     also refutes where the right side does not type, or has other types than the left. RuleError where no instance meets

@@ -49,7 +49,7 @@ def shim() -> str:
 
 
 def emulate(source: KernelSource, addresses: Sequence[int], *, descending: bool = False) -> None:
-    """Runs a kernel on host memory, given the address of each argument's first element.
+    """Run a kernel on host memory, given the address of each argument's first element.
 
     Threads take turns in the order of their numbers, or `descending`. BackendError where the kernel does not compile,
     where its threads do not meet at a barrier or shuffle, or where it asks for more than a GPU has.
@@ -61,7 +61,7 @@ def emulate(source: KernelSource, addresses: Sequence[int], *, descending: bool 
 
 
 def build(sources: Sequence[KernelSource]) -> None:
-    """Compiles many kernels at once, which takes far less time than one after the other."""
+    """Compile many kernels at once, which takes far less time than one after the other."""
     _emulator().build(sources)
 
 

@@ -67,7 +67,7 @@ class HostMachine:
         return {name: self.array(view) for name, view in self.program.outputs.items()}
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in."""
+        """Copy an input in."""
         self.array(self.program.inputs[name])[...] = array
 
     def get(self, name: str, *, on_device: bool = False) -> Array:
@@ -75,7 +75,7 @@ class HostMachine:
         return np.array(self.array(self.program.outputs[name]))
 
     def launch(self) -> None:
-        """Runs every launch in order."""
+        """Run every launch in order."""
         self.timed()
 
     def wait(self) -> None:
@@ -85,11 +85,11 @@ class HostMachine:
         """Nothing is left running here."""
 
     def timed(self) -> list[Span]:
-        """Runs every launch in order; how long each took."""
+        """Run every launch in order; return the seconds of each."""
         return self.launch_in(range(len(self.program.launches)))
 
     def launch_in(self, order: Iterable[int]) -> list[Span]:
-        """Runs the launches, by index, in another order, which must keep what each reads made before it."""
+        """Run the launches, by index, in another order, in which each must follow those that it reads from."""
         for name, buffer in self.program.buffers.items():
             if buffer.role == "output":
                 self._memory[name][:] = POISON
@@ -116,7 +116,7 @@ class HostMachine:
         return {name: self.get(name) for name in self.program.outputs}
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
         self._guarded.clear()
         self._memory.clear()
 

@@ -60,7 +60,7 @@ class ChoiceSource(random.Random):
         return [pool.pop(self._under(len(pool))) for _ in range(k)]
 
     def shuffle(self, x: Any) -> None:
-        """Puts the elements in another order, that they have simplest."""
+        """Shuffle the elements; the simplest order is their own."""
         x[:] = self.sample(x, len(x))
 
     def _under(self, bound: int) -> int:

@@ -110,7 +110,7 @@ class _GraphDraft:
         self.nodes = 0
 
     def node(self, plan: _NodePlan) -> None:
-        """Adds an operator on values there are and on new ones, or nothing where none fit."""
+        """Add an operator on values there are and on new ones, or nothing where none fit."""
         declared, rng = plan.declared, plan.rng()
         most = declared.min_operands + _MORE if declared.max_operands is None else declared.max_operands
         picked = [self._pick(declared, place, rng) for place in range(rng.randint(declared.min_operands, most))]

@@ -77,7 +77,7 @@ def instances(draw: Draw, rule: Rule, *, traces: int = _TRACES) -> Bindings:
 
 @lru_cache(maxsize=4096)
 def find_traces(rule: Rule, most: int) -> Traces:
-    """Searches for choices that meet the conditions of a rule, the same ones every time."""
+    """Search for choices that meet the conditions of a rule, the same ones every time."""
     rng = random.Random(rule.text)
     made: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     choices = ChoiceSource(rng.randrange)

@@ -124,7 +124,7 @@ class SpaceBuilder:
                         yield held, other
 
     def build(self, level: int) -> Level:
-        """Adds the level's new values to the space, and gives all its terms."""
+        """Add the level's new values to the space, and give all its terms."""
         space = self.space
         blocks = self.blocks(level)
         rows: dict[int, Any] = {}

@@ -115,7 +115,7 @@ def _barred(declared: OpSpec) -> str:
 
 
 def load_operators(sources: Iterable[str]) -> None:
-    """Imports modules, or files by their paths, that declare operators; UsageError where one cannot be imported."""
+    """Import modules, or files by their paths, that declare operators; UsageError where one cannot be imported."""
     for source in sources:
         try:
             _load(source)

@@ -47,7 +47,7 @@ class SubsumptionIndex:
         self._lefts: dict[Any, list[tuple[Term, Term]]] = {}
 
     def add(self, one: Term, other: Term) -> None:
-        """Takes an equation in."""
+        """Add an equation."""
         pointwise = all(
             spec(s.label.op).pointwise for t in (one, other) for s in subterms(t) if isinstance(s, Apply) and s.operands
         )

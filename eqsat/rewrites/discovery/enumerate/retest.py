@@ -48,7 +48,7 @@ class Retest:
         return worst if worst > self.tolerance * scale else 0.0
 
     def forget(self) -> None:
-        """Drops what has been computed."""
+        """Drop the results computed so far."""
         for table in self._tables:
             table.clear()
 

@@ -193,7 +193,7 @@ class Space:
         return found
 
     def consolidate(self) -> None:
-        """Makes arrays of what the values are, for computing on many at once."""
+        """Make arrays of the values, to compute on many at once."""
         for kind, fresh in enumerate(self._fresh):
             if fresh:
                 self._data[kind] = np.concatenate([self._data[kind], np.stack(fresh)])
@@ -296,7 +296,7 @@ class Space:
         return self._plans[key]
 
     def _side_by_side(self, plan: BatchPlan, a: Any, b: Any, fixed: list[Any]) -> list[Any]:
-        """Runs a plan that takes one second operand for many first ones."""
+        """Run a plan that takes one second operand for many first ones."""
         cuts = [0, len(a)] if b is None else [0, *(np.flatnonzero(b[1:] != b[:-1]) + 1), len(a)]
         samples = self.domain.samples
         made: list[list[Any]] = []

@@ -55,7 +55,7 @@ def read_candidates(path: Path) -> Iterator[CandidateEquation]:
 
 
 def write_candidates(candidates: Iterable[CandidateEquation], path: Path) -> None:
-    """Writes the candidates, in order, in place of the file."""
+    """Write the candidates, in order, in place of the file."""
     text = "".join(json.dumps(asdict(c), ensure_ascii=False) + "\n" for c in candidates)
     partial = path.with_name(path.name + ".tmp")
     partial.write_text(text, encoding="utf-8")

@@ -36,7 +36,7 @@ class Learner:
         self._odd = 0
 
     def add(self, case: LeftSideInstance, equal: bool, degenerate: bool = False) -> None:
-        """Takes an instance in."""
+        """Add an instance."""
         place = 1 << (self._found if equal else self._count)
         masks = self._equal if equal else self._different
         for index, predicate in enumerate(self.predicates):

@@ -280,7 +280,7 @@ class RuleSearch:
         cases: Sequence[LeftSideInstance],
         equal: list[LeftSideInstance],
     ) -> None:
-        """Has the learner take instances in."""
+        """Add instances to the learner."""
         for case in cases:
             verdict = case.agrees(right)
             if verdict is not None:

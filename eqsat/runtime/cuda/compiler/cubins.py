@@ -21,7 +21,7 @@ class Cubins:
         self._made: dict[str, CompiledKernel] = {}
 
     def prepare(self, codes: Iterable[str], arch: str = "sm_90", options: Sequence[str] = ()) -> None:
-        """Compiles the texts that are missing at once, on all processors; BackendError where one does not compile."""
+        """Compile the texts that are missing at once, on all processors; BackendError where one does not compile."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # NVRTC compiles outside of Python's lock
             for _ in pool.map(lambda code: self.get(code, arch, options), dict.fromkeys(codes)):
                 pass

@@ -51,7 +51,7 @@ class Nvrtc(Protocol):
 
 
 def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> CompiledKernel:
-    """Compiles a kernel, after the prelude, for an architecture; BackendError where it does not compile.
+    """Compile a kernel, after the prelude, for an architecture; BackendError where it does not compile.
 
     The kernel's name in C is found in its text, which is named so in messages, and kept in a file with the log.
     """

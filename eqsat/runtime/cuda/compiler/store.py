@@ -74,7 +74,7 @@ class Store:
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
-        """Keeps bytes under a key: all of them or none."""
+        """Keep bytes under a key: all of them or none."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write(self.path(key), _MAGIC + _checksum(key, payload) + payload)

@@ -45,7 +45,7 @@ class PreparedLaunch(Protocol):
     """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts it on a stream."""
+        """Put it on a stream."""
 
 
 class KernelStep:
@@ -62,7 +62,7 @@ class KernelStep:
         self._arguments = (ctypes.c_void_p * max(len(addresses), 1))(*(first + i * size for i in range(len(addresses))))
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the kernel on a stream."""
+        """Put the kernel on a stream."""
         self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
 
 
@@ -70,7 +70,7 @@ class NoStep:
     """A kernel over no elements."""
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class Steps:
@@ -80,7 +80,7 @@ class Steps:
         self._steps = steps
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts all of them on a stream."""
+        """Put all of them on a stream."""
         for step in self._steps:
             step.launch(stream, workspace)
 
@@ -92,7 +92,7 @@ class FallbackStep:
         self._machine, self._launch, self._work = machine, launch, work
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Runs the operator on the machine's first stream, which is the only one that such launches are put on."""
+        """Run the operator on the machine's first stream, which is the only one that such launches are put on."""
         machine = self._machine
         with machine.streams[0]:
             machine.fallback.run(self._work, self._launch, machine.memory.array)
@@ -216,7 +216,7 @@ class GpuMachine:
             self.streams.append(self._cupy.cuda.Stream(non_blocking=True))
 
     def _capture(self, before: Sequence[frozenset[int]]) -> None:
-        """Captures the launches on as many streams as are measured to be quickest."""
+        """Capture the launches on as many streams as are measured to be quickest."""
         most = width(before)
         captured: dict[int, list[Any]] = {}
         seconds: dict[int, float] = {}
@@ -278,7 +278,7 @@ class GpuMachine:
                 graph.launch(stream)
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in, from the host, or within the GPU once the caller's stream is done with it."""
+        """Copy an input in, from the host, or within the GPU once the caller's stream is done with it."""
         with self.toolkit.device():
             if isinstance(array, self._cupy.ndarray):
                 self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
@@ -300,28 +300,28 @@ class GpuMachine:
             return copy
 
     def _after(self, first: Any, then: Any) -> None:
-        """Makes a stream wait for what another has been given so far."""
+        """Make a stream wait for all work given to another so far."""
         self._mark.record(first)
         then.wait_event(self._mark)
 
     def launch(self) -> None:
-        """Starts a run, once the caller's stream has filled the input arrays."""
+        """Start a run, once the caller's stream has filled the input arrays."""
         with self.toolkit.device():
             self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
             self._replay(self._replayed)
 
     def wait(self) -> None:
-        """Waits until all runs are done."""
+        """Wait until all runs are done."""
         for stream in self.streams:
             stream.synchronize()
 
     def join(self) -> None:
-        """Makes the caller's stream wait for all runs that were started."""
+        """Make the caller's stream wait for all runs that were started."""
         with self.toolkit.device():
             self._after(self.streams[0], self._cupy.cuda.get_current_stream())
 
     def timed(self) -> list[Span]:
-        """Runs the launches one by one, queued behind a kernel that waits, and times each by events."""
+        """Run the launches one by one, queued behind a kernel that waits, and time each by events."""
         cupy, stream = self._cupy, self.streams[0]
         with self.toolkit.device():
             self._hold(len(self._steps)).launch(stream.ptr, 0)
@@ -342,7 +342,7 @@ class GpuMachine:
         return self._kernel(KernelSource("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
 
     def close(self) -> None:
-        """Gives back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""
+        """Give back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""
         with self.toolkit.device():
             with self._quietly():
                 self.wait()
@@ -355,6 +355,6 @@ class GpuMachine:
             self.streams = []
 
     def _quietly(self) -> contextlib.suppress:
-        """Lets an error of CUDA's pass while another is on its way, or what failed is given back."""
+        """Ignore an error of CUDA's while another is being raised, or resources of a failure are freed."""
         cuda = self._cupy.cuda
         return contextlib.suppress(cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)

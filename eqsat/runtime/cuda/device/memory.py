@@ -139,7 +139,7 @@ class DeviceMemory:
         return self._cupy.ndarray(view.shape, view.dtype.numpy, pointer, tuple(s * size for s in view.strides))
 
     def upload(self, view: View, array: Any, stream: int) -> None:
-        """Starts copying an array of NumPy's to a view; the last copy from the same pinned memory must be done."""
+        """Start copying an array of NumPy's to a view; the last copy from the same pinned memory must be done."""
         held = self._host(view)
         strided(held, view)[...] = array
         if held.nbytes:
@@ -160,7 +160,7 @@ class DeviceMemory:
         return np.frombuffer(self._pinned[view.buffer], np.uint8, self.program.buffers[view.buffer].nbytes)
 
     def close(self) -> None:
-        """Gives the memory back; arrays over it keep it for as long as they live."""
+        """Give the memory back; arrays over it keep it for as long as they live."""
         self._blocks.clear()
         self._weights.clear()
         self._pinned.clear()

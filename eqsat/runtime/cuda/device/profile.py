@@ -131,7 +131,7 @@ class Profile:
         return "\n".join(lines)
 
     def chrome_trace(self, path: str | Path) -> None:
-        """Writes all runs as Chrome-trace JSON, for chrome://tracing or Perfetto: a process a run, a row a stream."""
+        """Write all runs as Chrome-trace JSON, for chrome://tracing or Perfetto: a process a run, a row a stream."""
         events: list[dict[str, object]] = []
         for index, spans in enumerate(self.runs):
             head = {"ph": "M", "pid": index, "tid": 0}

@@ -57,7 +57,7 @@ class CudaStopwatch:
             self._sweep = KernelStep(toolkit, source, (self._swept.ptr, self._swept.ptr + count * _WORD))
 
     def sweep(self) -> None:
-        """Reads three times the second-level cache, so that nothing is left of what was there."""
+        """Read three times the second-level cache, so that its old content is gone."""
         with self.toolkit.device():
             self._sweep.launch(self.stream.ptr, 0)
             self.stream.synchronize()
@@ -69,7 +69,7 @@ class CudaStopwatch:
         return CudaSubject(self, given, inputs, plans)
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
         self.stream.synchronize()
         del self._swept, self.workspace
 
@@ -122,7 +122,7 @@ class CudaSubject:
             return CudaReplay(self._watch, steps)
 
     def _copy_weights(self, count: int) -> None:
-        """Takes memory for more sets of weights, and fills it on the GPU."""
+        """Take memory for more sets of weights, and fill it on the GPU."""
         cupy = self._watch.toolkit.cupy
         while len(self._sets) < count:
             self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self._weights.values())), 1)))
@@ -206,7 +206,7 @@ class CudaSubject:
         return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
     def close(self) -> None:
-        """Gives back plans and memory."""
+        """Give back plans and memory."""
         self._steps.clear()
         self._built.clear()
         while self._prepared:
@@ -234,11 +234,11 @@ class CudaReplay:
         self._graph.upload(stream)
 
     def seconds(self) -> float:
-        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        """Replay the graph once and return the seconds between its first kernel and its last."""
         return _between(self._watch, lambda: self._graph.launch(self._watch.stream), self._watch.stream)
 
     def close(self) -> None:
-        """Gives the graph back."""
+        """Give the graph back."""
         self._graph = None
 
 
@@ -249,7 +249,7 @@ class MachineReplay:
         self._watch, self._machine, self._copies = watch, machine, copies
 
     def seconds(self) -> float:
-        """Runs all copies and returns the seconds that the GPU took."""
+        """Run all copies and return the seconds that the GPU took."""
 
         def run() -> None:
             for _ in range(self._copies):

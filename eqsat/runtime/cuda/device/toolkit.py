@@ -82,7 +82,7 @@ class Toolkit:
             return cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
 
     def prepare(self, sources: Iterable[KernelSource]) -> None:
-        """Compiles kernels at once, which then need only be loaded; BackendError where one does not compile."""
+        """Compile kernels at once, which then need only be loaded; BackendError where one does not compile."""
         missing = (source.code for source in sources if (source.code, source.entry) not in self._functions)
         self._cubins.prepare(missing, self.arch)
 
@@ -99,7 +99,7 @@ class Toolkit:
         return self._functions[key]
 
     def close(self) -> None:
-        """Unloads the kernels and closes the libraries; machines that use them must be closed before."""
+        """Unload the kernels and close the libraries; machines that use them must be closed before."""
         self._functions.clear()
         with self.device():
             while self._modules:

@@ -85,7 +85,7 @@ class CublasLt:
             raise
 
     def close(self) -> None:
-        """Gives the handle back."""
+        """Give the handle back."""
         if self._handle:
             self._lt.destroy(self._handle)
             self._handle = 0
@@ -184,7 +184,7 @@ class Descriptors:
         self.close()
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Give the descriptors back."""
         while self.layouts:
             self.lt.matrix_layout_destroy(self.layouts.pop())
         if self.matmul:
@@ -204,7 +204,7 @@ class PreparedMatmul:
         self._algorithm = np.frombuffer(algorithm, np.uint64).copy()
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the product on a stream."""
+        """Put the product on a stream."""
         d = self._descriptors
         left, right, result = d.layouts
         a, b, c = d.addresses
@@ -228,7 +228,7 @@ class PreparedMatmul:
         )
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Give the descriptors back."""
         self._descriptors.close()
 
 

@@ -98,7 +98,7 @@ class Cudnn:
         return PreparedGraph(self._cudnn, self._handle, stated.graph, found, pointers, text, stated.numbers)
 
     def close(self) -> None:
-        """Gives the handle back."""
+        """Give the handle back."""
         if self._handle is not None:
             self._cudnn.destroy_handle(self._handle)
             self._handle = None
@@ -316,7 +316,7 @@ class PreparedGraph:
         self._places = pointers | {tensor: ctypes.addressof(number) for tensor, number in self._numbers.items()}
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the plan's kernels on a stream."""
+        """Put the plan's kernels on a stream."""
         self._cudnn.set_stream(handle=self._handle, stream=stream)
         self._graph.execute_plan_at_index(self._places, workspace, self._index, handle=self._handle)
 
@@ -326,6 +326,6 @@ class PreparedGraph:
         return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan, self._numbers)
 
     def close(self) -> None:
-        """Forgets the graph, which gives back what it holds."""
+        """Forget the graph, which frees its resources."""
         self._graph = None
         self._pointers = self._places = {}

@@ -23,10 +23,10 @@ class PreparedCall(Protocol):
     workspace: int
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the kernel on a stream, by the handle CUDA knows it by; `workspace` is an address."""
+        """Put the kernel on a stream, by the handle CUDA knows it by; `workspace` is an address."""
 
     def close(self) -> None:
-        """Gives back what the library holds for the call."""
+        """Free the library's resources of the call."""
 
 
 class Library(Protocol):
@@ -42,4 +42,4 @@ class Library(Protocol):
         """The call by a plan, or by the library's own choice; BackendError where it has none, or the plan is stale."""
 
     def close(self) -> None:
-        """Gives the library's handle back."""
+        """Give the library's handle back."""

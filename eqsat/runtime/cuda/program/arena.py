@@ -88,7 +88,7 @@ def lifetimes(program: CudaProgram) -> dict[str, Lifetime]:
 
 
 def arrange(program: CudaProgram) -> Arrangement:
-    """Puts the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
+    """Put the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
 
     Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
     """

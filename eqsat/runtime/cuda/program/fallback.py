@@ -55,7 +55,7 @@ class DeviceFallback:
         self.on_host: set[str] = set()
 
     def run(self, work: Fallback, launch: Launch, array: Callable[[View], Any]) -> None:
-        """Computes an operator, and writes its results to the arrays of the launch's views."""
+        """Compute an operator, and write its results to the arrays of the launch's views."""
         made = None if work.node.op in self.on_host else self._run_here(work, launch, array)
         if made is None:
             self.on_host.add(work.node.op)

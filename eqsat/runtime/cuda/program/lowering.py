@@ -285,7 +285,7 @@ class Lowering:
         return True
 
     def _generate(self, part: Part) -> int:
-        """Launches one generated kernel over as many of the first nodes as one can compute."""
+        """Launch one generated kernel over as many of the first nodes as one can compute."""
         for taken in range(len(part.nodes), 0, -1):
             nodes = part.nodes[:taken]
             within = {o for n in nodes for o in n.outputs if o}
@@ -309,7 +309,7 @@ class Lowering:
         return self._fall_back(part)
 
     def _forget(self, part: Part, leaving: Sequence[str], before: set[str]) -> None:
-        """Takes back the buffers made for a kernel that is not to be."""
+        """Remove the buffers made for a kernel that is given up."""
         for name in set(self.buffers) - before:
             del self.buffers[name]
         for value in leaving:

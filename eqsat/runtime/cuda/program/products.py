@@ -65,7 +65,7 @@ class Products:
         self.lowering, self.libraries = lowering, libraries
 
     def take(self, part: Part) -> int:
-        """Launches a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
+        """Launch a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
         node = part.nodes[0]
         if any(v is not None and self.lowering.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
             return 0

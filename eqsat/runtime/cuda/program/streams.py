@@ -146,7 +146,7 @@ def enqueue(
     streams: Sequence[Any],
     new_event: Callable[[], Any],
 ) -> None:
-    """Starts launches on their streams, which fork from the first and join it at the end.
+    """Start launches on their streams, which fork from the first and join it at the end.
 
     `start(index, stream)` starts one; streams have `wait_event(event)`, events `record(stream)`, as CuPy's do. Waits
     for launches that are not among these are left out: what came before is done when the first stream begins.

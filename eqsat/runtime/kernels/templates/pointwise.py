@@ -92,7 +92,7 @@ class _Part:
         return all(self.group.operands[a.value].count * 2 < self.count for a in apart)
 
     def write(self, body: KernelBody, block: str, threads: int) -> None:
-        """Writes what the threads of this part do."""
+        """Write the statements of the threads of this part."""
         writer, coords = body.writer, self._coords(self.width)
         wide = "long long" if self.threads >= INT_LIMIT - threads else "int"
         cast = "(long long)" if wide != "int" else ""

@@ -168,7 +168,7 @@ def _trailing(group: Group, core: Node, *, centred: bool) -> KernelSource:
 
 
 def _scaled(body: PackedBody, core: Node, x: Expr, at: Callable[[Sequence[int]], Coords]) -> Expr:
-    """Times the second operand, plus the third where there is one."""
+    """Multiply by the second operand, and add the third where there is one."""
     scale, bias = (*core.inputs[1:], None)[:2]
     if scale is not None:
         x = _multiply(x, body.value(scale, at(body.shape(scale))))

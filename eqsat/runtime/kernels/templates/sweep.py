@@ -160,7 +160,7 @@ class RowKernel:
         return value
 
     def replace(self, body: PackedBody, value: Expr) -> None:
-        """Keeps something else in place of the element, from the next sweep on."""
+        """Put another value in place of the element, from the next sweep on."""
         if self.held:
             body.writer.line(f"{self._slot()} = {bare(body.writer.render(value, 'element'))};")
 
@@ -191,7 +191,7 @@ class RowKernel:
         self.sweep(fill, settle=True)
 
     def sweep(self, fill: Fill, *, settle: bool = False) -> None:
-        """Visits the elements of a row: what they read and store side by side goes several elements at once."""
+        """Visit the elements of a row: side by side, several are read and stored at once."""
         if not self.rows.size:
             return
         body, width = self.body, self.team.width

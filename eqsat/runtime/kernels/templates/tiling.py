@@ -67,7 +67,7 @@ class _Squares:
         return self.body.source(entry_name(self.group), (blocks, 1, 1), (SIDE, SIDE, 1))
 
     def _copied(self, name: str, start: str, shape: Sequence[int], batch: Coords, factor: Factor) -> None:
-        """Writes how all threads together bring the next terms of a factor into shared memory."""
+        """Write the statements by which all threads bring the next terms of a factor into shared memory."""
         writer, body, size = self.body.writer, self.body, math.prod(shape)
         place = unflattened(AffineIndex.variable(f"{name}_place", size), shape)
         k = unflattened(AffineIndex.variable(f"{name}_k", self.depth), self.product.terms)
@@ -111,7 +111,7 @@ class _Squares:
                     writer.line(f"totals[i][j] = {bare(writer.render(added, 'term'))};")
 
     def _finished(self, batch: Coords) -> None:
-        """Writes what is made of the sums, and where it goes."""
+        """Write the results made of the sums."""
         writer, body, made = self.body.writer, self.body, self.node.outputs[0]
         m = unflattened(AffineIndex.variable("m", self.rows), self.product.rows)
         n = unflattened(AffineIndex.variable("n", self.columns), self.product.columns)

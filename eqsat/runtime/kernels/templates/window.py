@@ -169,7 +169,7 @@ class _Pooling:
         return "k" if self.width > 1 else "0"
 
     def _visit(self, coords: Coords) -> None:
-        """Joins what the window holds; padding never counts."""
+        """Join the elements of the window; padding never counts."""
         body, writer = self.body, self.body.writer
         unrolled = math.prod(axis.kernel for axis in self.axes) <= MOST_UNROLLED
         with ExitStack() as stack:
