@@ -19,7 +19,7 @@ _MOST_CHAINS = 6
 
 @dataclass(frozen=True, slots=True)
 class FusedChain:
-    """E-nodes run as one kernel, operands first, each in its way; what it reads from memory, in which states."""
+    """E-nodes run as one kernel, operands first, each by an implementation; the operands read from memory, with states."""
 
     eclass: int
     positions: tuple[int, ...]
@@ -32,25 +32,26 @@ class FusedChain:
     @property
     def kind(self) -> tuple[bool, bool, bool]:
         """Three flags: a state is not row-major, a value is held in a lower precision, a product is computed in one."""
-        ways = self.implementations
-        states = [state for way in ways for state in (*way.operands, way.result)]
+        states = [state for one in self.implementations for state in (*one.operands, one.result)]
         return (
             any(state.layout != "row" for state in states),
             any(state.precision for state in states),
-            any(way.arithmetic for way in ways),
+            any(one.arithmetic for one in self.implementations),
         )
 
 
-def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[FusedChain]:
+def chains(
+    snapshot: Snapshot, pricing: Pricing, implementations: Mapping[int, Sequence[Implementation]]
+) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
 
-    `ways` are those of each e-node that may be in one, by its position. Each e-node but the last is read by the next;
-    what else needs its result gets it from another way to make it, so nothing that is needed disappears. None under a
-    user's own cost of operators, which knows no fused ones.
+    `implementations` are those of each e-node that may be in one, by its position. Each e-node but the last is read by
+    the next; other readers get its result from another kernel, so no value that is needed disappears. There are none
+    under a user's own cost of operators, which knows no fused ones.
     """
     if pricing.model.cost is not None or not pricing.model.knows_fused:
         return
-    singles = _singles(snapshot, ways)
+    singles = _singles(snapshot, implementations)
     tails = _by_state(singles)
     for _ in range(MOST_FUSED - 1):
         longer: dict[tuple[int, State], list[FusedChain]] = {}
@@ -88,30 +89,32 @@ def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[Fus
     return found
 
 
-def _singles(snapshot: Snapshot, ways: Mapping[int, Sequence[Implementation]]) -> list[FusedChain]:
+def _singles(snapshot: Snapshot, implementations: Mapping[int, Sequence[Implementation]]) -> list[FusedChain]:
     """Every e-node alone, in each way, as the beginning of chains."""
     found: list[FusedChain] = []
-    for position, choices in ways.items():
+    for position, choices in implementations.items():
         node = snapshot.nodes[position]
-        for way in choices:
-            operands = tuple(zip(node.operands, way.operands, strict=True))
+        for implementation in choices:
+            operands = tuple(zip(node.operands, implementation.operands, strict=True))
             found.append(
-                FusedChain(node.eclass, (position,), (way,), ((None,) * len(operands),), operands, Cost(), 0.0)
+                FusedChain(
+                    node.eclass, (position,), (implementation,), ((None,) * len(operands),), operands, Cost(), 0.0
+                )
             )
     return found
 
 
 def _joined(snapshot: Snapshot, pricing: Pricing, tail: FusedChain, head: FusedChain) -> FusedChain | None:
     """A chain and the e-node that reads its result, as one kernel; None where that is not to be."""
-    made, (position,), (way,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
+    made, (position,), (implementation,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
     node = snapshot.nodes[position]
     inside = {snapshot.nodes[p].eclass for p in tail.positions}
     state = tail.implementations[-1].result
-    if not fuses(made.op, node.op) or node.eclass in inside or way.result != state:
+    if not fuses(made.op, node.op) or node.eclass in inside or implementation.result != state:
         return None
     links: list[int | None] = []
     outside: list[tuple[int, State]] = list(tail.operands)
-    for operand, taken in zip(node.operands, way.operands, strict=True):
+    for operand, taken in zip(node.operands, implementation.operands, strict=True):
         if operand == made.eclass and taken == state:
             links.append(len(tail.positions) - 1)
         elif operand in inside or operand == node.eclass:
@@ -121,13 +124,15 @@ def _joined(snapshot: Snapshot, pricing: Pricing, tail: FusedChain, head: FusedC
             outside.append((operand, taken))
     if all(link is None for link in links) or any(k == node.eclass for k, _ in outside):
         return None
-    positions, ways = (*tail.positions, position), (*tail.implementations, way)
+    positions, implementations = (*tail.positions, position), (*tail.implementations, implementation)
     every = (*tail.links, tuple(links))
-    cost = pricing.model.fused([member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
+    cost = pricing.model.fused(
+        [member(snapshot, pricing, *one) for one in zip(positions, implementations, every, strict=True)]
+    )
     if cost is None:
         return None
     return FusedChain(
-        node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost)
+        node.eclass, positions, implementations, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost)
     )
 
 
@@ -135,7 +140,7 @@ def member(
     snapshot: Snapshot,
     pricing: Pricing,
     position: int,
-    way: Implementation,
+    implementation: Implementation,
     links: tuple[int | None, ...],
     same: tuple[int | None, ...] = (),
 ) -> FusedOperator:
@@ -147,7 +152,7 @@ def member(
         tuple(pricing.types(node)),
         tuple(pricing.results(node)),
         tuple(pricing.constants(node)),
-        way,
+        implementation,
         links,
         same,
     )

@@ -17,8 +17,8 @@ from eqsat.language.terms.state import PLAIN
 from eqsat.runtime.onnxruntime.support import has_fused_kernel
 from eqsat.system.deadline import check
 
-#: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
-_MOST_WAYS, _MOST_TRIED = 3, 16
+#: Largest number of kernels that make one operand, or join the result, and of combinations tried for one attention.
+_MOST_MAKERS, _MOST_TRIED = 3, 16
 
 #: The e-nodes that make a class from another one, as positions, the first of which reads it.
 _Path = tuple[int, ...]
@@ -94,14 +94,14 @@ class _Finding:
                 self.readers[node.operands[0]].append(position)
 
     def operands(self, node: SnapshotNode) -> Iterator[list[list[_Operand]]]:
-        """The ways to make each operand of an attention: by products with constants, then without them."""
-        ways = [list(itertools.islice(self._apart(operand), _MOST_WAYS)) for operand in node.operands[:3]]
-        yield [[made for way in options for made in self._products(way)] for options in ways]
-        yield ways
+        """The makers of each operand of an attention: with products by constants, then without them."""
+        makers = [list(itertools.islice(self._apart(operand), _MOST_MAKERS)) for operand in node.operands[:3]]
+        yield [[made for one in options for made in self._products(one)] for options in makers]
+        yield makers
 
     def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[FusedChain]:
-        """The kernels of an attention whose operands are made in one of these ways each."""
-        ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_WAYS))
+        """The kernels of an attention whose operands are each made by one of these options."""
+        ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_MAKERS))
         tried = itertools.product(*options)
         for operands in itertools.islice((o for o in tried if _fit_together(o)), _MOST_TRIED):
             made = dict.fromkeys(place for one in operands for place in one.path)
@@ -173,10 +173,10 @@ class _Finding:
             outside.update(
                 dict.fromkeys((k, PLAIN) for k, link in zip(node.operands, made, strict=True) if link is None)
             )
-        ways = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
-        cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, ways, links))
+        implementations = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
+        cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, implementations, links))
         if cost is None:
             return None
         reads = tuple((eclass, PLAIN) for eclass, _ in outside)
         price = self.pricing.model.weigh(cost)
-        return FusedChain(nodes[-1].eclass, tuple(positions), ways, tuple(links), reads, cost, price)
+        return FusedChain(nodes[-1].eclass, tuple(positions), implementations, tuple(links), reads, cost, price)

@@ -16,13 +16,13 @@ from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms.plan import Conversion
 
 
-def as_given(framed: TensorProblem) -> Solution:
+def as_given(extraction: TensorProblem) -> Solution:
     """The original graph, run as it says, as a solution; of nodes that are proved equal the cheaper one counts."""
-    program = framed.problem.program
-    others = set(range(program.natives)).difference(framed.original())
+    program = extraction.problem.program
+    others = set(range(program.natives)).difference(extraction.original())
     costs = [math.inf if option in others else cost for option, cost in enumerate(program.costs)]
     choice = cheapest_trees(program, costs)[0]
-    return decode(framed.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
+    return decode(extraction.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
 
 
 def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
@@ -44,14 +44,14 @@ def is_lowered(assembled: Assembled) -> bool:
     )
 
 
-def price_of(framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
+def price_of(extraction: TensorProblem, solution: Solution, costs: CostModel) -> float:
     """The price of a solution under the objective, without the amounts that only break ties."""
     if costs.cost is not None:
         return solution.cost
-    terms = [costs.weigh(framed.ways[node].cost) for node in solution.chosen.values()]
-    terms += [costs.weigh(framed.conversions[index]) for index in solution.conversions]
-    if framed.problem.memory is not None:
-        terms.append(framed.problem.memory.weight * solution.amounts[PEAK])
+    terms = [costs.weigh(extraction.options[node].cost) for node in solution.chosen.values()]
+    terms += [costs.weigh(extraction.conversions[index]) for index in solution.conversions]
+    if extraction.problem.memory is not None:
+        terms.append(extraction.problem.memory.weight * solution.amounts[PEAK])
     return math.fsum(terms)
 
 

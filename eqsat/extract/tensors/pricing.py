@@ -50,20 +50,20 @@ class Pricing:
         self.derived = self._derived()
         self.splits = tuple(self._splits())
 
-    def operator(self, position: int, way: Implementation | None = None) -> Priced:
-        """An e-node run as a kernel of its own; `way` is None for the plain one."""
+    def operator(self, position: int, implementation: Implementation | None = None) -> Priced:
+        """An e-node run as a kernel of its own; `implementation` is None for the plain one."""
         node = self.snapshot.nodes[position]
         if node.op in (INPUT, CONST, ABSENT, PROJECTION):
             return 0.0, Cost()
         op = OPAQUE_NODE if node.op == OPAQUE else node.op
         operands, results, const = self.types(node), self.results(node), self.constants(node)
-        cost = self.model.node(op, node.attrs, operands, results, const, way)
+        cost = self.model.node(op, node.attrs, operands, results, const, implementation)
         if self.model.cost is None:
             return self.model.weigh(cost), cost
-        return self.model.price(op, node.attrs, operands, results, const, way), cost
+        return self.model.price(op, node.attrs, operands, results, const, implementation), cost
 
     def implementations(self, node: SnapshotNode, choices: Choices) -> tuple[Implementation, ...]:
-        """The ways to run an e-node."""
+        """The implementations of an e-node."""
         operands, results, const = tuple(self.types(node)), tuple(self.results(node)), tuple(self.constants(node))
         question = (node.op, node.attrs, operands, results, const)
         if question not in self._ways:

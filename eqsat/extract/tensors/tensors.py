@@ -1,4 +1,4 @@
-"""The extraction problem of a tensor e-graph: its e-nodes in every way they can be run, and conversions."""
+"""The extraction problem of a tensor e-graph: its e-nodes in every implementation, and conversions."""
 
 from __future__ import annotations
 
@@ -58,27 +58,27 @@ class KernelOption:
 
 @dataclass(frozen=True)
 class TensorProblem:
-    """A problem with the way back: `leaders` are the classes by number, which those of splits follow, `states` the
-    states; `ways` says what each node of the problem runs, `conversions` what each conversion costs."""
+    """An extraction problem and its tensors: `leaders` are the classes by number, which those of splits follow,
+    `states` the states, `options` the kernel of each node of the problem, `conversions` the cost of each conversion."""
 
     problem: Problem
     snapshot: Snapshot
     leaders: tuple[int, ...]
     states: tuple[State, ...]
-    ways: tuple[KernelOption, ...]
+    options: tuple[KernelOption, ...]
     conversions: tuple[Cost, ...] = ()
     boundary: Mapping[str, State] = field(default_factory=dict)
 
     def original(self) -> list[int]:
         """The nodes of the problem that stand for the original graph, run as it says."""
         found = []
-        for index, way in enumerate(self.ways):
-            plain = way.split is not None or len(way.positions) == 1
-            nodes = [self.snapshot.nodes[position] for position in way.positions]
+        for index, option in enumerate(self.options):
+            plain = option.split is not None or len(option.positions) == 1
+            nodes = [self.snapshot.nodes[position] for position in option.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
             # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
             there = not self.problem.nodes[index].operands
-            plain = plain and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state
+            plain = plain and all(i.is_plain for i in option.implementations) and not self.problem.nodes[index].state
             if there or (plain and given):
                 found.append(index)
         return found
@@ -93,18 +93,18 @@ def tensor_problem(
     *,
     contrib: bool = False,
 ) -> TensorProblem:
-    """Every e-node priced by the objective in each way it can be run; a class known before the program runs costs
-    nothing then, in whatever state it is held.
+    """Price every e-node by the objective in each implementation; a class known before the program runs costs
+    nothing, in whatever state it is held.
 
     Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
     are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
     device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
     operators of its own.
     """
-    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).framed()
+    return _ProblemBuilder(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).build()
 
 
-class _Framing:
+class _ProblemBuilder:
     def __init__(
         self,
         snapshot: Snapshot,
@@ -124,9 +124,9 @@ class _Framing:
         self.index = {leader: i for i, leader in enumerate(self.leaders)}
         self.states: dict[State, int] = {PLAIN: 0}
         self.nodes: list[ProblemNode] = []
-        self.ways: list[KernelOption] = []
+        self.options: list[KernelOption] = []
 
-    def framed(self) -> TensorProblem:
+    def build(self) -> TensorProblem:
         self._check_boundary()
         for leader in self.leaders:
             if leader not in self.pricing.derived:
@@ -134,13 +134,13 @@ class _Framing:
                     check()
                     self._offer(leader, position)
         self._drop_idle_layouts()
-        singles = self._single_ways()
+        singles = self._single_implementations()
         self._offer_splits()
         own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
         for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
             check()
-            way = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
-            self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
+            option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
+            self._add(chain.eclass, option, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
         self._hold_constants(roots)
         self._keep_possible()
@@ -151,7 +151,7 @@ class _Framing:
             self.snapshot,
             self.leaders,
             tuple(self.states),
-            tuple(self.ways),
+            tuple(self.options),
             tuple(costs),
             dict(self.boundary),
         )
@@ -177,41 +177,44 @@ class _Framing:
             operands = [(k, PLAIN) for k in dict.fromkeys(node.operands)]
             self._add(leader, KernelOption((position,), cost), operands, state, price)
             return
-        for way in self.pricing.implementations(node, self.choices):
-            price, cost = self.pricing.operator(position, way)
-            operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
-            self._add(leader, KernelOption((position,), cost, (way,)), operands, way.result, price)
+        for implementation in self.pricing.implementations(node, self.choices):
+            price, cost = self.pricing.operator(position, implementation)
+            operands = list(dict.fromkeys(zip(node.operands, implementation.operands, strict=True)))
+            option = KernelOption((position,), cost, (implementation,))
+            self._add(leader, option, operands, implementation.result, price)
 
     def _offer_splits(self) -> None:
         """Add the operators that make several slices at once, and each slice as a result of one."""
         for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
             self.nodes.append(ProblemNode(number, ((self.index[split.source], 0),), split.price, 0, "split"))
-            self.ways.append(KernelOption(split.positions, split.cost, split=split))
+            self.options.append(KernelOption(split.positions, split.cost, split=split))
             for position in split.positions:
                 eclass = self.index[self.snapshot.nodes[position].eclass]
                 if self._runs_here(self.snapshot.nodes[position]):
                     self.nodes.append(ProblemNode(eclass, ((number, 0),), 0.0, 0, "slice"))
-                    self.ways.append(KernelOption((position,), Cost()))
+                    self.options.append(KernelOption((position,), Cost()))
 
     def _only_plain(self) -> bool:
         return self.choices.layouts == ("row",) and self.choices.policy.is_exact
 
     def _add(
-        self, leader: int, way: KernelOption, operands: Sequence[tuple[int, State]], state: State, price: float
+        self, leader: int, option: KernelOption, operands: Sequence[tuple[int, State]], state: State, price: float
     ) -> None:
         taken = tuple((self.index[k], self._state(s)) for k, s in operands)
-        name = self.snapshot.nodes[way.positions[-1]].op
+        name = self.snapshot.nodes[option.positions[-1]].op
         self.nodes.append(ProblemNode(self.index[leader], taken, price, self._state(state), name))
-        self.ways.append(way)
+        self.options.append(option)
 
-    def _single_ways(self) -> dict[int, list[Implementation]]:
-        """The ways offered for every e-node that is an operator on tensors, by its position."""
+    def _single_implementations(self) -> dict[int, list[Implementation]]:
+        """The implementations offered of every e-node that is an operator on tensors, by its position."""
         found: dict[int, list[Implementation]] = {}
-        for way in watched(self.ways):
-            node = self.snapshot.nodes[way.positions[0]]
+        for option in watched(self.options):
+            node = self.snapshot.nodes[option.positions[0]]
             if node.op in OPS and node.operands and len(node.types) == 1:
                 plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
-                found.setdefault(way.positions[0], []).append(way.implementations[0] if way.implementations else plain)
+                found.setdefault(option.positions[0], []).append(
+                    option.implementations[0] if option.implementations else plain
+                )
         return found
 
     def _drop_idle_layouts(self) -> None:
@@ -231,16 +234,16 @@ class _Framing:
         constant = {self.index[leader] for leader in self.pricing.derived}
         touched: list[list[int]] = []
         plain: dict[tuple[Any, ...], float] = {}
-        for node, way in watched(zip(self.nodes, self.ways, strict=True)):
+        for node, option in watched(zip(self.nodes, self.options, strict=True)):
             goals = [(node.eclass, node.state), *node.operands]
             touched.append([c for c, s in goals if not row[s] and c not in constant])
             if all(row[s] for _, s in goals):
-                key = _without_layouts(way)
+                key = _without_layouts(option)
                 plain[key] = min(plain.get(key, math.inf), node.cost)
         groups = _connected(len(self.leaders), touched)
         saves = [
-            node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
-            for node, way in watched(zip(self.nodes, self.ways, strict=True))
+            node.cost < plain.get(_without_layouts(option), math.inf) * (1 - _TIE)
+            for node, option in watched(zip(self.nodes, self.options, strict=True))
         ]
         saving = {groups[self.index[leader]] for leader in self._bound()}
         saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
@@ -250,7 +253,7 @@ class _Framing:
             if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
             or (groups[touched[index][0]] in saving if touched[index] else saves[index])
         ]
-        self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+        self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
         """Offer each derived constant in every state in which it is read."""
@@ -271,7 +274,7 @@ class _Framing:
             kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]
             if len(kept) == len(self.nodes):
                 return
-            self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+            self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
 
     def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[StateConversion], list[Cost]]:
         """Casts and copies between the states of every class that is made in one state and could be read in another."""
@@ -372,12 +375,13 @@ def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
     return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
-def _without_layouts(way: KernelOption) -> tuple[Any, ...]:
+def _without_layouts(option: KernelOption) -> tuple[Any, ...]:
     """A key that is equal for two options which differ in layouts alone."""
     held = tuple(
-        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations
+        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic)
+        for one in option.implementations
     )
-    return way.positions, held
+    return option.positions, held
 
 
 def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
