@@ -1,4 +1,4 @@
-"""A case run by all contenders in one interleaved run, and what it came to."""
+"""A case run by all contenders in one interleaved run, and the results."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Comparison:
         return about | {"limits": limits, "results": rows, "skipped": dict(self.skipped), "ratios": self._ratios()}
 
     def _ratios(self) -> dict[str, Any]:
-        """Peers over ours, and each part of what eqsat does over all of it; above 1 eqsat is faster."""
+        """Times of peers over ours, and of parts of eqsat's optimisation over all of it; above 1 eqsat is faster."""
         ours = next((r.name for r in self.results if r.ours), None)
         found: dict[str, Any] = {}
         for other in self.results:

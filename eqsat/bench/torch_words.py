@@ -81,7 +81,7 @@ class _TorchWords:
         return self.torch.relu(made) if attrs["activation"] == "relu" else made
 
     def _padded(self, x: Any, pads: Sequence[int], value: float = 0.0) -> tuple[Any, tuple[int, ...]]:
-        """The operand and what a window has still to be padded by: both sides alike, or padded here."""
+        """The operand and the padding left for the window: the same on both sides, or applied here."""
         half = len(pads) // 2
         begin, end = tuple(pads[:half]), tuple(pads[half:])
         if begin == end:

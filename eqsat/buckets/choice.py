@@ -33,7 +33,7 @@ class Buckets:
 
     @classmethod
     def of(cls, given: object) -> Buckets:
-        """The buckets of an argument; UsageError for what is none.
+        """The buckets of an argument; UsageError for an invalid one.
 
         >>> Buckets.of({"batch": [8, 1]}).ends
         {'batch': (1, 8)}

@@ -78,7 +78,7 @@ class _Proof:
         return type.shape if isinstance(type, TensorType) and type.shape is not None else ()
 
     def reason(self, node: Node) -> str | None:
-        """Why a node is a leak, or None; what is zero beyond the ends of its results is written down."""
+        """The reason why a node leaks padding, or None; records which results are zero beyond their ends."""
         values = [v for v in (*node.inputs, *node.outputs) if v]
         types = [self.graph.type(v) for v in values]
         if any(not isinstance(t, TensorType) or t.shape is None for t in types):
@@ -156,7 +156,7 @@ class _Proof:
         return frozenset(axes)
 
     def _scales(self, node: Node, walked: Walk, label: str | None) -> bool:
-        """Return whether a product with, or a quotient by, finite constants other than zero keeps what is zero."""
+        """Return whether a product with, or a quotient by, finite constants other than zero keeps zeros."""
         if node.op not in ("mul", "div") or len(node.inputs) != 2:
             return False
         for k, value in enumerate(node.inputs[: 1 if node.op == "div" else 2]):
@@ -209,7 +209,7 @@ class _Proof:
         return None
 
     def reshape(self, node: Node) -> str | None:
-        """Elements keep their order: what is padded must be the slowest axis of those that are joined or parted."""
+        """Elements keep their order: the padded axis must be the slowest of those that are joined or split."""
         value, (output,) = str(node.inputs[0]), node.outputs
         before, after = self.shape(value), self.shape(output)
         groups = _groups(before, after)

@@ -1,4 +1,4 @@
-"""Why two e-nodes are equal: chains of rule applications and congruences, and what each of these rests on."""
+"""Proofs that two e-nodes are equal: chains of rule applications and congruences, and the equalities they need."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Derivation:
 class Explainer:
     """Replays the unions of an e-graph, and finds why e-nodes of one class are equal.
 
-    Chains are annotations of what happened; that a result is right is shown by its certificate.
+    Chains record the steps of the run; that a result is right is shown by its certificate.
     """
 
     def __init__(self, egraph: EGraph) -> None:

@@ -25,7 +25,7 @@ class Edge:
 
 
 class Forest:
-    """Items numbered from 0, each a symbol over other items; what is stated to be equal, and what follows.
+    """Items numbered from 0, each a symbol over other items; equalities that are stated, and those that follow.
 
     An item takes part in congruence once it is revived.
     """
@@ -84,7 +84,7 @@ class Forest:
         return self._members[self.find(number)]
 
     def equate(self, left: int, right: int, equation: int | None) -> None:
-        """State an equation, and draw what follows from it."""
+        """State an equation, and draw its consequences."""
         pending: list[tuple[int, int, int | None]] = [(left, right, equation)]
         while pending:
             a, b, why = pending.pop()

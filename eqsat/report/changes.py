@@ -122,7 +122,7 @@ class _Regions:
         return keys
 
     def _join(self, node: Node, classes: Mapping[str, int]) -> None:
-        """One region for a node and for what makes those of its operands that the other graph has not."""
+        """One region for a node and for the nodes that make those of its operands which the other graph lacks."""
         made = {classes[o] for o in node.outputs if o in classes}
         read = {classes[v] for v in node.inputs if v is not None and v in classes}
         inner = {c for c in read if c not in self.shared and not self.egraph.eclass(c).constant}

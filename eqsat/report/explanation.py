@@ -1,4 +1,4 @@
-"""Why a result equals the original: its changes, the rules behind each, their evidence, and what each one saves."""
+"""The explanation of a result: its changes, the rules behind each, their evidence, and the saving of each."""
 
 from __future__ import annotations
 

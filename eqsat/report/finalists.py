@@ -172,7 +172,7 @@ def _part(name: str, index: int) -> str:
 
 @dataclass(frozen=True)
 class Compared:
-    """Finalists that may stand for the original, made ready to run; why others may not, and what those lose.
+    """Finalists that may stand for the original, made ready to run; for others the reasons, and their losses.
 
     `differing` are those refused for their outputs, `points` where the original runs, `feeds` inputs at each of them.
     """

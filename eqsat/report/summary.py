@@ -136,13 +136,13 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
 
 
 def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
-    """The nodes that reading put in the place of control flow, as rows of what changed."""
+    """The nodes that reading put in the place of control flow, as rows of changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
         yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
 
 
 def _change_inside(body: Inside) -> dict[str, Any]:
-    """A body that was optimised as a row of what changed."""
+    """A body that was optimised, as a row of changes."""
     before, after = body.nodes
     return {
         "what": f"{body.place}: {before} -> {count(after, 'node')}",
@@ -153,7 +153,7 @@ def _change_inside(body: Inside) -> dict[str, Any]:
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
-    """The sizes of a point by what users call the dims of inputs."""
+    """The sizes of a point by the users' names of the dims of inputs."""
     return {label: point.sizes[name] for name, label in graph.sizing.labels.items() if name in point.sizes}
 
 

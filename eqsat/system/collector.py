@@ -1,4 +1,4 @@
-"""The garbage collector, kept from looking again and again through what is still in use."""
+"""The garbage collector, kept from looking again and again through objects still in use."""
 
 from __future__ import annotations
 

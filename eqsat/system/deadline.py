@@ -119,7 +119,7 @@ class Deadline:
         raise TimeUp(self.reason)
 
     def part(self, share: float = 1.0, most: float = math.inf) -> Deadline:
-        """An end after a share of what is left, and after at most so many seconds where seconds count."""
+        """An end after a share of the remaining time, and after at most `seconds` where seconds count."""
         length = share * self.left
         return self._until(self._reading() + (length if self.counts_steps else min(length, most)))
 

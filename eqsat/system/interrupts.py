@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to end early, so that what was found is kept."""
+"""Ctrl-C as a request to end early, so that the best result so far is kept."""
 
 from __future__ import annotations
 

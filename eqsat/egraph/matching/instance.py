@@ -43,13 +43,13 @@ class MatchedSide:
 
 
 class SideFinder:
-    """Finds the instances of a rule's sides that one union was about, among what was equal before it."""
+    """Finds the instances of a rule's sides that one union was about, among the equalities before it."""
 
     def __init__(self, egraph: EGraph, forest: Forest) -> None:
         self.egraph, self.forest = egraph, forest
 
     def sides(self, applied: RuleUnion, time: int) -> tuple[MatchedSide, MatchedSide] | None:
-        """The left and the right side; None where the record does not say what was bound, or no e-node fits it."""
+        """The left and the right side; None where the record has no bindings, or no e-node fits them."""
         firing = applied.firing
         if firing is None:
             return None
@@ -139,7 +139,7 @@ class _SideSearch:
     def _expanded(
         self, pattern: App, bindings: Bindings, classes: Classes
     ) -> Iterator[tuple[Pattern, Bindings, Classes]]:
-        """The operands of a pattern, spreads element by element, with what is bound in each."""
+        """The operands of a pattern, spreads element by element, with the bindings in each."""
         for operand in pattern.operands:
             if not isinstance(operand, Spread):
                 yield operand, bindings, classes

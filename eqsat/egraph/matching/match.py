@@ -1,4 +1,4 @@
-"""Rows of queries as matches: what each one binds."""
+"""Rows of queries as matches, with the bindings of each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Form:
 
 
 class Binder:
-    """Turns rows of a query into matches; what attributes bind is worked out once for each set of them."""
+    """Turns rows of a query into matches; bindings by attributes are computed once for each set of attributes."""
 
     def __init__(self, egraph: EGraph, query: Query) -> None:
         self.egraph, self.query = egraph, query
@@ -122,7 +122,7 @@ class Binder:
         return all(Attrs(v=stated[name]) == Attrs(v=attrs[name]) for name in self._computed[id(app)])
 
     def _forms(self, app: App, leader: int, known: _Form) -> list[_Form]:
-        """The ways an operator of patterns matches a class, given what is bound already."""
+        """The matches of an operator of patterns with a class, given the bindings so far."""
         forms: list[_Form] = []
         for attr_id, operands, number in self.egraph.members(leader, app.op):
             start = self._attributes(app, attr_id)

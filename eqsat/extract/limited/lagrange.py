@@ -1,4 +1,4 @@
-"""Choices within limits by prices: what a limited resource costs is raised until the cheapest choice can afford it."""
+"""Choices within limits by prices: the price of a limited resource rises until the cheapest choice can afford it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ROUNDS = 24
 """Changes of the prices."""
 
 EASE = 0.6
-"""What the price of a resource is multiplied by where the limit is kept; where not, it is doubled."""
+"""Factor of the price of a resource whose limit is kept; the price of one whose limit is broken is doubled."""
 
 
 @dataclass(slots=True)
 class Demand:
-    """A limit on a program: what every option uses."""
+    """A limit on a program: the amount that every option uses."""
 
     name: str
     most: float
@@ -65,7 +65,7 @@ class Prices:
         self.press, self.first_press = 0.0, typical * len(self.costs) / whole if whole > 0 else 0.0
 
     def weights(self) -> list[float]:
-        """The cost of every option with what its resources cost."""
+        """The cost of every option, the cost of its resources included."""
         weights = list(self.costs)
         for price, demand in zip(self.prices, self.demands, strict=True):
             if price > 0:

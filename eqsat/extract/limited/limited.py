@@ -25,7 +25,7 @@ SLACK = 1e-9
 """Relative: a cost within this of the bound is optimal."""
 
 PRICED_SOLVES = 6
-"""Solves without limits, under a price for what they bound."""
+"""Solves without limits, under a price for the bounded resource."""
 
 LAZY_ROUNDS = 12
 """Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
@@ -34,7 +34,7 @@ QUICK_MOVES = 2_000
 """Moves that the schedule of one of many choices may take."""
 
 CLOSE = 1e-6
-"""Relative: a peak within this of what the integer program has for it is the same."""
+"""Relative difference up to which a peak equals that of the integer program."""
 
 Progress = Callable[[float, float], None]
 
@@ -147,7 +147,7 @@ class LimitedSearch:
             self._integer(reduction, elastic=True)
 
     def _by_prices(self) -> None:
-        """Greedy choices under prices, of what is left after the reduction."""
+        """Greedy choices under prices, of the options left after the reduction."""
         pressing = None if self.live is None else [self.live.sizes[goal] for goal in self.program.provides]
         prices = Prices(self.program, self.demands, pressing)
         priced_choices(self.program, prices, self.offer, self.over)
@@ -320,7 +320,7 @@ class LimitedSearch:
         return self.live.alike(choice, part)
 
     def _forbid(self, master: Master, choice: Choice, part: Part | None, *, proved: bool) -> Row:
-        """Forbid a part of a choice, or the choice itself; what that may cost caps the bound if it is not proved."""
+        """Forbid a part of a choice, or the choice itself; an unproved ban caps the bound at the cost it may lose."""
         if not proved:
             _, bound, _ = self.schedule(choice)
             self.cap = min(self.cap, total(self.program, choice) + self.weight * bound)

@@ -1,4 +1,4 @@
-"""The integer program of a limited problem: that of extraction, a row for every limit, and what peak memory adds.
+"""The integer program of a limited problem: that of extraction, a row for every limit, and rows for peak memory.
 
 Peak memory is no sum: of every choice that needs too much, a part is found that needs too much whatever goes with it,
 and a row forbids that part (combinatorial Benders cuts). Where the peak has a price, a column stands for it.
@@ -19,7 +19,7 @@ from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.extract.solvers.presolve import Presolved
 
 UNIT = 1024.0
-"""What a limit is scaled to, so that HiGHS's tolerance of 1e-6 is 1e-9 of it."""
+"""The value that a limit is scaled to, so that HiGHS's tolerance of 1e-6 is 1e-9 of it."""
 
 VIOLATION = 1e-3
 """In these units: from here on a limit is broken, and not by rounding."""

@@ -1,4 +1,4 @@
-"""Limits of a choice: resources that add up over what is chosen, and memory, which depends on the order too."""
+"""Limits of a choice: resources that add up over its nodes, and memory, which depends on the order too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PEAK = "peak_memory"
 """The name of peak memory among the amounts of a solution."""
 
 ROUNDING = 1e-9
-"""Relative: a sum may exceed a limit by this much, which is what rounding does to it."""
+"""Relative amount by which rounding may make a sum exceed a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +94,5 @@ def exceeds(amount: float, most: float) -> bool:
 
 
 def written(amount: float) -> str:
-    """An amount as messages show it: with so many digits that, as a limit, it is met by what it was written for."""
+    """An amount as messages show it: with enough digits that the choice it was written for meets it as a limit."""
     return f"{amount:.0f}" if amount == round(amount) and abs(amount) < 1e15 else f"{amount:.10g}"

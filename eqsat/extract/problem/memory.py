@@ -32,7 +32,7 @@ class Liveness:
         self.given = [bool(options) and not any(program.needs[o] for o in options) for options in program.by_goal]
 
     def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[Schedule, tuple[int, ...]]:
-        """The best order found for a closed choice, and its goals in that order, what is there from the start first."""
+        """The best order found for a closed choice, and its goals in that order, those present from the start first."""
         flow = self.flow(choice)
         found = least_peak(flow, moves)
         first = [goal for goal in sorted(choice) if not self.program.needs[choice[goal]]]
@@ -45,7 +45,7 @@ class Liveness:
         return simulate(flow, [step[goal] for goal in order if goal in step])
 
     def flow(self, choice: Mapping[int, int], part: Part | None = None) -> Dataflow:
-        """The dataflow of a closed choice, or of a part of it with only what holds in every choice of that part."""
+        """The dataflow of a closed choice, or of a part of it with only the facts of every choice of that part."""
         members = choice if part is None else {goal: choice[goal] for goal in part}
         needs = {g: self.program.needs[o] if part is None else tuple(sorted(part[g])) for g, o in members.items()}
         owners = [goal for goal, option in sorted(members.items()) if self.program.needs[option]]
@@ -92,7 +92,7 @@ class Liveness:
         return max([results, *(bottleneck[root] for root in program.roots)])
 
     def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
-        """Disjoint parts as `offence` finds them: models repeat themselves, and so does what is wrong with a choice."""
+        """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice."""
         found: list[Part] = []
         rest = list(order)
         while len(found) < MOST_PARTS:
@@ -155,7 +155,7 @@ class Liveness:
 
 
 def _least_largest(program: ExtractionProgram, weights: Sequence[float]) -> list[float]:
-    """For every goal the least, over what delivers it, of the largest weight of an option used."""
+    """For every goal the least, over the options that deliver it, of the largest weight of an option used."""
     waiting = [len(needs) for needs in program.needs]
     users = program.users()
     bound = [math.inf] * program.goals

@@ -17,7 +17,7 @@ LONGEST_CHAIN = 20
 """Steps that are looked ahead for one that leaves less live."""
 
 LOWER = 0.98
-"""What a good order has to improve on the best known, part of its peak."""
+"""The improvement on the best known order that is worth a search, as a share of its peak."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Dataflow:
     given: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
     owners: list[int] = field(default_factory=list)
-    """What each step stands for, in the caller's numbering."""
+    """The caller's number of each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def depth_first(flow: Dataflow) -> list[int]:
 
 
 def _rooms(flow: Dataflow) -> list[float]:
-    """By how much what leads to a step rises above what it leaves, as if nothing were shared."""
+    """The rise of memory on the way to a step above the memory that it leaves, as if nothing were shared."""
     count = len(flow.before)
     left = [0.0] * count
     peak = [-1.0] * count

@@ -1,4 +1,4 @@
-"""A choice of e-nodes with its cost, a proven lower bound, and what ended the search."""
+"""A choice of e-nodes with its cost, a proven lower bound, and the reason why the search ended."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def choice_of(problem: Problem, solution: Solution) -> Choice:
 
 
 def decode(problem: Problem, choice: Choice, *, lower_bound: float, status: Status, seconds: float) -> Solution:
-    """The solution of a choice of options, pruned to what the roots use, with its exact cost."""
+    """The solution of a choice of options, pruned to those that the roots use, with its exact cost."""
     used = closure(problem.program, choice, problem.program.roots)
     goals, natives = problem.goals, len(problem.nodes)
     chosen = {goals[goal]: option for goal, option in sorted(used.items()) if option < natives}

@@ -8,8 +8,8 @@ neighbour that was not met before enters the queue if it costs less than `alpha`
 * alpha > 1 also passes through graphs that are dearer by less than that factor, to what lies behind them;
 * alpha < 1 takes only substitutions that save more than that part at once.
 
-What is the same as in the papers: the queue, its order, the threshold, the set of graphs met, no cyclic graph in the
-queue, and, as in MetaFlow's code, a graph that the best has left behind by more than alpha is dropped. What differs:
+The same as in the papers are the queue, its order, the threshold, the set of graphs met, no cyclic graph in the
+queue, and, as in MetaFlow's code, a graph that the best has left behind by more than alpha is dropped. Different are:
 substitutions are not matched against the graph but read off the e-graph, where rules have recorded all they found, so
 the search is over the very graphs that the integer program chooses from, and matching costs nothing. A substitution
 replaces the option of one goal; operands that the graph lacks come in as the start has them, or else as their cheapest
@@ -39,7 +39,7 @@ ALPHA = 1.05
 """TASO's default."""
 
 ROUNDING = 1e-12
-"""Relative: what sums of the same costs in another order may differ by."""
+"""Relative difference of sums of the same costs in another order."""
 
 MOST_QUEUED = 100_000
 """Graphs in the queue, above which its dearer half is dropped."""
@@ -118,7 +118,7 @@ class ChoiceGraph:
 
 
 class BacktrackingSearch:
-    """The queue, what is known of the graphs met, and the best one."""
+    """The queue, the facts about the graphs met, and the best one."""
 
     def __init__(self, problem: Problem, alpha: float, start: Collection[int] | None, seed: int, clock: Clock) -> None:
         self.program = program = problem.program
@@ -205,7 +205,7 @@ class BacktrackingSearch:
                     self._consider(graph, packed, together, limit)
 
     def _consider(self, graph: ChoiceGraph, packed: array[int], changes: Changes, limit: float) -> Choice:
-        """Queue the neighbour that the changes make, if it is below the limit, new and acyclic; what came in."""
+        """Queue the neighbour that the changes make, if below the limit, new and acyclic; return the new options."""
         fresh = self._filled(graph, changes)
         more, key = self._effect(graph, changes, fresh)
         cost, key = graph.cost + more, graph.key + key
@@ -292,7 +292,7 @@ class BacktrackingSearch:
         return cost, key
 
     def _together(self, graph: ChoiceGraph, changes: Changes, came: Choice) -> Changes:
-        """The changes, and with them every other goal of the graph that can use what came in."""
+        """The changes, and with them every other goal of the graph that can use the new options."""
         program, choice = self.program, graph.choice
         more: Choice = {}
         for source in came:

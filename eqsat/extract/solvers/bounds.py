@@ -1,4 +1,4 @@
-"""Lower bounds that know cycles are forbidden: critical paths, added up by dual ascent, and what they rule out.
+"""Lower bounds without cycles: critical paths, added up by dual ascent, and the options that they rule out.
 
 The dearest-operand bound of an option is its cost plus the largest bound of its operands; of a goal, the least over its
 options. Computed in settling order it never uses a goal to support itself, so zero-cost cycles do not hurt it. If costs

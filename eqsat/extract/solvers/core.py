@@ -1,4 +1,4 @@
-"""Cores of large programs: what choices that cost little more than the bound can use, solved on its own.
+"""Cores of large programs: the options of choices that cost little more than the bound, solved by themselves.
 
 What the relaxation rules out grows as the cost to beat falls. Supposing a cost between the bound and the best choice
 leaves a small program; either its optimum is below that cost, and then no choice at all is cheaper, or none is, and

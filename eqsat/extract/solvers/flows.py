@@ -1,4 +1,4 @@
-"""Cuts found as bottlenecks of flows: what a goal takes has to come from somewhere, and shared sources count once.
+"""Cuts found as bottlenecks of flows: a goal's value comes from its sources, and shared sources count once.
 
 Follow from a chosen goal its chosen option, then one operand of that, picked per option beforehand, and so on: an
 acyclic choice ends at an option that needs nothing. So for every set of goals and options that all these paths cross,
@@ -73,7 +73,7 @@ class Network:
         return None
 
     def _search(self, start: int, residual: dict[int, dict[int, float]]) -> dict[int, int]:
-        """Breadth-first over what is left of the arcs: every vertex reached, with the one it was reached from."""
+        """Search breadth-first over the residual arcs: every vertex reached, with the one it was reached from."""
         before = {start: start}
         queue = deque([start])
         while queue and SINK not in before and len(before) <= MOST_VISITED:

@@ -23,7 +23,7 @@ def tree_greedy(problem: Problem) -> Solution:
 
 
 def dag_greedy(problem: Problem) -> Solution:
-    """Like tree_greedy, but an e-node costs the union of what its operands' choices use."""
+    """Like tree_greedy, but an e-node costs the union of its operands' choices."""
     start = time.monotonic()
     return _finish(problem, cheapest_dags(problem.program), start)
 
@@ -35,7 +35,7 @@ def greedy(problem: Problem) -> Solution:
 
 
 def best_greedy(program: ExtractionProgram, weights: list[float] | None = None) -> Choice:
-    """The cheaper of the two greedy choices, pruned to what the roots use.
+    """The cheaper of the two greedy choices, pruned to the options that the roots use.
 
     `weights` steer the choices instead of the costs.
     """
@@ -84,7 +84,7 @@ def cheapest_dags(program: ExtractionProgram) -> Choice:
 def _union(
     needs: tuple[int, ...], used: list[int], value: list[float], prices: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> tuple[int, float]:
-    """The goals that any of `needs` uses, and what they cost together."""
+    """The goals that any of `needs` uses, and their cost together."""
     dearest = max(needs, key=lambda need: (value[need], need))
     union, price = used[dearest], value[dearest]
     for need in needs:

@@ -199,7 +199,7 @@ class IlpSearch:
         self._solve(presolve(self.program, broken=self.broken, stop=self.clock.stop))
 
     def _solve(self, reduction: Presolved) -> None:
-        """Reduce further, and solve what is left, in parts if it is not connected."""
+        """Reduce further, and solve the rest, in parts if it is not connected."""
         reduction = self._reduce(reduction)
         self.report()
         if self.done() or self.clock.stop():
@@ -221,7 +221,7 @@ class IlpSearch:
             self.report()
 
     def _reduce(self, reduction: Presolved) -> Presolved:
-        """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
+        """Presolve, and drop the options that dual ascent rules out, until nothing is left or nothing changes."""
         while True:
             self.reduction = reduction
             small = reduction.program

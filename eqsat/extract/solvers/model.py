@@ -32,7 +32,7 @@ MOST_CUTS = 200
 
 @dataclass(slots=True)
 class IntegerProgram:
-    """Columns: options, then goals, then what `strengthen` and `order` added."""
+    """Columns: options, then goals, then those that `strengthen` and `order` added."""
 
     program: ExtractionProgram
     rows: list[Row] = field(default_factory=list)

@@ -24,7 +24,7 @@ WINDOW_NODES = 30
 """Most branch-and-bound nodes for one neighbourhood: a limit that, unlike time, gives the same result every time."""
 
 BETTER = 1e-9
-"""Relative: what a window has to gain."""
+"""Relative gain that a window must bring."""
 
 
 def solve_windows(search: IlpSearch, reduction: Presolved, values: Values) -> None:
@@ -104,7 +104,7 @@ def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:
 def _release(
     program: ExtractionProgram, choice: Choice, classes: dict[int, list[int]], start: int, free: set[int]
 ) -> int:
-    """Free a goal, its class, and what their options need outside the choice; return how many options that opens."""
+    """Free a goal, its class, and the needs of their options outside the choice; return how many options open."""
     opened = 0
     stack = list(classes[program.groups[start]])
     while stack:

@@ -299,7 +299,7 @@ class _StepList:
         self.add(_plain_kernel(node), cost)
 
     def finished(self) -> tuple[list[Step], list[Cost]]:
-        """All steps; what is computed from constants alone, because it was not folded, comes first."""
+        """All steps, first those that compute from constants alone because they were not folded."""
         covered = {v for step in self.steps if isinstance(step, Kernel) for v in (*step.nodes, *_values(step))}
         first = [_plain_kernel(n) for n in self.graph.nodes if covered.isdisjoint(v for v in n.outputs if v)]
         return [*first, *self.steps], [*([Cost()] * len(first)), *self.costs]

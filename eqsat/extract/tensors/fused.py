@@ -19,7 +19,7 @@ _MOST_CHAINS = 6
 
 @dataclass(frozen=True, slots=True)
 class FusedChain:
-    """E-nodes run as one kernel, operands first, each by an implementation; the operands read from memory, with states."""
+    """E-nodes run as one kernel, operands first, each by an implementation, with the operands read from memory."""
 
     eclass: int
     positions: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Attention with what splits and joins its heads, which ONNX Runtime runs as one operator, in a tensor e-graph."""
+"""Attention with the split and the join of its heads, which ONNX Runtime runs as one operator, in an e-graph."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _fit_together(operands: Sequence[_Operand]) -> bool:
 
 
 class _Finding:
-    """The e-nodes around attention, found by what they read."""
+    """The e-nodes around attention, indexed by their operands."""
 
     def __init__(self, snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> None:
         self.snapshot, self.pricing = snapshot, pricing
@@ -158,7 +158,7 @@ class _Finding:
         return splits_heads(self.pricing.type(joined), self.pricing.type(apart))
 
     def _chain(self, positions: Sequence[int]) -> FusedChain | None:
-        """The e-nodes as one kernel; None where its time is not known, or it would read what it makes."""
+        """The e-nodes as one kernel; None where its time is not known, or it would read its own results."""
         nodes = [self.snapshot.nodes[position] for position in positions]
         place = {node.eclass: index for index, node in enumerate(nodes)}
         if len(place) < len(nodes):

@@ -23,7 +23,7 @@ from eqsat.language.terms.types import TensorType
 _BYTE = 1e-15
 
 Priced = tuple[float, Cost]
-"""What the objective makes of a cost, and the cost."""
+"""The price of a cost by the objective, and the cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Pricing:
         return found if isinstance(found, TensorType) else None
 
     def _derived(self) -> dict[int, float]:
-        """The constant classes small enough to derive, and what settles ties between them."""
+        """The constant classes small enough to derive, and the amounts that break ties between them."""
         prices: dict[int, float] = {}
         sizes: dict[int, int] = {}
         sources: dict[int, frozenset[int]] = {}

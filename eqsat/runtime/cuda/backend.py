@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eqsat.runtime.cuda.device.toolkit import Toolkit
 
 INSTALL = "pip install 'eqsat[cuda13]'"
-#: The first version of CuPy whose streams, graphs and element types are what is used here.
+#: The first version of CuPy that has the streams, graphs and element types used here.
 LEAST_CUPY = (14, 0)
 #: The loss where a library is absent.
 _WITHOUT = {"cublaslt": "matrix products run", "cudnn": "convolutions and attention run"}
@@ -32,7 +32,7 @@ class CupyBackend:
         self._toolkits: dict[int, Toolkit] = {}
 
     def available(self) -> str | None:
-        """None where CuPy finds a GPU, and a driver and compiler that fit, else what is missing."""
+        """The missing part, or None where CuPy finds a GPU, and a driver and compiler that fit."""
         return fault()
 
     def compile(self, graph: Graph | Plan, *, threads: int | None = None, plans: Iterable[str] = ()) -> CompiledProgram:
@@ -80,7 +80,7 @@ class CupyBackend:
 
 
 def warn_of(missing: dict[str, str]) -> None:
-    """Say which libraries cannot be used, why, and what runs on generated kernels instead."""
+    """Warn of libraries that cannot be used, with the reason and the operators that run on generated kernels."""
     for name, reason in missing.items():
         warnings.warn(
             f"{reason}; {_WITHOUT[name]} on generated kernels, which are slower: {INSTALL}",

@@ -1,4 +1,4 @@
-"""Looks for an instance that refutes a rule, and shrinks what it finds."""
+"""Search for an instance that refutes a rule, and shrinking of the one found."""
 
 from __future__ import annotations
 

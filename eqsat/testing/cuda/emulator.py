@@ -87,7 +87,7 @@ class _Kernel:
 
 
 class _Emulator:
-    """Kernels by what they were compiled from, in this process and in the store."""
+    """Kernels by the source they were compiled from, in this process and in the store."""
 
     def __init__(self) -> None:
         self._compiler = _compiler()
@@ -138,7 +138,7 @@ def _emulator() -> _Emulator:
 
 
 def _compiler() -> tuple[str, str]:
-    """The C++ compiler, and what it says it is."""
+    """The C++ compiler, and the version that it reports."""
     for name in filter(None, (os.environ.get("CXX"), *COMPILERS)):
         found = shutil.which(name)
         if found:

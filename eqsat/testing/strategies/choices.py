@@ -1,4 +1,4 @@
-"""Random choices that Hypothesis makes, so that what sample rules draw with them shrinks."""
+"""Random choices that Hypothesis makes, so that instances drawn by sample rules shrink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies for graphs and for what they read."""
+"""Strategies for graphs and for their inputs."""
 
 from __future__ import annotations
 

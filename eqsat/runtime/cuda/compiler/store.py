@@ -1,4 +1,4 @@
-"""Files that are found by what they were made from: written whole, checked when read, the oldest dropped first."""
+"""Files looked up by the parts they were made from: written whole, checked when read, the oldest dropped first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernel_folder() -> Path:
 
 
 def key_of(*parts: str) -> str:
-    """A name for what is made from the parts; other parts, or the same text cut elsewhere, have another.
+    """A name for an object made from the parts; other parts, or the same text cut elsewhere, have another.
 
     >>> key_of("a", "bc") == key_of("ab", "c")
     False

@@ -32,7 +32,7 @@ class CudaDevice(Protocol):
 
 @dataclass(frozen=True)
 class PassedArrays:
-    """The arrays a caller passed, by name, NumPy's or CuPy's; and what is returned: arrays of the same kind.
+    """The arrays a caller passed, by name, NumPy's or CuPy's, and the arrays to return, of the same kind.
 
     `on_device` says that outputs stay on the GPU; `wrap` makes them what the caller uses.
     """
@@ -43,7 +43,7 @@ class PassedArrays:
 
 
 def taken(graph: Graph, inputs: Mapping[str, Any], device: CudaDevice | None = None) -> PassedArrays:
-    """The inputs in the graph's order, checked against what it declares.
+    """The inputs in the graph's order, checked against its declarations.
 
     Outputs are NumPy's if any input is, or if there is none. BackendError for what does not fit: a missing or unknown
     input, one of another shape, element type or device, or one that cannot be read.
@@ -57,7 +57,7 @@ def taken(graph: Graph, inputs: Mapping[str, Any], device: CudaDevice | None = N
 
 
 def _read(graph: Graph, name: str, value: Any, device: CudaDevice | None) -> Any:
-    """A value as NumPy's array or CuPy's; numbers, and what says nothing of where it lies, as they are."""
+    """A value as NumPy's array or CuPy's; numbers, and objects that do not tell where they lie, unchanged."""
     if isinstance(value, (np.ndarray, np.generic, *_NUMBERS)):
         return value
     place = _place(value)

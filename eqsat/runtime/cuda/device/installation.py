@@ -1,4 +1,4 @@
-"""The GPU that is here, as its driver and the installed libraries report it, or what is missing for one."""
+"""The GPU that is here, as its driver and the installed libraries report it, or the missing parts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Installation:
-    """A GPU with its driver, and the versions of what runs kernels on it."""
+    """A GPU with its driver, and the versions of the libraries that run kernels on it."""
 
     gpu: Gpu
     driver: str
@@ -51,13 +51,13 @@ class Installation:
 
     @property
     def runtime(self) -> str:
-        """The libraries and the hash of what generates kernels, in one line."""
+        """The libraries and the hash of the code that generates kernels, in one line."""
         versions = [f"{name} {version}" for name, version in self.libraries.items()]
         return ", ".join([*versions, f"kernels {generator_hash()}"])
 
 
 def found() -> Installation:
-    """The installation; BackendError that says what is missing where there is none."""
+    """The installation; BackendError that names the missing parts where there is none."""
     probed = probe()
     if isinstance(probed, Installation):
         return probed
@@ -70,7 +70,7 @@ def found() -> Installation:
 
 @cache
 def probe() -> Installation | str:
-    """The installation, or what is missing for one."""
+    """The installation, or the missing parts."""
     try:
         cupy: Any = importlib.import_module("cupy")
     except ImportError as error:

@@ -38,12 +38,12 @@ _SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
 
 
 def open_stopwatch() -> CudaStopwatch:
-    """The stopwatch of the GPU that is here; BackendError that says what is missing for one."""
+    """The stopwatch of this machine's GPU; BackendError that names the missing parts."""
     return CudaStopwatch(Toolkit(), found().gpu.l2_bytes)
 
 
 class CudaStopwatch:
-    """Times what runs on one GPU, without a change to any of its settings."""
+    """Times kernels on one GPU, without a change to any of its settings."""
 
     def __init__(self, toolkit: Toolkit, l2_bytes: int) -> None:
         self.toolkit, self.l2_bytes = toolkit, l2_bytes
@@ -188,7 +188,7 @@ class CudaSubject:
         return [*self._step(replace(launch, work=first), plan, address), rest]
 
     def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> PreparedCall:
-        """A call by a plan; what takes long to build is built for one set of weights."""
+        """A call by a plan; parts that take long to build are built for one set of weights."""
         built = self._built.get((call, plan))
         if built is not None and not isinstance(call, Matmul):
             return built.at(call, address)
@@ -262,7 +262,7 @@ class MachineReplay:
 
 
 def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
-    """The seconds by the GPU's clock from before to after what `run` puts on a stream."""
+    """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
     cuda = watch.toolkit.cupy.cuda
     with watch.toolkit.device():
         begin, end = cuda.Event(), cuda.Event()

@@ -1,4 +1,4 @@
-"""Kernels that libraries have: matrix products, convolutions, attention and normalisations, by what they compute."""
+"""Kernels that libraries have: matrix products, convolutions, attention and normalisations, by their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Library calls as operators: what stands in for a library that is missing or refuses."""
+"""Library calls as operators: the substitute for a library that is missing or refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eqsat.runtime.kernels.view import View
 
 
 def group_of(call: Call) -> Group:
-    """The operators that compute what a call does: floats of 16 bits are held so, and computed in float32."""
+    """The operators that compute the result of a call: floats of 16 bits are held so, and computed in float32."""
     chain = _Chain()
     if isinstance(call, Matmul):
         made = chain.node("matmul", [chain.operand("a", call.a), chain.operand("b", call.b)], call.result)
@@ -52,7 +52,7 @@ def group_of(call: Call) -> Group:
 
 
 def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
-    """The generated kernel that computes what a call does, with the views it takes; None where there is none."""
+    """The generated kernel that computes the result of a call, with the views it takes; None where there is none."""
     group = group_of(call)
     source = generate(group)
     if source is None or any(name in group.constants for name in source.arguments):

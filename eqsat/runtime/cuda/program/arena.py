@@ -62,7 +62,7 @@ def _size(nbytes: int) -> str:
 
 
 def _rounded(nbytes: int) -> int:
-    """Bytes that a buffer takes with what is lost to alignment."""
+    """Bytes that a buffer takes, with those lost to alignment."""
     return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
 
 

@@ -25,12 +25,12 @@ ROWS = frozenset(
 MOVED = frozenset(
     {"concat", "pad", "gather", "gather_elements", "gather_nd", "tile", "trilu", "depth_to_space", "space_to_depth"}
 )
-#: Operators at whose end what is element by element is computed.
+#: Operators at whose end pointwise operators are computed.
 PRODUCTS = frozenset({"matmul", "gemm", "conv", "conv_transpose"})
 
 
 def grouped(plan: Plan) -> Plan:
-    """The plan with operators element by element in the kernels of those that make, or read, what they work on.
+    """The plan with pointwise operators in the kernels of those that make, or read, their values.
 
     Nothing is computed twice: what several kernels read is written by the first of them. All values of one kernel are
     held in one layout.
@@ -55,7 +55,7 @@ class _Grouping:
                 self.makers[held] = index
 
     def grouped(self) -> Plan:
-        """The plan with what can be joined joined, step by step."""
+        """The plan with kernels joined, step by step, where they can be."""
         for index, step in enumerate(self.plan.steps):
             waiting = [] if isinstance(step, Conversion) else list(step.operands)
             while waiting:

@@ -49,7 +49,7 @@ class Part:
 
     @property
     def state(self) -> State:
-        """The state of what is made on the way."""
+        """The state of the values made on the way."""
         return next(iter(self.results.values()))
 
     def rest(self, taken: int) -> Part:
@@ -183,7 +183,7 @@ class Lowering:
         return target
 
     def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
-        """A buffer between two launches, for what is no value of the graph, with its elements in order."""
+        """A buffer between two launches, for an array that is no value of the graph, with its elements in order."""
         title = f"{label}, in order"
         title = title if title not in self.buffers else f"{title} ({len(self.buffers)})"
         view = View.of(title, dtype, shape)

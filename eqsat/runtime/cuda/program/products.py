@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, attention and normalisations as library calls, with what is computed at their end."""
+"""Matrix products, convolutions, attention and normalisations as library calls, with their epilogues."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ class Products:
         return 1
 
     def _normalisation(self, part: Part, node: Node) -> int:
-        """Rows that nothing else is computed with; what comes before and after others is in the kernel generated."""
+        """Normalised rows with nothing computed before or after; others are left to a generated kernel."""
         x, scale, *given = (self.lowering.operand(part, v) for v in node.inputs if v is not None)
         if node.op == "layer_norm" and not given:
             return 0

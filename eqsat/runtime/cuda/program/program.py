@@ -20,7 +20,7 @@ Role = Literal["input", "weight", "value", "output"]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as a program does."""
+    """Memory of its own: its purpose and its bytes. Values lie in the arena; the rest lasts as long as the program."""
 
     name: str
     nbytes: int
@@ -36,7 +36,7 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel on its way to the GPU: what is run, what it reads and writes, and the graph's values it makes.
+    """One kernel on its way to the GPU: its code, the views it reads and writes, and the graph's values it makes.
 
     For a KernelSource, `reads` and then `writes` are the views of its arguments, in their order.
     """

@@ -52,7 +52,7 @@ class _StoredConstant:
 
 
 class Blocks:
-    """The constants that are in memory so far. What a caller may write to is an input, and never among them."""
+    """The constants that are in memory so far. Memory that a caller may write to is an input, and never among them."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[DType, int, bytes], list[_StoredConstant]] = {}

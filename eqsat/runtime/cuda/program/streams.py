@@ -32,7 +32,7 @@ class Placed:
 
 
 def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozenset[int], ...]:
-    """For each launch the earlier ones it must follow: what writes its operands, and what uses the memory it writes.
+    """For each launch the earlier ones it must follow: writers of its operands, and users of the memory it writes.
 
     Views that lie in the arena where another value has been count as overlapping: memory that is used again orders
     launches too.
