@@ -1,4 +1,4 @@
-"""Operators run as one kernel: which may be, what it saves, and the key it is measured under."""
+"""Operators run as one kernel: which may be, the saving, and the key it is measured under."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ _MARKED = re.compile(r" (?:([%&])(\d+):)?(?==?(?:\w+\[[\d, ]*\]|-)(?:@\w+)?(?= |
 
 
 def _linked(text: str, links: Sequence[int | None], same: Sequence[int | None]) -> str:
-    """The key of one operator with its links, and what its operands are the same as, written before the operands."""
+    """The key of one operator, with its links and the operands equal to others written before the operands."""
     head, rest = _parted(text)
     places = iter(zip(links, same, strict=True))
 

@@ -18,7 +18,7 @@ ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16
 #: The element types that values of float32 may be held in instead.
 NARROW = ("float16", "bfloat16")
 
-#: Operators that stay in float32: sums of many terms, exponentials and logarithms, and what divides by small numbers
+#: Operators that stay in float32: sums of many terms, exponentials and logarithms, and divisions by small numbers
 #: (the list of PAI's automatic mixed precision, with the operators that have come since).
 SENSITIVE = frozenset(
     {"acosh", "asinh", "atanh", "batch_norm", "cosh", "cumsum", "div", "elu", "exp", "group_norm", "instance_norm"}

@@ -157,7 +157,7 @@ def _conv(inputs: int, outputs: int, plane: int, kernel: int, group: int) -> OpK
 
 
 def _rates(device: Device, seconds: Callable[[OpKey], float]) -> dict[str, float]:
-    """Seconds an element that an operator takes beyond what its bytes explain."""
+    """Seconds an element that an operator takes beyond the time to move its bytes."""
     rates: dict[str, float] = {}
     for key in _elementwise():
         work = _work(key)

@@ -95,7 +95,7 @@ class Measuring:
         return Campaign(measured, found, tuple(self.failed), len(todo), self.discarded)
 
     def _begin(self, sentinel: Subject) -> float:
-        """The sentinel's time once the device has settled; what a killed run left is confirmed by it, or forgotten."""
+        """The sentinel's time on a steady device; it confirms the entries that a killed run left, or drops them."""
         now = settled(sentinel)
         left = self.table.own(self._marks).get(self.sentinel.text)
         if left is not None and not drifted(left.seconds, now):
@@ -158,7 +158,7 @@ class Measuring:
 
 
 class _Opened:
-    """A kernel that gives back what it holds when the block ends."""
+    """A kernel that frees its resources when the block ends."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

@@ -142,7 +142,7 @@ def _constant_bytes(key: Key) -> int:
 
 
 def _estimate(key: Key) -> float:
-    """About how long one copy takes: what its operators take by themselves."""
+    """An estimate of the time of one copy: the sum over its operators by themselves."""
     members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, made, m.const_operands)) for m, made in members)

@@ -142,7 +142,7 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
 
 
 def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
-    """The types that each operator of a kernel makes; CostError where one is not what the next reads."""
+    """The types that each operator of a kernel makes; CostError where one differs from the operand of the next."""
     chain = FusedKey.of(key)
     results = tuple(result_types(member) for member in chain.members)
     for place, (member, links) in enumerate(zip(chain.members, chain.links, strict=True)):
@@ -161,7 +161,7 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
 
 
 def _check_same(chain: FusedKey, place: int, index: int) -> None:
-    """CostError where what is said to be one tensor is not of one kind, or is made within."""
+    """CostError where operands said to be one tensor differ in kind, or are made within the kernel."""
     earlier, other = chain.first(place, index)
     one, two = ((m.operands[i], m.const_operands[i], layout_of(m, i)) for m, i in _operands(chain, place, index))
     if one != two or chain.links[earlier][other] is not None:

@@ -126,7 +126,7 @@ def settled(subject: Subject) -> float:
 
 
 def drifted(before: float, after: float) -> bool:
-    """Return whether two measurements of one kernel are too far apart for what was measured between them to be kept."""
+    """Return whether two measurements of one kernel are too far apart to keep those made between them."""
     return not (before > 0 and after > 0 and abs(after / before - 1) <= DRIFT)
 
 

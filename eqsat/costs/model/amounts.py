@@ -1,4 +1,4 @@
-"""Amounts of what programs use, as people write them: "8 GB", "512 MiB", "2 ms", "1.5e9"."""
+"""Amounts of resources, as people write them: "8 GB", "512 MiB", "2 ms", "1.5e9"."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Fit:
 
 
 def samples_of(entries: Mapping[str, Entry]) -> dict[str, list[Sample]]:
-    """Measured operators by variant; without fused kernels, and without what this version does not know."""
+    """Measured operators by variant; without fused kernels, and without operators unknown to this version."""
     found: dict[str, list[Sample]] = {}
     for text in sorted(entries):
         work = known_work(text)
@@ -96,7 +96,7 @@ def known_work(text: str) -> Work | None:
 
 
 def fitted(device: Device, samples: Sequence[Sample]) -> Estimator:
-    """The estimator for one variant of an operator: the better base, corrected by what it misses nearby."""
+    """The estimator for one variant of an operator: the better base, corrected by its errors nearby."""
     return _corrected(_base(device, samples), samples) if samples else device.roofline
 
 
@@ -150,7 +150,7 @@ def _regressed(device: Device, samples: Sequence[Sample]) -> Estimator:
 
 
 def _corrected(base: Estimator, samples: Sequence[Sample]) -> Estimator:
-    """The base times what its neighbours in size and shape take beyond it, as far as there are any."""
+    """The base times the factor by which neighbours in size and shape exceed it, if there are any."""
     places = np.array([_place(s.work) for s in samples])
     missed = np.array([math.log(s.seconds / base(s.work)) for s in samples])
 

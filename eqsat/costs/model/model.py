@@ -35,7 +35,7 @@ from eqsat.system.deadline import check
 
 @dataclass(frozen=True)
 class Application:
-    """An operator applied to typed operands, how it is run, and its cost: what a user's own cost function is given.
+    """An operator applied to typed operands, its implementation and its cost: the argument of a user's cost function.
 
     `operands` and `results` have element types and shapes, None where one is left out or unknown; `const_operands` says
     which are weights; `cost` has seconds, bytes and counts, measured or estimated.
@@ -52,7 +52,7 @@ class Application:
 
 #: Weights of terms.
 Objective: TypeAlias = Mapping[str, float]
-#: A user's own cost of one operator, in place of what the objective makes of its measured or estimated cost.
+#: A user's own cost of one operator, in place of the price of its measured or estimated cost.
 CostFunction: TypeAlias = Callable[[Application], float]
 
 
@@ -145,7 +145,7 @@ class CostModel:
         const_operands: Sequence[bool],
         implementation: Implementation | None = None,
     ) -> Cost:
-        """The cost of one operator; nothing for constants and for what constants alone decide."""
+        """The cost of one operator; nothing for constants and for values that constants alone decide."""
         operands, results, const = tuple(operand_types), tuple(result_types), tuple(const_operands)
         question = (op, attrs, operands, results, const, implementation)
         try:
@@ -251,7 +251,7 @@ class CostModel:
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
 
     def _held_bytes(self, type: TensorType | None, way: Implementation) -> int:
-        """The bytes of what an operator makes; 0 where its rank is unknown, as those that it reads and writes are."""
+        """The bytes of an operator's results; 0 if their rank is unknown, as the bytes read and written then are."""
         if type is None or type.shape is None:
             return 0
         held = way.result.typed(type).at(self.sizes)

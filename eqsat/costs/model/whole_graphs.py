@@ -124,7 +124,7 @@ def correction(graphs: Sequence[MeasuredGraph]) -> Correction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A measured graph beside what is predicted of it: by its sum, and by a correction fitted to other models."""
+    """A measured graph beside its predictions: by its sum, and by a correction fitted to other models."""
 
     whole: MeasuredGraph
     corrected: float
@@ -136,7 +136,7 @@ class Prediction:
 
 
 def predictions(graphs: Sequence[MeasuredGraph]) -> tuple[Prediction, ...]:
-    """Each graph predicted by what the graphs of other models gave, so that no time predicts itself."""
+    """Each graph predicted from the graphs of other models, so that no time predicts itself."""
     found = []
     for whole in graphs:
         others = correction([w for w in graphs if w.key.name != whole.key.name])

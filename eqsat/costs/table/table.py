@@ -25,7 +25,7 @@ _PUT = f"INSERT OR REPLACE INTO entries (environment, key, {_VALUES}) VALUES (?,
 
 
 class Key(Protocol):
-    """The key of what is measured, as one line of text."""
+    """The key of a measured kernel or graph, as one line of text."""
 
     @property
     def text(self) -> str:
@@ -145,7 +145,7 @@ class CostTable:
         return merged
 
     def records(self) -> Iterator[TableRecord]:
-        """Every entry of the file in the order of environment and key; what is shipped is not among them."""
+        """Every entry of the file in the order of environment and key, without shipped entries."""
         for text in self.environments():
             environment = Environment.parse(text)
             yield from (TableRecord(environment, key, entry) for key, entry in self._own(text).items())
@@ -244,7 +244,7 @@ class CostTable:
             raise fault(self.path, error) from error
 
     def _fallback(self, asked: bool, error: Exception) -> sqlite3.Connection:
-        """The table in memory, with what the file holds where it can be read."""
+        """The table in memory, with the content of the file if it can be read."""
         readable = Path(self.path).is_file() and os.access(self.path, os.R_OK)
         if asked and not readable:
             raise CostError(
@@ -268,7 +268,7 @@ class CostTable:
 
 
 def fault(path: str, error: sqlite3.Error) -> CostError:
-    """An error that SQLite raised, as one that names the file and what to do."""
+    """An error that SQLite raised, as one that names the file and the remedy."""
     if isinstance(error, storage.ForeignError):
         return CostError(
             str(error),

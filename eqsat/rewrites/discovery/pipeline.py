@@ -29,7 +29,7 @@ Follow = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Built:
-    """A library as it was made: its rules in their order, what went, and the counts of each stage."""
+    """A library as it was made: its rules in order, those dropped, and the counts of each stage."""
 
     rules: tuple[Rule, ...]
     pruned: Pruned

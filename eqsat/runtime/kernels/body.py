@@ -1,4 +1,4 @@
-"""The statements of a generated kernel: any value of a group at any coordinates, pulled from what it is made of.
+"""The statements of a generated kernel: any value of a group at any coordinates, computed from its operands.
 
 A template says which element is wanted, and asks for it::
 
@@ -58,7 +58,7 @@ class Access:
 
 
 class KernelBody:
-    """A kernel of a group under construction. Every method that needs what has no C raises UnsupportedError."""
+    """A kernel of a group under construction. A method that needs an operation without C raises UnsupportedError."""
 
     def __init__(self, group: Group) -> None:
         self.group = group

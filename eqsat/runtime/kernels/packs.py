@@ -20,7 +20,7 @@ _DEFINED = re.compile(r"^\s*const [\w ]+ (\w+) = ", re.MULTILINE)
 
 
 class PackedBody(KernelBody):
-    """A body that notes what is stored, and puts into packs what is stored several elements at once."""
+    """A body that records the stores, and puts into packs those of several elements at once."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)

@@ -82,7 +82,7 @@ class View:
         return math.gcd(place, WIDEST_ACCESS) if place else WIDEST_ACCESS
 
     def permuted(self, order: Sequence[int]) -> View:
-        """The view with its axes in another order: axis i is what was axis order[i]."""
+        """The view with its axes in another order: axis i is the former axis order[i]."""
         return replace(self, shape=tuple(self.shape[a] for a in order), strides=tuple(self.strides[a] for a in order))
 
     def sliced(self, axis: int, start: int, size: int, step: int = 1) -> View:

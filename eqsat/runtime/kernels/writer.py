@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass
 class _CodeBlock:
-    """A block: its lines, what is known in it, and for a loop the names that may differ from one round to the next."""
+    """A block: its lines, the facts known in it, and for a loop the names that may differ between rounds."""
 
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class _CodeBlock:
 
 
 class CodeWriter:
-    """Statements, and the names of what they define. What a loop defines the same in every round stands before it.
+    """Statements, and the names they define. Definitions that are the same in every round of a loop stand before it.
 
     >>> w = CodeWriter()
     >>> with w.loop("for (int k = 0; k < 4; ++k)", "k"):
@@ -64,7 +64,7 @@ class CodeWriter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines in braces after `head`; what they define is gone after them."""
+        """Lines in braces after `head`; their definitions end with them."""
         with self._scope(head, _CodeBlock()):
             yield
 
@@ -76,7 +76,7 @@ class CodeWriter:
 
     @contextmanager
     def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
-        """A block that is run many times: what it defines without reading what varies is put before it.
+        """A block that is run many times: definitions that read no varying name are put before it.
 
         What varies is the variables named, those that the block assigns to among them, and what it defines by them.
         """
@@ -100,7 +100,7 @@ class CodeWriter:
         return len(self._scopes) - 1
 
     def name(self, stem: str) -> str:
-        """A name that nothing else has, for what is assigned to: the stem with a number."""
+        """A new name for a variable that is assigned to: the stem with a number."""
         name = self._fresh(stem)
         for scope in self._scopes:
             if scope.varying is not None:
@@ -172,7 +172,7 @@ class CodeWriter:
         return self.define(type, "quotient" if variable.kind == "/" else "rest", text, safe=True)
 
     def render(self, expr: Expr, stem: str) -> str:
-        """A value as an operand of C; what is read twice, or is long, gets a name that begins with the stem."""
+        """A value as an operand of C; one that is read twice, or is long, gets a name that begins with the stem."""
         uses: dict[int, int] = {}
         _count(expr, uses)
         return self._rendered(expr, stem, uses, {})

@@ -18,7 +18,7 @@ from eqsat.rewrites.discovery.enumerate.term import Label
 Batch: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 _PROBES = 3
 _LARGEST_TABLE = 1 << 10
-#: Says why a way to run many instances at once was not taken; the slow way then says what is really wrong.
+#: Reports why a fast evaluation of many instances was not used; the slow one then shows the real fault.
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,7 +58,7 @@ class ResidueArithmetic:
         return [self._residues.finish(o, t) for o, t in zip(outputs, results, strict=True)]
 
     def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
-        """The fastest way to run many rows that gives what running them one by one gives."""
+        """The fastest evaluation of many rows that gives the same as one row at a time."""
         drawn = [self.draw(t, _PROBES, 7, i) for i, t in enumerate(types)]
         want = self.each(label, types, results).run(drawn)
         ways = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
@@ -118,7 +118,7 @@ class ResidueArithmetic:
         return BatchPlan(run, "grouped")
 
     def _tabled(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
-        """A table of what each pair of elements adds to each result, for small products of two operands."""
+        """A table of the term that each pair of elements adds to each result, for small products of two operands."""
         sizes = [int(np.prod(t.static)) for t in (*types, *results)]
         if len(types) != 2 or len(results) != 1 or int(np.prod(sizes)) > _LARGEST_TABLE:
             return None

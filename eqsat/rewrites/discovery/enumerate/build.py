@@ -65,7 +65,7 @@ class SpaceBuilder:
             yield Block(form, typed[0], kinds, typed[1], first, second, commutes=commutes)
 
     def _sharing(self, level: int) -> Iterator[Block]:
-        """Applications to operands that share what they compute."""
+        """Applications to operands that share subterms."""
         if level < 2:
             return
         space = self.space

@@ -1,4 +1,4 @@
-"""Equations: terms of equal fingerprints, up to renaming and without instances of what was found before."""
+"""Equations: terms of equal fingerprints, up to renaming and without instances of earlier ones."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _interned(label: Label) -> Label:
 
 
 def settled(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
-    """The setting with functions replaced by what they return for the shapes of the operands."""
+    """The setting with functions replaced by their values for the shapes of the operands."""
     return {k: v(*shapes) if callable(v) else v for k, v in setting.items()}
 
 

@@ -136,7 +136,7 @@ class Space:
         self._skeletons: dict[Any, int] = {}
         self._plans: dict[tuple[Label, tuple[TensorType, ...]], BatchPlan] = {}
         self.typings: dict[tuple[int, tuple[int, ...]], tuple[Label, tuple[TensorType, ...]] | None] = {}
-        #: Pairs of values that share what they compute, by how many operators they have together.
+        #: Pairs of values that share subterms, by their number of operators together.
         self.shared: dict[int, Any] = {}
         self.commuting: set[int] = set()
         self._commutes: dict[tuple[int, ...], bool] = {}

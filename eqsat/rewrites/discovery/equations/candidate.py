@@ -1,4 +1,4 @@
-"""Candidate equations: what the generator found to be equal at one choice of shapes and attributes, and their file."""
+"""Candidate equations: terms that the generator found equal at one choice of shapes and attributes, and their file."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ class _Batch:
 
 
 def least_work(egraph: EGraph) -> dict[int, float]:
-    """By class, the least work of its trees; what serves twice counts twice."""
+    """By class, the least work of its trees; a shared subterm counts each time."""
     costs = dict.fromkeys(egraph.leaders(), math.inf)
     changed = True
     while changed:

@@ -17,7 +17,7 @@ _ELEMENTS = 3
 
 
 def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
-    """The phase of a rule by its form; None where the rule only ever grows what the way back shrinks.
+    """The phase of a rule by its form; None where the rule only grows terms and its reverse shrinks them.
 
     It does where it puts the whole left side inside an operator, brings in constants along with more operators, or
     movement there and back where there was none; and where it turns constants into others, unless one operator goes.

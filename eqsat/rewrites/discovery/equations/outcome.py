@@ -1,4 +1,4 @@
-"""Outcomes: what became of each candidate, and their file."""
+"""Outcomes of candidates, and their file."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def settings(app: App) -> dict[str, Expression]:
 
 
 def written(pattern: Part, tight: float = 0) -> str:
-    """A pattern in the syntax of rules; `tight` is the precedence of what stands around it."""
+    """A pattern in the syntax of rules; `tight` is the precedence of the context."""
     if isinstance(pattern, Var):
         return pattern.name
     if pattern == ABSENT:
@@ -190,7 +190,7 @@ def _name(name: str, by: Substitution) -> str:
 
 
 def read_with(read: Expression, by: Substitution) -> Expression:
-    """An expression over what is put for its names."""
+    """An expression with the names substituted."""
     trees: dict[str, ast.expr] = {}
     for name in _names(read):
         found = by.get(name)

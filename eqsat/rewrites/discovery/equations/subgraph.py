@@ -1,4 +1,4 @@
-"""Common subgraphs of the two sides of an equation: what a more general equation leaves out.
+"""Common subgraphs of the two sides of an equation, which a more general equation leaves out.
 
 A subterm that holds all occurrences of its variables may be any tensor, and an operator that both sides end in says
 nothing of what it is applied to. The equation without them is stronger, and not always true: it counts only once it is
@@ -142,7 +142,7 @@ def common_outputs(equation: RuleStatement) -> Iterator[RuleStatement]:
 
 
 def _stripped(equation: RuleStatement, left: tuple[App, ...], right: tuple[Pattern, ...]) -> Iterator[RuleStatement]:
-    """The equation of these sides, with the conditions on what is left in them."""
+    """The equation of these sides, with the conditions on the variables left in them."""
     bound = {n for p in left for n in names_of(p)}
     conditions = tuple(c for c in equation.conditions if set(compiled(c).names) <= bound)
     for kept in dict.fromkeys(((), conditions)):

@@ -1,4 +1,4 @@
-"""Expressions that a rule may compute an attribute with, by the kind of the attribute and of what is bound."""
+"""Expressions that a rule may compute an attribute with, by the kind of the attribute and of the bindings."""
 
 from __future__ import annotations
 

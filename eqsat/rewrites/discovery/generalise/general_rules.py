@@ -61,7 +61,7 @@ def of_law(law: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Evidence]:
 
 
 def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None]:
-    """The rule, and how laws entail it where they do; that law where it says what a law says, whose name and phase its
+    """The rule, and its proof by laws if there is one; or the law that states the same, whose name and phase its
     declaration chose.
     """
     from eqsat.rewrites.proof.premises import with_premises

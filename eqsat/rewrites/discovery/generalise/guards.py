@@ -1,4 +1,4 @@
-"""Guards of element types and of finiteness, by what the two sides compute rather than by the names of operators.
+"""Guards of element types and of finiteness, by the results of the two sides rather than by the names of operators.
 
 A rule whose sides apply the same operations to the same elements moves elements only: it is exact in any type. One
 whose sides agree bit for bit in float16 computes without rounding; if they agree in narrow integers as well it needs no

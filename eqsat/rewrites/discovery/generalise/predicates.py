@@ -36,7 +36,7 @@ class _Term:
 
 
 def predicates(scope: BindingScope) -> list[Predicate]:
-    """Every predicate over what a left side binds that holds at the instance the equation was found at.
+    """Every predicate over the bindings of a left side that holds at the instance the equation was found at.
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
     """

@@ -73,7 +73,7 @@ class ConditionedRule:
 
 @dataclass(frozen=True)
 class Found:
-    """Both sides with conditions, one set or several beside each other, and what they cost together.
+    """Both sides with conditions, one set or several beside each other, and their cost together.
 
     What is special costs: conditions, literals, variables that stand for two things, instances that are equal and yet
     do not meet the first conditions.

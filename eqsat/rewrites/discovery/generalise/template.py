@@ -56,7 +56,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Template:
-    """A left side with symbolic attributes, and what it binds."""
+    """A left side with symbolic attributes, and its bindings."""
 
     left: Left
     scope: BindingScope
@@ -156,7 +156,7 @@ class _Maker:
         return self.names[identity]
 
     def cut(self, attrs: Attrs) -> dict[str, Expression]:
-        """The fields of a slice, computed from what the rest of the left side binds where that can be."""
+        """The fields of a slice, computed from the other bindings of the left side if they can be."""
         found: dict[str, Expression] = {}
         for key in ("axes", "starts", "ends", "steps"):
             if attrs[key] == spec("slice").attrs[key]:
@@ -167,7 +167,7 @@ class _Maker:
 
 
 def _symbolic(kind: str) -> bool:
-    """Kinds that rules leave open; what others mean (a mode, a flag) is part of the form."""
+    """Kinds that rules leave open; the value of others (a mode, a flag) is part of the form."""
     return kind in _POOLS
 
 
@@ -183,7 +183,7 @@ def _loop_variables(pattern: Pattern | Spread) -> Iterator[str]:
 
 
 def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:
-    """Right sides over what a left side binds that are the equation's at its instance, with what they cost.
+    """Right sides over the bindings of a left side that are the equation's at its instance, with their costs.
 
     The simplest come first.
     """
@@ -213,7 +213,7 @@ def _patterns(pattern: Pattern | Spread, scope: BindingScope) -> list[tuple[floa
 
 
 def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, Expression], str | None]]]:
-    """Ways to write an operator's attributes: a record of the left side with what differs, or field by field."""
+    """Forms of an operator's attributes: a record of the left side with the differences, or field by field."""
     declared = spec(app.op)
     attrs = declared.complete(constant_fields(app))
     if not attrs:

@@ -68,7 +68,7 @@ def prune(
 
 
 def entailed(laws: Sequence[Rule]) -> Verify:
-    """A check for what ships: a rule that holds but that the laws do not entail is undecided."""
+    """The check of rules that ship: one that holds but that the laws do not entail is undecided."""
 
     def verify(rule: Rule) -> Evidence:
         from eqsat.rewrites.proof.verify import verify_rule
@@ -108,7 +108,7 @@ class _Pruner:
     # -- form ---------------------------------------------------------------------------------------------------------
 
     def _renamed(self, names: Sequence[str]) -> list[str]:
-        """Without what is a law or an earlier rule but for names and order."""
+        """Drop rules that equal a law or an earlier rule up to names and order."""
         known = [(r.name, RuleStatement.of(r)) for r in self.laws]
         first, repeated = distinct([*known, *((n, RuleStatement.of(self.rules[n])) for n in names)])
         for name in names:
@@ -118,7 +118,7 @@ class _Pruner:
         return [n for n in names if n in kept]
 
     def _general(self, names: Sequence[str]) -> list[str]:
-        """Without what is a case of another."""
+        """Drop rules that are a case of another."""
         equations = {n: RuleStatement.of(self.rules[n]) for n in names}
         operators = {n: self.rules[n].operators() for n in names}
         kept = dict.fromkeys(names)
@@ -193,7 +193,7 @@ class _Pruner:
     # -- derivation ---------------------------------------------------------------------------------------------------
 
     def _underived(self, stage: str, names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
-        """Without what these rules derive, many at a time."""
+        """Drop rules that these rules derive, many at a time."""
         kept: list[str] = []
         for start in range(0, len(names), _AT_ONCE):
             batch = names[start : start + _AT_ONCE]
@@ -223,7 +223,7 @@ class _Pruner:
         return kept
 
     def _thinned(self, names: Sequence[str]) -> list[str]:
-        """Without what those that were chosen later derive, large ones first."""
+        """Drop rules that those chosen later derive, large ones first."""
         kept = list(names)
         for done, name in enumerate(reversed(names), start=1):
             others = [n for n in kept if n != name]
@@ -234,7 +234,7 @@ class _Pruner:
         return kept
 
     def _audited(self, names: Sequence[str]) -> list[str]:
-        """With every dropped rule back that what stays does not derive."""
+        """Restore every dropped rule that the remaining ones do not derive."""
         kept = list(names)
         lost = [n for n, d in self.dropped.items() if not self._stands(d, set(kept))]
         for done, name in enumerate(sorted(lost, key=lambda n: RuleStatement.of(self.rules[n]).effort), start=1):

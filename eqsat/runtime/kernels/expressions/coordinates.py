@@ -146,7 +146,7 @@ class AffineIndex:
         return self._divided_twice(by) or AffineIndex(((parts[0], 1),)), AffineIndex(((parts[1], 1),))
 
     def _divided_twice(self, by: int) -> AffineIndex | None:
-        """The quotient of what is a quotient itself, by one division; None for what is none."""
+        """The quotient of a quotient, by one division; None for other sums."""
         (variable, factor), *more = self.terms
         if variable.kind != "/" or variable.of is None or factor != 1 or more or self.constant:
             return None
@@ -168,7 +168,7 @@ class AffineIndex:
         return self, bound
 
     def text(self, name: Namer) -> str:
-        """The sum as a C expression, variables called what `name` says; wide where it takes 64 bits.
+        """The sum as a C expression, with the variables named by `name`; wide where it takes 64 bits.
 
         Without brackets around it.
         """
@@ -211,7 +211,7 @@ def broadcast(coords: Sequence[AffineIndex], shape: Sequence[int]) -> Coords:
 def _whole(
     variable: IndexVariable, factor: int, total: Mapping[IndexVariable, int]
 ) -> tuple[set[IndexVariable], AffineIndex] | None:
-    """The variables that belong with a remainder in a sum, and what they add up to; None if there are none.
+    """The variables that belong with a remainder in a sum, and their total; None if there are none.
 
     With the quotient it is what was divided; with the quotient's own remainder, that by the product of both divisors.
     """

@@ -126,7 +126,7 @@ def _is_short(value: float) -> bool:
 
 
 def lifted(values: Sequence[Any]) -> list[Expr]:
-    """Expressions, numbers of Python taking the element type of what they are combined with."""
+    """Expressions, where numbers of Python take the element type of the other operands."""
     given = [v for v in values if isinstance(v, Expr)]
     return [v if isinstance(v, Expr) else _lift(v, given) for v in values]
 

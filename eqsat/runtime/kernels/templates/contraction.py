@@ -27,7 +27,7 @@ Loop = tuple[str, int]
 
 
 def generate(group: Group) -> KernelSource | None:
-    """The kernel of a product and of what is worked out before and after it; None where there is not one product."""
+    """The kernel of a product and the operators before and after it; None where there is not one product."""
     products = [node for node in group.nodes if node.op in SUMS]
     others = [node for node in group.nodes if node.op not in SUMS]
     if len(products) != 1 or not all(is_pointwise(node) or node.op in MOVES for node in others):

@@ -40,7 +40,7 @@ class BatchedProduct:
 
 
 def product_of(body: KernelBody, node: Node) -> BatchedProduct | None:
-    """A node as a product of matrices; None for what is none."""
+    """A node as a product of matrices; None for other nodes."""
     made = PRODUCTS.get(node.op)
     return None if made is None else made(body, node)
 
@@ -162,7 +162,7 @@ def conv_places(node: Node, place: Sequence[AffineIndex], within: Sequence[Affin
 
 
 def finished(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
-    """The result from the sum of products: scaled, with what is added, activated."""
+    """The result from the sum of products: scaled, with the addend, activated."""
     if node.op == "gemm":
         return _scaled(body, node, total, coords)
     bias = operand(node, 2) if node.op in ("conv", "conv_transpose") else None

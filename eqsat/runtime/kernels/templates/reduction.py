@@ -75,7 +75,7 @@ REDUCTIONS = frozenset({*_REDUCTIONS, *_PLACES, "reduce_log_sum_exp", "cumsum"})
 
 
 def generate(group: Group) -> KernelSource | None:
-    """One kernel of a reduction with what comes before and after it; None where the group is none of this kind."""
+    """One kernel of a reduction with the operators before and after it; None for other groups."""
     core = next((node for node in group.nodes if node.op in REDUCTIONS), None)
     if core is None:
         return None
@@ -112,7 +112,7 @@ def axes_of(group: Group, node: Node) -> tuple[int, ...]:
 def joined(
     kernel: RowKernel, operator: str, dtype: DType, stem: str, term: Callable[[PackedBody, Coords], Expr]
 ) -> Expr:
-    """The reduction over a row of what `term` makes of each element; the elements are made where they are not yet."""
+    """The reduction over a row of `term` of each element; elements that are not made yet are made."""
     part = kernel.declare(f"{stem}_part", dtype, identity(operator, dtype).template)
 
     def fill(body: PackedBody, coords: Coords) -> None:
@@ -175,7 +175,7 @@ def _placed(group: Group, core: Node) -> KernelSource:
 
 
 def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
-    """The kernel that stores a value for each row, and what is made of it."""
+    """The kernel that stores a value for each row, and the values made from it."""
     body, core = kernel.body, kernel.core
     gone = set(axes_of(kernel.group, core))
     keeps = bool(core.attrs.get("keepdims", True))

@@ -20,7 +20,7 @@ _exp, _log, _sqrt, _abs = FUNCTIONS["exp"], FUNCTIONS["log"], FUNCTIONS["sqrt"],
 
 
 def generate(group: Group) -> KernelSource | None:
-    """One kernel of such an operator with what comes before and after it; None where the group is none of this kind.
+    """One kernel of such an operator with the operators before and after it; None for other groups.
 
     What is element by element with the operand may be a result as well: a residual sum beside its norm.
     """
@@ -132,7 +132,7 @@ def _normalised(
     *,
     centred: bool = True,
 ) -> KernelSource:
-    """Elements less their mean, times a factor: the variance of what is left, in a second pass, so as not to cancel."""
+    """Elements less their mean, times a factor: the variance is computed in a second pass, so as not to cancel."""
     count = number(max(kernel.rows.size, 1), kernel.dtype)
     mean: Expr | None = None
     if centred:
@@ -209,7 +209,7 @@ def _mvn(group: Group, core: Node) -> KernelSource:
 
 
 def _lrn(group: Group, core: Node) -> KernelSource:
-    """Each element is divided by a power of what its neighbours among the channels have: a row of one element."""
+    """Each element divided by a power of its neighbours among the channels: a row of one element."""
     kernel = RowKernel(group, core, (), sweeps=1)
     size, (alpha, beta, bias) = core.attrs["size"], (core.attrs[n] for n in ("alpha", "beta", "bias"))
     channels = group.types[kernel.x].static[1]

@@ -20,7 +20,7 @@ LEAST_THREADS = 32
 
 
 def generate(group: Group) -> KernelSource | None:
-    """One kernel of a selection, what comes before it and what moves its results; None where rows are too long."""
+    """One kernel of a selection, the operators before it and those that move its results; None for long rows."""
     core = next((node for node in group.nodes if node.op in SELECTIONS), None)
     if core is None:
         return None
@@ -41,7 +41,7 @@ class _Selection:
         self.others = [n for axis, n in enumerate(shape) if axis != self.axis]
         self.dtype = computed(group.types[self.x].dtype)
         made = [output for output in node.outputs if output]
-        #: Results by what of the selection they are made of; None for those beside it.
+        #: Results by the part of the selection they are made of; None for those beside it.
         self.origins = {n: next((m for m in made if self.body.depends(n, m)), None) for n in group.results}
         if any(m is None and self.body.shape(n) != shape for n, m in self.origins.items()):
             raise UnsupportedError("a result of another shape beside the selection")

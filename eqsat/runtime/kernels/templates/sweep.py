@@ -20,7 +20,7 @@ from eqsat.runtime.kernels.templates.team import HELD_BYTES, Rows, Team, checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 from eqsat.runtime.kernels.writer import bare
 
-#: Writes what is done with the element at coordinates.
+#: Writes the statements for the element at coordinates.
 Fill = Callable[["PackedBody", Coords], None]
 
 
@@ -171,7 +171,7 @@ class RowKernel:
         return f"held[{turn}k]" if self.team.width > 1 else "held[0]"
 
     def first(self, fill: Fill) -> None:
-        """The sweep that makes the elements, and stores what is made on the way to them."""
+        """The sweep that makes the elements, and stores the values made on the way to them."""
 
         def both(body: PackedBody, coords: Coords) -> None:
             fill(body, coords)

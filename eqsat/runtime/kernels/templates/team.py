@@ -37,7 +37,7 @@ class Rows:
 
     @staticmethod
     def of(shape: Sequence[int], along: Sequence[int], strides: Sequence[int]) -> Rows:
-        """Rows along some axes of a tensor that is read with the strides given, 0 for what repeats."""
+        """Rows along some axes of a tensor that is read with the strides given, 0 for repeated axes."""
         chosen = set(along)
 
         def order(axes: Sequence[int]) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class Team:
         return "threadIdx.x" if self.kind == "block" else f"threadIdx.x % {self.size}"
 
     def reduced(self, operator: str, text: str) -> str:
-        """The reduction of what the threads of a row have, in C."""
+        """The reduction of the values of a row's threads, in C."""
         if self.size == 1:
             return text
         name = {"lanes": "warp_reduce", "block": "block_reduce", "columns": "column_reduce"}[self.kind]

@@ -29,7 +29,7 @@ FEW_BLOCKS = 256
 
 
 def generate(group: Group) -> KernelSource | None:
-    """One kernel of a pooling with what comes before and after it; None where the group is none of this kind."""
+    """One kernel of a pooling with the operators before and after it; None for other groups."""
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
