@@ -16,7 +16,7 @@ from eqsat.costs.devices.device import Device, write_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.measuring.measure import DEVICE, measure
-from eqsat.costs.measuring.specimen import result_types
+from eqsat.costs.measuring.microbenchmark import result_types
 from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS, spec
@@ -29,7 +29,7 @@ _CHAIN = 100
 
 
 def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
-    """Measures ONNX Runtime on this machine and returns its device, source included; takes some twenty seconds.
+    """Measure ONNX Runtime on this machine and return its device, source included; it takes some twenty seconds.
 
     Peak arithmetic is that of a large matrix product, by element type where ONNX Runtime has one; bandwidths those of
     sums of two vectors within and beyond the second-level cache; the weights' that of a vector times a matrix. The
@@ -156,7 +156,7 @@ def _conv(inputs: int, outputs: int, plane: int, kernel: int, group: int) -> OpK
 
 
 def _rates(device: Device, seconds: Callable[[OpKey], float]) -> dict[str, float]:
-    """Seconds an element that an operator takes beyond what its bytes explain."""
+    """Seconds an element that an operator takes beyond the time to move its bytes."""
     rates: dict[str, float] = {}
     for key in _elementwise():
         work = _work(key)
@@ -208,12 +208,12 @@ def _rounded(figure: float) -> float:
 
 
 def _remainder(whole: float, part: float) -> float:
-    """What is left of a Euclidean norm without one of its parts."""
+    """The rest of a Euclidean norm without one of its parts."""
     return math.sqrt(max(whole * whole - part * part, 0.0))
 
 
 def _overheads(threads: int, time_limit: float) -> tuple[float, float]:
-    """What a kernel takes that does nothing, and a node that moves nothing: in chains of one-element tensors."""
+    """The time of a kernel that does nothing, and of a node that moves nothing: in chains of one-element tensors."""
     sums, mixed = (_per_node(kind, threads, time_limit) for kind in (("add",), ("add", "reshape")))
     return sums, max(2 * mixed - sums, 0.0)
 

@@ -28,8 +28,8 @@ from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
 from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.kernels.source import KernelSource
 
 RESULTS = Path(__file__).parent / "results" / "programs.json"
 #: Models whose programs differ from others' by their length alone.
@@ -62,9 +62,9 @@ def described(given: Graph | Plan, sizes: dict[str, int], architecture: str) -> 
     }
 
 
-def compiled(program: Program, architecture: str) -> dict[str, Any]:
+def compiled(program: CudaProgram, architecture: str) -> dict[str, Any]:
     """How many kernels are generated, and what the largest of them take."""
-    codes = {launch.work.code for launch in program.launches if isinstance(launch.work, Source)}
+    codes = {launch.work.code for launch in program.launches if isinstance(launch.work, KernelSource)}
     # Normalisations run on generated kernels where the library is not measured to be faster.
     norms = (source_of(launch.work) for launch in program.launches if isinstance(launch.work, Normalisation))
     codes |= {found[0].code for found in norms if found is not None}

@@ -26,13 +26,15 @@ from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
 
-#: What a comparison may be run in: an element type, or float32 with products formed in TF32.
+#: Precisions of a comparison: an element type, or float32 with products formed in TF32.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the hardware allows, in seconds: moving weights, inputs and outputs once, and the arithmetic at its peak."""
+class HardwareLimits:
+    """Least times that the hardware allows, in seconds: to move weights, inputs and outputs once, and for the
+    arithmetic at its peak.
+    """
 
     bytes: int
     flops: int
@@ -46,7 +48,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A model on a device: its graph with every dim a number, in the element type that all contenders run it in.
 
     `given` is the same graph in the model's own element type. Products of float32 are formed in TF32 where `tf32`.
@@ -61,22 +63,24 @@ class Case:
     seed: int = 0
 
     @staticmethod
-    def of(graph: Graph, name: str, device: Device, precision: str, sizes: Mapping[str, int], threads: int = 1) -> Case:
+    def of(
+        graph: Graph, name: str, device: Device, precision: str, sizes: Mapping[str, int], threads: int = 1
+    ) -> BenchCase:
         """The case of a graph as it was read; UsageError for a precision that there is not."""
         if precision not in PRECISIONS:
             raise UsageError(f"precision = {precision!r}", expected="one of " + ", ".join(PRECISIONS))
         static = static_plan(plain_plan(graph), sizing_of(graph).near(sizes) or sizes).graph
         narrow = static if precision in ("float32", "tf32") else narrowed(static, DType.of(precision))
-        return Case(name, static, narrow, device, precision, threads)
+        return BenchCase(name, static, narrow, device, precision, threads)
 
     @property
     def tf32(self) -> bool:
-        """Whether products of float32 may be formed in TF32."""
+        """True if products of float32 may be formed in TF32."""
         return self.precision == "tf32"
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is run on a GPU."""
+        """True if it is run on a GPU."""
         return bool(self.device.gpu)
 
     def inputs(self, draw: int) -> dict[str, Any]:
@@ -97,7 +101,7 @@ class Case:
         return max((relative_difference(ref, out) for ref, out in pairs), default=0.0)
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> HardwareLimits:
         """The physical limits of the graph as it stands, by the figures of the device."""
         graph, device = self.graph, self.device
         read = {v for node in graph.nodes for v in node.inputs if v is not None and v in graph.constants}
@@ -110,7 +114,7 @@ class Case:
             work = work_of(node.op, node.attrs, operands, results, const)
             peak = device.peak("tf32" if self.tf32 and is_product(node.op) else work.dtype)
             flops, arithmetic = flops + work.flops, arithmetic + work.flops / peak
-        return Limits(moved, flops, moved / device.bandwidth, arithmetic)
+        return HardwareLimits(moved, flops, moved / device.bandwidth, arithmetic)
 
 
 def _bytes(type: object) -> int:

@@ -1,4 +1,4 @@
-"""A case run by all contenders in one interleaved run, and what it came to."""
+"""A case run by all contenders in one interleaved run, and the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.case import Case, Limits
+from eqsat.bench.case import BenchCase, HardwareLimits
 from eqsat.bench.contender import Contender, Loaded
 from eqsat.bench.jax_peer import JaxPeer
 from eqsat.bench.onnxruntime_peer import OnnxRuntimePeer
@@ -25,7 +25,7 @@ ROUNDS, SECONDS = 100, 60.0
 
 
 @dataclass(frozen=True)
-class Result:
+class ContenderResult:
     """One contender: its samples in seconds, one a round, and its error against float64 on the CPU.
 
     The error is the largest ‖out − ref‖ / ‖ref‖ over outputs, for inputs that nothing was timed on; None unchecked.
@@ -55,12 +55,12 @@ class Comparison:
     model: str
     device: str
     precision: str
-    limits: Limits
-    results: tuple[Result, ...]
+    limits: HardwareLimits
+    results: tuple[ContenderResult, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def peer(self) -> Result | None:
+    def peer(self) -> ContenderResult | None:
         """The fastest that is not ours."""
         return min((r for r in self.results if not r.ours), key=lambda r: r.median, default=None)
 
@@ -85,7 +85,7 @@ class Comparison:
         return about | {"limits": limits, "results": rows, "skipped": dict(self.skipped), "ratios": self._ratios()}
 
     def _ratios(self) -> dict[str, Any]:
-        """Peers over ours, and each part of what eqsat does over all of it; above 1 eqsat is faster."""
+        """Times of peers over ours, and of parts of eqsat's optimisation over all of it; above 1 eqsat is faster."""
         ours = next((r.name for r in self.results if r.ours), None)
         found: dict[str, Any] = {}
         for other in self.results:
@@ -101,7 +101,7 @@ def contenders(table: CostTable, *, forms: Sequence[str] = FORMS, time_limit: fl
 
 
 def compare(
-    case: Case,
+    case: BenchCase,
     taking_part: Sequence[Contender],
     *,
     check: bool = True,
@@ -110,7 +110,7 @@ def compare(
     progress: Callable[[str], None] = lambda what: None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Comparison:
-    """Loads every contender that can take part, checks its outputs, and times all in one interleaved run.
+    """Load every contender that can take part, check its outputs, and time all in one interleaved run.
 
     By the wall clock, each call until its result is there. BackendError where nothing can be run.
     """
@@ -137,19 +137,19 @@ def compare(
         )
     if timings.rounds < LEAST_ROUNDS:
         raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds", where=case.name)
-    results = tuple(Result(name, ours[name], timings.samples[name], errors[name]) for name in ready)
+    results = tuple(ContenderResult(name, ours[name], timings.samples[name], errors[name]) for name in ready)
     return Comparison(case.name, case.device.name, case.precision, case.limits, results, skipped)
 
 
 def _load(
-    case: Case,
+    case: BenchCase,
     contender: Contender,
     check: bool,
     ready: dict[str, Loaded],
     errors: dict[str, float | None],
     held: ExitStack,
 ) -> str | None:
-    """Makes a contender ready and checks it; the reason where it fails, which must not end the comparison."""
+    """Make a contender ready and check it; the reason where it fails, which must not end the comparison."""
     try:
         loaded = contender.load(case)
         held.callback(loaded.close)

@@ -1,4 +1,4 @@
-"""What takes part in a comparison: something that can load a case, and what it has loaded."""
+"""Contenders in a comparison: a backend that can load a case, and the case it has loaded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Contender(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called in tables."""
+        """The name in tables."""
 
     @property
     def ours(self) -> bool:
-        """Whether it is eqsat, in whole or in part."""
+        """True if it is eqsat, in whole or in part."""
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: BenchCase) -> str | None:
         """Why it cannot take part, naming the package that is missing; None where it can."""
 
-    def load(self, case: Case) -> Loaded:
+    def load(self, case: BenchCase) -> Loaded:
         """The case made ready; EqsatError where its graph has something that this cannot run."""

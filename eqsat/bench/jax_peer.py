@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.bench.jax_words import jax_words
 from eqsat.errors import BackendError
@@ -23,7 +23,7 @@ class JaxPeer:
 
     name, ours = "XLA (JAX)", False
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: BenchCase) -> str | None:
         """Why JAX cannot take part."""
         if importlib.util.find_spec("jax") is None:
             return "jax is not installed"
@@ -36,7 +36,7 @@ class JaxPeer:
             return "jax sees no GPU"
         return None
 
-    def load(self, case: Case) -> Loaded:
+    def load(self, case: BenchCase) -> Loaded:
         """The function compiled for the case's shapes, on its device."""
         jax: Any = importlib.import_module("jax")
         jax.config.update("jax_enable_x64", True)
@@ -57,7 +57,7 @@ class JaxPeer:
 
         return Loaded(call, outputs, jax.clear_caches)
 
-    def _moved(self, jax: Any, case: Case, place: Any, inputs: Mapping[str, Any]) -> list[Any]:
+    def _moved(self, jax: Any, case: BenchCase, place: Any, inputs: Mapping[str, Any]) -> list[Any]:
         return [jax.device_put(inputs[name], place) for name in case.graph.inputs]
 
 

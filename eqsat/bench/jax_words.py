@@ -13,10 +13,10 @@ from eqsat.bench.words import Word, plain_words
 
 def jax_words(jax: Any) -> Mapping[str, Word]:
     """The words by operator: each the function a person would call for it."""
-    return _Words(jax).found()
+    return _JaxWords(jax).found()
 
 
-class _Words:
+class _JaxWords:
     def __init__(self, jax: Any) -> None:
         self.jax, self.jnp, self.lax = jax, jax.numpy, jax.lax
 
@@ -195,7 +195,7 @@ class _Words:
 
 
 def _counts(attrs: Mapping[str, Any], given: Sequence[int], made: Sequence[int]) -> Any:
-    """How many elements each window has that are not pads: a product over the axes of the plane."""
+    """The number of elements of each window that are not pads: a product over the axes of the plane."""
     counts: Any = np.ones((1, 1))
     for i, (size, windows) in enumerate(zip(given[2:], made[2:], strict=True)):
         step, dilation = (attrs[name][i] if attrs[name] else 1 for name in ("strides", "dilations"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.rewrites.rules.definitions import expanded
@@ -17,11 +17,11 @@ class OnnxRuntimePeer:
 
     name, ours = "ONNX Runtime", False
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: BenchCase) -> str | None:
         """Why it cannot take part."""
         return "it runs on the CPU here" if case.on_gpu else SessionBackend().available()
 
-    def load(self, case: Case) -> Loaded:
+    def load(self, case: BenchCase) -> Loaded:
         """A session of the model."""
         program = SessionBackend().compile(expanded(case.graph, lacking()), threads=case.threads)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.calls import optimize
 from eqsat.costs.model.model import CostModel
@@ -22,10 +22,10 @@ from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 
-#: What is optimised, by the name it is shown under.
+#: Parts that are optimised, by the name they are shown under.
 FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
 
-#: What is left out for a form that optimises a part.
+#: Options that leave out the other parts, for a form that optimises one part.
 _PARTS: Mapping[str, Mapping[str, Any]] = {"graph only": {"layouts": "row"}, "layout only": {"rules": ()}}
 
 
@@ -40,10 +40,10 @@ class Ours:
 
     @property
     def name(self) -> str:
-        """How it is called in tables."""
+        """The name in tables."""
         return "eqsat" if self.form == "joint" else f"eqsat, {self.form}"
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: BenchCase) -> str | None:
         """Why the backend of the device cannot be used here."""
         try:
             select(_backend(case))
@@ -51,16 +51,16 @@ class Ours:
             return error.what
         return None
 
-    def load(self, case: Case) -> Loaded:
+    def load(self, case: BenchCase) -> Loaded:
         """The form on its backend."""
         return self._on_gpu(case) if case.on_gpu else self._on_cpu(case)
 
-    def _on_cpu(self, case: Case) -> Loaded:
+    def _on_cpu(self, case: BenchCase) -> Loaded:
         graph = case.graph if self.form == "unoptimised" else self._optimised(case).graph
         program = select("onnxruntime").compile(expanded(graph, lacking()), threads=case.threads)
         return Loaded(program.bind(case.inputs(0)), program.run)
 
-    def _on_gpu(self, case: Case) -> Loaded:
+    def _on_gpu(self, case: BenchCase) -> Loaded:
         tuned = CostModel(case.device, self.table).library_plans
         program: Any
         if self.form == "unoptimised":
@@ -82,13 +82,13 @@ class Ours:
 
         return Loaded(program.bind(case.inputs(0)), outputs, close)
 
-    def _optimised(self, case: Case) -> Result:
+    def _optimised(self, case: BenchCase) -> Result:
         if self.form == "one after the other":
             first = self._by(case, case.graph, layouts="row")
             return self._by(case, first.graph, rules=())
         return self._by(case, case.graph, **_PARTS.get(self.form, {}))
 
-    def _by(self, case: Case, graph: Graph, **more: Any) -> Result:
+    def _by(self, case: BenchCase, graph: Graph, **more: Any) -> Result:
         return optimize(
             graph,
             device=case.device.name,
@@ -101,5 +101,5 @@ class Ours:
         )
 
 
-def _backend(case: Case) -> str:
+def _backend(case: BenchCase) -> str:
     return "cupy" if case.on_gpu else "onnxruntime"

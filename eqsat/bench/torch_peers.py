@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.bench.torch_words import dtype_of, torch_words
 from eqsat.errors import BackendError
@@ -27,14 +27,14 @@ class TorchPeer:
         self.mode = mode
         self.name = f"torch.compile {mode}" if mode else "torch eager"
 
-    def missing(self, case: Case) -> str | None:
+    def missing(self, case: BenchCase) -> str | None:
         """Why PyTorch cannot take part."""
         if importlib.util.find_spec("torch") is None:
             return "torch is not installed"
         torch: Any = importlib.import_module("torch")
         return "torch sees no GPU" if case.on_gpu and not torch.cuda.is_available() else None
 
-    def load(self, case: Case) -> Loaded:
+    def load(self, case: BenchCase) -> Loaded:
         """The module with the case's weights on its device, compiled where asked for."""
         torch: Any = importlib.import_module("torch")
         _configure(torch, case)
@@ -66,12 +66,12 @@ class TorchPeer:
 
 
 def _lies_in(tensor: Any, others: Sequence[Any]) -> bool:
-    """Whether an output lies in the memory of an input or a weight, as that of a reshape does."""
+    """Return whether an output lies in the memory of an input or a weight, as that of a reshape does."""
     storage = tensor.untyped_storage().data_ptr()
     return any(other.untyped_storage().data_ptr() == storage for other in others)
 
 
-def _configure(torch: Any, case: Case) -> None:
+def _configure(torch: Any, case: BenchCase) -> None:
     """The same arithmetic as everyone's: TF32 for products or not, and as many threads."""
     torch.backends.cuda.matmul.allow_tf32 = case.tf32
     torch.backends.cudnn.allow_tf32 = case.tf32

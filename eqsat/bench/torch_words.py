@@ -14,10 +14,10 @@ _REDUCTIONS = {"mean": "mean", "sum": "sum", "max": "amax", "min": "amin"}
 
 def torch_words(torch: Any) -> Mapping[str, Word]:
     """The words by operator: each the function a person would call for it."""
-    return _Words(torch).found()
+    return _TorchWords(torch).found()
 
 
-class _Words:
+class _TorchWords:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.functional = torch.nn.functional
@@ -66,7 +66,7 @@ class _Words:
         return self.torch.relu(made) if attrs["activation"] == "relu" else made
 
     def _padded(self, x: Any, pads: Sequence[int], value: float = 0.0) -> tuple[Any, tuple[int, ...]]:
-        """The operand and what a window has still to be padded by: both sides alike, or padded here."""
+        """The operand and the padding left for the window: the same on both sides, or applied here."""
         half = len(pads) // 2
         begin, end = tuple(pads[:half]), tuple(pads[half:])
         if begin == end:

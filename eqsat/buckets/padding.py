@@ -61,7 +61,7 @@ class _Proof:
         return None
 
     def depends(self, dim: object) -> bool:
-        """Whether a dim, or an attribute, changes when inputs are padded."""
+        """Return whether a dim, or an attribute, changes when inputs are padded."""
         if isinstance(dim, Sym):
             return not dim.names().isdisjoint(self.names)
         return isinstance(dim, tuple) and any(map(self.depends, dim))
@@ -75,7 +75,7 @@ class _Proof:
         return type.shape if isinstance(type, TensorType) and type.shape is not None else ()
 
     def reason(self, node: Node) -> str | None:
-        """Why a node is a leak, or None; what is zero beyond the ends of its results is written down."""
+        """The reason why a node leaks padding, or None; records which results are zero beyond their ends."""
         values = [v for v in (*node.inputs, *node.outputs) if v]
         types = [self.graph.type(v) for v in values]
         if any(not isinstance(t, TensorType) or t.shape is None for t in types):
@@ -153,7 +153,7 @@ class _Proof:
         return frozenset(axes)
 
     def _scales(self, node: Node, walked: Walk, label: str | None) -> bool:
-        """Whether a product with, or a quotient by, finite constants other than zero keeps what is zero."""
+        """Return whether a product with, or a quotient by, finite constants other than zero keeps zeros."""
         if node.op not in ("mul", "div") or len(node.inputs) != 2:
             return False
         for k, value in enumerate(node.inputs[: 1 if node.op == "div" else 2]):
@@ -166,7 +166,7 @@ class _Proof:
         return False
 
     def _keeps_zero(self, node: Node) -> bool:
-        """Whether an operator of single elements makes zero of zeros, by its reference."""
+        """Return whether a pointwise operator makes zero of zeros, by its reference."""
         types = [None if v is None else self.graph.type(v) for v in node.inputs]
         scalars = [t.with_shape((1,)) if isinstance(t, TensorType) else None for t in types]
         result = self.graph.type(node.outputs[0])
@@ -178,7 +178,7 @@ class _Proof:
         return bool((np.asarray(made) == 0).all())
 
     def _multilinear_zero(self, node: Node, walked: Walk, axis: int) -> bool:
-        """Whether what one operand lacks beyond an end, the result lacks too: no other operand is padded anywhere."""
+        """Return whether the result is zero beyond an end where one operand is: no other operand is padded anywhere."""
         label = walked.result[axis]
         for k in spec(node.op).multilinear:
             labels = walked.operands[k] if k < len(walked.operands) else None
@@ -206,7 +206,7 @@ class _Proof:
         return None
 
     def reshape(self, node: Node) -> str | None:
-        """Elements keep their order: what is padded must be the slowest axis of those that are joined or parted."""
+        """Elements keep their order: the padded axis must be the slowest of those that are joined or split."""
         value, (output,) = str(node.inputs[0]), node.outputs
         before, after = self.shape(value), self.shape(output)
         groups = _groups(before, after)

@@ -73,7 +73,7 @@ def _known(dim: object, sizes: Mapping[str, int]) -> int | None:
 
 
 def may_pad(graphs: Mapping[Bucket, Graph], buckets: Buckets, asked: bool | None, by_size: bool) -> bool:
-    """Whether inputs are padded: where that was asked for, or left out and the runtime compiles `by_size`.
+    """Return whether inputs are padded: if that was asked for, or was left open and the runtime compiles `by_size`.
 
     Padding that may leak is refused by a BackendError where it was asked for, and else not done.
     """

@@ -97,7 +97,7 @@ class BucketedResult(Result):
         return super().to_onnx(None, opset) if self._is_one else self._model(opset)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
-        """Writes one ONNX file that chooses by the sizes of its inputs, its weights once."""
+        """Write one ONNX file that chooses by the sizes of its inputs, its weights once."""
         if self._is_one:
             super().save(path, opset)
             return
@@ -106,7 +106,7 @@ class BucketedResult(Result):
         switch.save(self._cases(), Path(path), opset or self.opset)
 
     def save_each(self, folder: str | Path, opset: int | None = None) -> list[Path]:
-        """Writes a file for each choice into a folder, named after the buckets it is for, and returns their paths.
+        """Write a file for each choice into a folder, named after the buckets it is for, and return their paths.
 
         UsageError for no folder.
         """

@@ -77,7 +77,7 @@ def _steps(result: Result) -> object:
 
 
 def _is_same(one: Graph, two: Graph) -> bool:
-    """Whether two graphs have the same nodes over equal constants."""
+    """Return whether two graphs have the same nodes over equal constants."""
     if one is two:
         return True
     if (one.nodes, one.inputs, dict(one.outputs)) != (two.nodes, two.inputs, dict(two.outputs)):

@@ -33,7 +33,7 @@ ROUNDED = 5e-7
 
 #: Regions with a tensor of more elements than this are not run: several copies of it would take gigabytes.
 LARGEST = 1 << 27
-#: How many unclaimed values deep two expressions are compared node by node.
+#: Depth of unclaimed values to which two expressions are compared node by node.
 _DEPTH = 50
 
 Kind = Literal["exact", "float64"]
@@ -41,7 +41,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Region:
+class CheckedRegion:
     """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
 
     values: tuple[str, ...]
@@ -52,7 +52,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a result was checked.
+    """The certificate of a result: how it was checked.
 
     `kind` is "identical" where nothing changed, "exact" or "float64" where all regions were checked so, else "mixed";
     `error` is the largest relative difference of any float64 check, folded constants included; each region saw `draws`
@@ -62,7 +62,7 @@ class Certificate:
 
     kind: str
     error: float
-    regions: tuple[Region, ...] = ()
+    regions: tuple[CheckedRegion, ...] = ()
     folded: int = 0
     draws: int = DRAWS
     sizes: tuple[Mapping[str, int], ...] = ()
@@ -108,7 +108,7 @@ def certify(
     sizes: Sequence[Mapping[str, int]] = ({},),
     seed: int = 0,
 ) -> Certificate:
-    """Checks that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
+    """Check that `new` computes what `old` does, and that `folded` is `new` with its constants evaluated.
 
     `claims` maps values of the new graph to the values of the old one they are said to equal. Every claim is checked,
     those about inputs too: taking the new graph's values in order, one that applies the same operator to operands
@@ -185,7 +185,7 @@ def _check_inputs(check: _Check) -> None:
 
 
 def _same_node(check: _Check, value: str, target: str, depth: int = 0) -> bool:
-    """Whether both values are the same output of one operator over operands claimed equal."""
+    """Return whether both values are the same output of one operator over operands claimed equal."""
     new, old = check.new.producers.get(value), check.old.producers.get(target)
     if new is None or old is None or (new.op, new.attrs) != (old.op, old.attrs):
         return False
@@ -195,7 +195,7 @@ def _same_node(check: _Check, value: str, target: str, depth: int = 0) -> bool:
 
 
 def _equal(check: _Check, a: str | None, b: str | None, depth: int = 0) -> bool:
-    """Whether two values are claimed equal, are one constant or one input, or are made alike with no claim made."""
+    """Return whether two values are claimed equal, are one constant or input, or are made alike without a claim."""
     if a is None or b is None:
         return a is b
     if _equal_constants(check, a, b):
@@ -250,8 +250,8 @@ def _derived(graph: Graph) -> set[str]:
     return derived
 
 
-def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
-    """Checks claims on the smallest region that settles them, widening it towards the inputs until one does."""
+def _check_region(check: _Check, pairs: Sequence[Pair]) -> CheckedRegion:
+    """Check claims on the smallest region that decides them, widened towards the inputs until one does."""
     opened: set[str] = set()
     tolerance = _tolerance(check, pairs)
 
@@ -271,7 +271,9 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> Region:
             _check_sizes(check, (old, new))
             found = _compare(check, old, new, targets, widest=not inner)
             if found is not None and found[1] <= tolerance:
-                return Region(tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes)))
+                return CheckedRegion(
+                    tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes))
+                )
         if not inner:
             raise _mismatch(check, pairs, found, tolerance)
         opened |= inner
@@ -429,7 +431,7 @@ def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
 
 
 def _leaves_range(exact: Array, constant: Constant, bound: float) -> bool:
-    """Whether a folded constant is its expression but for elements that overflow its type, or lose digits in it."""
+    """Return whether a folded constant equals its expression but for elements that overflow or lose digits."""
     limits = ml_dtypes.finfo(constant.type.dtype.numpy)
     size = np.abs(exact)
     held = (size <= float(limits.max)) & ((size >= float(limits.smallest_normal)) | (exact == 0)) | ~np.isfinite(exact)

@@ -37,7 +37,7 @@ DIGESTED = 1 << 20
 def agree_exactly(
     old: Graph, new: Graph, targets: Mapping[str, str], sizes: Mapping[str, int], seed: int, draws: int = DRAWS
 ) -> bool:
-    """Whether two regions agree modulo the prime on every draw.
+    """Return whether two regions agree modulo the prime on every draw.
 
     `targets` maps each input of the old region to the input of the new one that it equals. False says only that this
     arithmetic does not show it.
@@ -85,7 +85,7 @@ def float_difference(
 
 
 def _is_telling(array: Any) -> bool:
-    """Whether an element is finite, or there is none."""
+    """Return False if every element is infinite or NaN."""
     return array.dtype.kind != "f" or not array.size or bool(np.isfinite(array).any())
 
 

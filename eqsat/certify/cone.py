@@ -46,7 +46,7 @@ class Cone:
 
     @property
     def opaque(self) -> bool:
-        """Whether it holds a node that cannot be run."""
+        """True if it holds a node that cannot be run."""
         return any(n.op == OPAQUE for n in self.nodes)
 
     @cached_property
@@ -64,5 +64,5 @@ class Cone:
 
 
 def positions(graph: Graph) -> dict[str, int]:
-    """Where in a graph's list of nodes each value is made."""
+    """The index of the node that makes each value of a graph."""
     return {o: i for i, n in enumerate(graph.nodes) for o in n.outputs if o}

@@ -24,9 +24,9 @@ Outputs = Mapping[str, Any]
 
 #: The name of inputs as they are drawn.
 ORDINARY = "ordinary inputs"
-#: How far, in relative terms, the outputs of a finalist may be from the original's where they run.
+#: Largest relative difference between the outputs of a finalist and the original's where they run.
 DRIFT = 1e-4
-#: How much farther from the truth than the original a result may be on inputs of unusual size.
+#: Factor by which a result may be farther from the truth than the original, on inputs of unusual size.
 LOSS = 10.0
 #: Arithmetic operations up to which the original is run in float64 to know the truth.
 MOST_WORK = 4 * 10**9
@@ -40,7 +40,7 @@ _UNUSUAL: tuple[tuple[str, float, float], ...] = (
 
 
 @dataclass(frozen=True)
-class Sample:
+class InputSet:
     """Inputs of one kind; `ordinary` ones are such as the model is made for, as far as it shows."""
 
     name: str
@@ -56,33 +56,33 @@ class Verdict:
     losses: tuple[str, ...] = ()
 
 
-def samples(graph: Graph, draws: Sequence[Mapping[str, Any]], seed: int) -> list[Sample]:
+def samples(graph: Graph, draws: Sequence[Mapping[str, Any]], seed: int) -> list[InputSet]:
     """Drawn inputs, then inputs of other means and scales, those first that suit the constants the graph takes off.
 
     Inputs for which the model brings a default keep that: it may be a size, and 100 times a size ends in no time.
     """
     rng = np.random.default_rng([seed, 3])
-    listed = [Sample(ORDINARY, feeds) for feeds in draws]
+    listed = [InputSet(ORDINARY, feeds) for feeds in draws]
     first = draws[0]
     drawn = set(first) - set(defaults_of(graph))
     about = {name: (centre, spread) for name, (centre, spread) in centres(graph).items() if name in drawn}
     if about:
         feeds = {n: _drawn(a, *about[n], rng) if n in about else a for n, a in first.items()}
-        listed.append(Sample("inputs near the constants that it takes off them", feeds))
+        listed.append(InputSet("inputs near the constants that it takes off them", feeds))
     floats = {name for name in drawn if _is_float(graph, name)}
     if floats:
         for title, mean, scale in _UNUSUAL:
             feeds = {n: _drawn(a, mean, scale, rng) if n in floats else a for n, a in first.items()}
-            listed.append(Sample(title, feeds, ordinary=False))
+            listed.append(InputSet(title, feeds, ordinary=False))
     return listed
 
 
 class Judge:
     """The outputs of the original on samples, and the truth in float64 where rounding needs a judge."""
 
-    def __init__(self, original: Graph, given: Sequence[Sample], program: Callable[[Mapping[str, Any]], Outputs]):
+    def __init__(self, original: Graph, given: Sequence[InputSet], program: Callable[[Mapping[str, Any]], Outputs]):
         self.original = original
-        self.samples: list[Sample] = []
+        self.samples: list[InputSet] = []
         self.references: list[Outputs] = []
         self._truths: dict[int, Outputs | None] = {}
         for sample in given:

@@ -43,12 +43,12 @@ class Contest:
         self, path: Path, precision: str, progress: Callable[[str], None], should_stop: Callable[[], bool]
     ) -> Comparison:
         """One model in one precision by everyone who is here."""
-        from eqsat.bench.case import Case
+        from eqsat.bench.case import BenchCase
         from eqsat.bench.comparison import compare, contenders
         from eqsat.costs.table.table import CostTable
         from eqsat.language.onnx.read.importer import load
 
-        case = Case.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
+        case = BenchCase.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
         with CostTable() as table:
             return compare(
                 case,

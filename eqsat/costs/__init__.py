@@ -1,1 +1,1 @@
-"""What a node costs on a device, measured or estimated."""
+"""Costs of a node on a device, measured or estimated."""

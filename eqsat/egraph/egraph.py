@@ -41,7 +41,7 @@ class ENode:
 
 @dataclass(slots=True)
 class EClass:
-    """What is known of every e-node of one e-class.
+    """The facts known of every e-node of one e-class.
 
     `members` are its e-nodes in the order they were made; `values` the names that values of the graph have here;
     `generation` how many merges it took to make the class, at least; `depth` its distance from the inputs.
@@ -58,7 +58,7 @@ class EClass:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What a rule bound when it fired: e-classes (sequences of them for groups) and attributes, by variable.
+    """The bindings of a rule when it fired: e-classes (sequences of them for groups) and attributes, by variable.
 
     It holds no e-graph, unlike a match: egglog's may only be dropped in its own thread, so nothing here may wait for
     the collector.
@@ -70,7 +70,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class RuleUnion:
     """One union that a rule made: the e-node its left side matched and the e-node its right side became.
 
     `firing` is what was bound, None where nobody said so, and `root` says which of the rule's roots this is.
@@ -98,7 +98,7 @@ class EGraph:
         self.nodes: list[ENode] = []
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
-        self.applications: list[Application] = []
+        self.applications: list[RuleUnion] = []
         self.steps: list[int] = []
         self.arities: dict[str, set[int]] = {}
         self._leader: list[int] = []
@@ -176,7 +176,7 @@ class EGraph:
         return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
 
     def union(self, left: int, right: int, rule: str, firing: Firing | None = None, root: int = 0) -> bool:
-        """Makes two e-nodes equal on the word of a rule; False where they already are.
+        """Make two e-nodes equal on the word of a rule; False where they already are.
 
         Types must agree: static shapes that differ are an UnsoundRuleError, named dims that may differ a refusal.
         """
@@ -184,13 +184,13 @@ class EGraph:
         if a == b:
             return False
         self._check_types(self._classes[a].type, self._classes[b].type, rule)
-        self.applications.append(Application(rule, left, right, firing, root))
+        self.applications.append(RuleUnion(rule, left, right, firing, root))
         self.engine.union(left, right)
         self._join(a, b)
         return True
 
     def rebuild(self, relations: Iterable[tuple[str, int]] = ()) -> dict[str, list[tuple[int, ...]]]:
-        """Brings in what egglog found equal; returns the matches recorded since the last time, classes by leader."""
+        """Bring in egglog's equalities; return the matches recorded since the last time, classes by leader."""
         classes, matches = self.engine.read(relations)
         for members in classes:
             first = min(members)
@@ -215,7 +215,7 @@ class EGraph:
         return number
 
     def eclass(self, number: int) -> EClass:
-        """What is known of the class of an e-node."""
+        """The facts known of the class of an e-node."""
         return self._classes[self.find(number)]
 
     def type(self, number: int) -> ValueType:
@@ -266,7 +266,7 @@ class EGraph:
         return self._values[leader]
 
     def size(self) -> tuple[int, int]:
-        """How many distinct e-nodes and e-classes there are."""
+        """The number of distinct e-nodes and of e-classes."""
         return len(self._memo), len(self._classes)
 
     def view(self, number: int) -> TensorView:
@@ -306,7 +306,7 @@ class EGraph:
         )
 
     def _may_count_as_finite(self, node: ENode, type: ValueType, constant: bool) -> bool:
-        """Whether what finite operands make is taken for finite, inputs and results that may overflow among it."""
+        """Return whether the result of finite operands is assumed finite, even if inputs and results may overflow."""
         if constant or not isinstance(type, TensorType) or not type.dtype.is_float:
             return True
         return self.finite_math is not False and not (node.op == INPUT and node.attrs["name"] in self.doubted)
@@ -337,7 +337,7 @@ class EGraph:
         self._memo, self._members = memo, None
 
     def _check_range(self, op: str, attrs: Attrs, operands: Sequence[int], types: Sequence[ValueType]) -> None:
-        """Refuses a small constant that leaves its type's range, as rules that think of real numbers make them."""
+        """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
         if not operands or not self._is_small(types) or not all(self._is_known(k) for k in operands):
             return
         given = [None if self.type(k) is _NOTHING else _tensor(self.type(k), op) for k in operands]
@@ -421,7 +421,7 @@ class TensorView:
 
 
 def constructor_name(op: str, arity: int) -> str:
-    """How egglog calls an operator of this many operands.
+    """The name in egglog of an operator of this many operands.
 
     Pointwise operators of one arity are one constructor there, and so are reductions, told apart by the number that
     stands for their attributes: the work egglog does grows with the number of tables and of queries.

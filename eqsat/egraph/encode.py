@@ -36,7 +36,7 @@ class Encoding:
 def encode(
     graph: Graph, *, finite_math: bool | None = None, doubted: Collection[str] = (), heard: bool = False
 ) -> Encoding:
-    """Writes a graph into a new e-graph; common subexpressions and equal constants become one class at once.
+    """Write a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
     that are `doubted` do not count as finite; where outputs are `heard`, what reads them may tell a zero's sign.
@@ -84,7 +84,7 @@ def _encode_node(result: Encoding, node: Node, operands: Sequence[int]) -> None:
 
 
 def _sharper(stated: ValueType, inferred: TensorType) -> TensorType:
-    """What the graph says of a value, where that is more than inference says."""
+    """The type that the graph states for a value, where that is more precise than the inferred one."""
     if isinstance(stated, TensorType) and stated.shape is not None:
         return stated
     return inferred

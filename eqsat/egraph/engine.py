@@ -37,7 +37,7 @@ def _bindings() -> Any:
 
 
 def load() -> None:
-    """Loads egglog ahead of the first e-graph: that takes some tenths of a second, in which nothing can be ended."""
+    """Load egglog ahead of the first e-graph: that takes some tenths of a second, in which nothing can be ended."""
     _bindings()
 
 
@@ -71,29 +71,29 @@ class Engine:
         )
 
     def constructor(self, name: str, arity: int) -> None:
-        """Declares an operator of `arity` operands; its attributes are one number."""
+        """Declare an operator of `arity` operands; its attributes are one number."""
         if name not in self._declared:
             self._declared.add(name)
             self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
 
     def packed(self, name: str) -> None:
-        """Declares an operator of one operand that stands for many; see `insert`."""
+        """Declare an operator of one operand that stands for many; see `insert`."""
         if "operands" not in self._declared:
             self.constructor("operands", 2)
         self.constructor(name, 1)
 
     def presence(self, name: str) -> None:
-        """Declares a relation over classes, for `mark`."""
+        """Declare a relation over classes, for `mark`."""
         if name not in self._declared:
             self._declared.add(name)
             self._run(f"(relation {name} ({_SORT}))")
 
     def ruleset(self, name: str) -> None:
-        """Declares a set of queries that run together."""
+        """Declare a set of queries that run together."""
         self._run(f"(ruleset {name})")
 
     def query(self, relation: str, ruleset: str, facts: Sequence[str], tensors: int, numbers: int) -> None:
-        """Declares a query over variables t0, t1, … and n0, n1, …; its matches stay in `relation` until read."""
+        """Declare a query over variables t0, t1, … and n0, n1, …; its matches stay in `relation` until read."""
         sorts = " ".join([_SORT] * tensors + ["i64"] * numbers)
         row = " ".join([relation, *(f"t{i}" for i in range(tensors)), *(f"n{i}" for i in range(numbers))])
         self.flush()
@@ -104,7 +104,7 @@ class Engine:
         )
 
     def insert(self, number: int, name: str, attrs: int, operands: Sequence[int], *, packed: bool = False) -> None:
-        """Adds an e-node called `number`.
+        """Add an e-node called `number`.
 
         A table with a column for every operand costs egglog the square of their number, or more. `packed` puts them
         into a balanced tree of pairs: equal operands still make equal e-nodes, and no query sees the pairs. Each pair
@@ -128,16 +128,16 @@ class Engine:
         self._write(f"(set (node {number}) ({name} {attrs}{terms}))")
 
     def mark(self, name: str, number: int) -> None:
-        """Records the class of an e-node in a relation."""
+        """Record the class of an e-node in a relation."""
         self._write(f"({name} (node {number}))")
 
     def union(self, a: int, b: int) -> None:
-        """States that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""
+        """State that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""
         self._write(f"(equal {a} {b})")
         self._equal = True
 
     def flush(self) -> None:
-        """Hands over what was written since the last time; egglog restores congruence.
+        """Hand over all that was written since the last time; egglog restores congruence.
 
         TimeUp where the deadline is over before all is handed over; the rest is, when this is called again.
         """
@@ -154,7 +154,7 @@ class Engine:
             self._run("(run-schedule (run unite))")
 
     def match(self, ruleset: str, limit: int) -> None:
-        """Runs the queries of a ruleset once; a query with more than `limit` new matches is skipped this time."""
+        """Run the queries of a ruleset once; a query with more than `limit` new matches is skipped this time."""
         self.flush()
         self._run(
             f"(run-schedule (let-scheduler bo (back-off :match-limit {limit} :ban-length 1)) (run-with bo {ruleset}))"
@@ -192,11 +192,11 @@ class Engine:
         return classes, matches
 
     def close(self) -> None:
-        """Lets go of egglog's e-graph, in the thread that made it; nothing can be asked of this engine afterwards."""
+        """Release egglog's e-graph, in the thread that made it; this engine cannot be used afterwards."""
         self._egraph = None
 
     def sizes(self) -> dict[str, int]:
-        """How many rows each table holds."""
+        """The number of rows of each table."""
         self.flush()
         (output,) = self._run("(print-size)")
         return dict(output.sizes)
@@ -210,7 +210,7 @@ class Engine:
         return outputs
 
     def _guarded(self, call: Any) -> Any:
-        """Runs a call into egglog, whose mistakes surface as exceptions outside Exception."""
+        """Run a call into egglog, whose mistakes surface as exceptions outside Exception."""
         try:
             return call()
         except BaseException as error:

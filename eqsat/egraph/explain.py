@@ -1,4 +1,4 @@
-"""Why two e-nodes are equal: chains of rule applications and congruences, and what each of these rests on."""
+"""Proofs that two e-nodes are equal: chains of rule applications and congruences, and the equalities they need."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.forest import Edge, Forest
-from eqsat.egraph.matching.instance import Instance, Instances, Pair
+from eqsat.egraph.matching.instance import MatchedSide, Pair, SideFinder
 
 #: The name of a step between e-nodes of one operator over equal operands.
 CONGRUENCE = "congruence"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProofStep:
     """One step of a chain: the rule, the e-nodes it leads from and to, and whether it was used right to left.
 
-    `premises` are pairs of e-nodes that had to be equal for it: operands as they were made and as the rule matched
+    `equalities` are pairs of e-nodes that had to be equal for it: operands as they were made and as the rule matched
     them, or, for congruence, the operands of both sides. `left` and `right` are the sides of the rule as they stood in
     the e-graph; both are None for congruence, and where the record of the firing does not tell, which is a gap.
     `time` counts unions: every premise was equal before.
@@ -28,22 +28,22 @@ class Step:
     target: int
     backwards: bool
     time: int
-    premises: tuple[Pair, ...] = ()
-    left: Instance | None = None
-    right: Instance | None = None
+    equalities: tuple[Pair, ...] = ()
+    left: MatchedSide | None = None
+    right: MatchedSide | None = None
 
     @property
     def is_gap(self) -> bool:
-        """Whether a rule was applied of which is not known what it matched."""
+        """True if the rule was applied, but it is not known what it matched."""
         return self.rule != CONGRUENCE and self.left is None
 
     @property
-    def before(self) -> Instance | None:
+    def before(self) -> MatchedSide | None:
         """The side that the step leads from."""
         return self.right if self.backwards else self.left
 
     @property
-    def after(self) -> Instance | None:
+    def after(self) -> MatchedSide | None:
         """The side that the step leads to."""
         return self.left if self.backwards else self.right
 
@@ -57,15 +57,15 @@ class Derivation:
     """
 
     wanted: tuple[Pair, ...]
-    chains: dict[Pair, tuple[Step, ...] | None]
+    chains: dict[Pair, tuple[ProofStep, ...] | None]
 
     @property
     def gaps(self) -> int:
-        """How many pairs have no chain, or one with a step of which is not known what it matched."""
+        """The number of pairs without a chain, or with a step of which it is not known what the rule matched."""
         return sum(chain is None or any(s.is_gap for s in chain) for chain in self.chains.values())
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ProofStep]:
         """Every step by a rule, in the order in which the unions were made."""
         used = {s.time: s for chain in self.chains.values() for s in chain or () if s.rule != CONGRUENCE}
         return [used[time] for time in sorted(used)]
@@ -79,19 +79,19 @@ class Derivation:
 class Explainer:
     """Replays the unions of an e-graph, and finds why e-nodes of one class are equal.
 
-    Chains are annotations of what happened; that a result is right is shown by its certificate.
+    Chains record the steps of the run; that a result is right is shown by its certificate.
     """
 
     def __init__(self, egraph: EGraph) -> None:
         self.egraph = egraph
         self._forest = Forest()
-        self._instances = Instances(egraph, self._forest)
-        self._known: dict[int, Step] = {}
+        self._instances = SideFinder(egraph, self._forest)
+        self._known: dict[int, ProofStep] = {}
         self._replayed = (0, 0)
         self.replay()
 
     def replay(self) -> None:
-        """Brings in what was added to the e-graph since the last time."""
+        """Bring in the additions to the e-graph since the last time."""
         egraph, forest = self.egraph, self._forest
         nodes, applications = self._replayed
         for node in egraph.nodes[nodes:]:
@@ -102,7 +102,7 @@ class Explainer:
             forest.equate(applied.left, applied.right, index)
         self._replayed = (len(egraph.nodes), len(egraph.applications))
 
-    def chain(self, source: int, target: int) -> tuple[Step, ...] | None:
+    def chain(self, source: int, target: int) -> tuple[ProofStep, ...] | None:
         """The steps from one e-node to another of its class; None where the record has none."""
         if self._forest.find(source) != self._forest.find(target):
             return None
@@ -111,14 +111,14 @@ class Explainer:
     def derive(self, pairs: Iterable[Pair]) -> Derivation:
         """The chains of pairs of e-nodes, and of all that these rest on."""
         wanted = tuple(pairs)
-        chains: dict[Pair, tuple[Step, ...] | None] = {}
+        chains: dict[Pair, tuple[ProofStep, ...] | None] = {}
         pending = list(reversed(wanted))
         while pending:
             pair = pending.pop()
             if pair in chains or (pair[1], pair[0]) in chains or pair[0] == pair[1]:
                 continue
             chains[pair] = self.chain(*pair)
-            pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.premises)]
+            pending += [p for step in reversed(chains[pair] or ()) for p in reversed(step.equalities)]
         return Derivation(wanted, chains)
 
     def derive_all(self) -> Derivation:
@@ -126,15 +126,15 @@ class Explainer:
         find = self.egraph.find
         return self.derive((find(n), n) for n in range(len(self.egraph.nodes)) if find(n) != n)
 
-    def _step(self, edge: Edge) -> Step:
+    def _step(self, edge: Edge) -> ProofStep:
         """The step of an edge of the forest, with its premises."""
         known = self._known.get(edge.time)
         if known is None:
             known = self._known[edge.time] = self._made(edge)
         if (known.source, known.target) == (edge.source, edge.target):
             return known
-        turned = tuple((b, a) for a, b in known.premises) if known.rule == CONGRUENCE else known.premises
-        return Step(
+        turned = tuple((b, a) for a, b in known.equalities) if known.rule == CONGRUENCE else known.equalities
+        return ProofStep(
             known.rule,
             edge.source,
             edge.target,
@@ -145,16 +145,16 @@ class Explainer:
             known.right,
         )
 
-    def _made(self, edge: Edge) -> Step:
+    def _made(self, edge: Edge) -> ProofStep:
         source, target, nodes = edge.source, edge.target, self.egraph.nodes
         if edge.equation is None:
             pairs = zip(nodes[source].operands, nodes[target].operands, strict=True)
-            premises = tuple((a, b) for a, b in pairs if a != b)
-            return Step(CONGRUENCE, source, target, edge.backwards, edge.time, premises)
+            equalities = tuple((a, b) for a, b in pairs if a != b)
+            return ProofStep(CONGRUENCE, source, target, edge.backwards, edge.time, equalities)
         applied = self.egraph.applications[edge.equation]
         sides = self._instances.sides(applied, edge.time)
         if sides is None:
-            return Step(applied.rule, source, target, edge.backwards, edge.time)
+            return ProofStep(applied.rule, source, target, edge.backwards, edge.time)
         left, right = sides
-        premises = tuple(dict.fromkeys((*left.premises, *right.premises)))
-        return Step(applied.rule, source, target, edge.backwards, edge.time, premises, left, right)
+        equalities = tuple(dict.fromkeys((*left.equalities, *right.equalities)))
+        return ProofStep(applied.rule, source, target, edge.backwards, edge.time, equalities, left, right)

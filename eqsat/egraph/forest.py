@@ -25,7 +25,7 @@ class Edge:
 
 
 class Forest:
-    """Items numbered from 0, each a symbol over other items; what is stated to be equal, and what follows.
+    """Items numbered from 0, each a symbol over other items; equalities that are stated, and those that follow.
 
     An item takes part in congruence once it is revived.
     """
@@ -57,7 +57,7 @@ class Forest:
         return number
 
     def revive(self, number: int) -> None:
-        """Lets an item take part in congruence from now on."""
+        """Let an item take part in congruence from now on."""
         if number in self._live:
             return
         self._live.add(number)
@@ -84,7 +84,7 @@ class Forest:
         return self._members[self.find(number)]
 
     def equate(self, left: int, right: int, equation: int | None) -> None:
-        """States an equation, and draws what follows from it."""
+        """State an equation, and draw its consequences."""
         pending: list[tuple[int, int, int | None]] = [(left, right, equation)]
         while pending:
             a, b, why = pending.pop()
@@ -107,7 +107,7 @@ class Forest:
             self._users.setdefault(y, []).extend(users)
 
     def equal_before(self, left: int, right: int, time: int) -> bool:
-        """Whether two items were equal before the union made at a time."""
+        """Return whether two items were equal before the union made at a time."""
         return self._find_before(left, time) == self._find_before(right, time)
 
     def path(self, left: int, right: int) -> list[Edge]:
@@ -141,7 +141,7 @@ class Forest:
         return number
 
     def _link(self, a: int, b: int, why: int | None) -> None:
-        """Makes a the root of its tree by turning the edges above it, then hangs it under b."""
+        """Make a the root of its tree by turning the edges above it, then hang it under b."""
         edge = self._edges[a]
         self._edges[a] = Edge(a, b, why, False, self._time)
         while edge is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION, EGraph
-from eqsat.egraph.matching.instance import Term
+from eqsat.egraph.matching.instance import MatchedTerm
 from eqsat.language.ops import OPS
 
 
@@ -22,7 +22,7 @@ class Notation:
         self.egraph, self.names = egraph, {} if names is None else names
 
     def name(self, number: int) -> str:
-        """What the class of an e-node is called."""
+        """The name of the class of an e-node."""
         egraph, leader = self.egraph, self.egraph.find(number)
         found = egraph.eclass(leader)
         if found.constant and (value := egraph.value(leader)) is not None and getattr(value, "size", 0) == 1:
@@ -31,9 +31,9 @@ class Notation:
 
     def enode(self, number: int) -> str:
         """An e-node over the names of its operands."""
-        return self.term(Term(number, ()))
+        return self.term(MatchedTerm(number, ()))
 
-    def term(self, term: Term) -> str:
+    def term(self, term: MatchedTerm) -> str:
         """A term: operators as deep as it goes, names below."""
         node = self.egraph.nodes[term.enode]
         if term.below is None or node.op in (INPUT, CONST, ABSENT):

@@ -28,6 +28,6 @@ def check_process() -> None:
 
 
 def keep_forever(things: Iterable[Any]) -> None:
-    """Sees to it that nothing frees these: in a forked child, egglog would wait for a thread to free an e-graph."""
+    """Keep these from being freed: in a forked child, egglog would wait for a thread to free an e-graph."""
     for thing in things:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.egraph.egraph import EGraph, Firing
-from eqsat.egraph.matching.build import Builder
+from eqsat.egraph.matching.build import RightSideBuilder
 from eqsat.egraph.matching.match import Binder, Match
 from eqsat.egraph.matching.query import Query, Rewrite, compile_query
 from eqsat.egraph.matching.siblings import groups
@@ -28,9 +28,10 @@ PHASES = ("simplify", "expand", "fuse", "merge")
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds saturation: e-nodes, rounds, seconds; how many merges may have made a tensor that is merged again;
-    how many firings, simplifications apart, may lie between an e-node and the original graph (`radius`); how many
-    matches a query may have in one step before it is skipped in that step."""
+    """Limits of saturation: e-nodes, rounds, seconds; the number of merges that may have made a tensor that is merged
+    again; the number of firings, simplifications apart, that may lie between an e-node and the original graph
+    (`radius`); the number of matches of a query in one step above which it is skipped in that step.
+    """
 
     nodes: int = 20_000
     rounds: int = 12
@@ -41,7 +42,7 @@ class Limits:
 
 
 @dataclass
-class Step:
+class SaturationStep:
     """One phase's rules matched once and applied: e-nodes and e-classes before and after, what matched, fired and was
     refused in it, and whether anything new came of it.
 
@@ -64,8 +65,8 @@ class Step:
 
 @dataclass
 class Saturation:
-    """What happened: why it stopped, how often each rule fired and was refused and why, and the growth after each step
-    (phase, e-nodes, e-classes, seconds).
+    """The course of a saturation: why it stopped, how often each rule fired and was refused and why, and the growth
+    after each step (phase, e-nodes, e-classes, seconds).
 
     `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
     "round_limit", "time_limit", "step_limit" or "interrupted"; "paused" between two steps that are taken one by one.
@@ -78,7 +79,7 @@ class Saturation:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     growth: list[tuple[str, int, int, float]] = field(default_factory=list)
     seconds: float = 0.0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[SaturationStep] = field(default_factory=list)
     made: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -92,8 +93,8 @@ class _Relation:
 
 
 @dataclass(slots=True)
-class _Work:
-    """What a query has to do in a step: rows to bind, then matches to apply; `done` counts what was, of the two."""
+class _QueryWork:
+    """The work of a query in a step: rows to bind, then matches to apply; `done` counts those finished."""
 
     query: Query
     binder: Binder
@@ -135,23 +136,23 @@ class Saturator:
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
-        self._left: deque[_Work] = deque()
+        self._left: deque[_QueryWork] = deque()
         self._left_phase = ""
         self._owner = threading.get_ident()
         self._start, self._spent = time.perf_counter(), 0.0
-        self._now = Step("", (0, 0))
+        self._now = SaturationStep("", (0, 0))
         for phase in PHASES:
             egraph.engine.ruleset(phase)
 
     def run(self) -> Saturation:
-        """Saturates; the e-graph is sound and complete as far as it got, whatever stopped it."""
+        """Saturate; the e-graph is sound and complete as far as it got, whatever stopped it."""
         with without_collector():
             for step in self.steps():
                 if step.stopped:
                     break
         return self.report
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[SaturationStep]:
         """The steps of a run, each taken when it is asked for; after the last, `report` says why it ended.
 
         A step that a limit ended says so in `stopped`; asking for more goes on where it was left, with other limits or
@@ -165,8 +166,8 @@ class Saturator:
                 return
             yield step
 
-    def step(self, phase: str) -> Step:
-        """Matches the rules of one phase once and applies what matched, out of turn."""
+    def step(self, phase: str) -> SaturationStep:
+        """Match the rules of one phase once and apply the matches, out of turn."""
         if phase not in PHASES:
             raise UsageError(f"no phase {phase!r}", expected="one of " + ", ".join(PHASES))
         with self._working():
@@ -200,7 +201,7 @@ class Saturator:
         finally:
             self._spent = self.report.seconds = time.perf_counter() - self._start
 
-    def _schedule(self) -> Iterator[Step]:
+    def _schedule(self) -> Iterator[SaturationStep]:
         self.egraph.rebuild()
         for _ in range(self.limits.rounds):
             before = self.egraph.size()
@@ -215,14 +216,14 @@ class Saturator:
             self.report.stopped_by = "radius_limit"
         self.egraph.rebuild()
 
-    def _round(self) -> Iterator[Step]:
+    def _round(self) -> Iterator[SaturationStep]:
         for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
             if not (yield from self._attempt("simplify", revisit=step == 0)):
                 break
         for phase in PHASES[1:]:
             yield from self._attempt(phase)
 
-    def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[Step, None, bool]:
+    def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[SaturationStep, None, bool]:
         """A step, taken up again as often as a limit ended it; True where something was new."""
         changed = False
         while True:
@@ -239,12 +240,12 @@ class Saturator:
                 return changed
 
     def _step(self, phase: str, *, revisit: bool = True) -> None:
-        """Matches a phase's rules once and applies what matched, or what was left of that.
+        """Match a phase's rules once and apply the matches, or the rest of earlier ones.
 
         With `revisit`, variadic operators that were matched before are looked at again, for their operands may have
         come to have the form a rule asks for.
         """
-        now = self._now = Step(phase, self.egraph.size())
+        now = self._now = SaturationStep(phase, self.egraph.size())
         fired, refused = self.report.fired.copy(), self.report.refused.copy()
         resumed = bool(self._left) and self._left_phase == phase
         try:
@@ -268,7 +269,7 @@ class Saturator:
             self.report.steps.append(now)
 
     def _match(self, phase: str, revisit: bool) -> None:
-        """Matches a phase's queries once; what they found is left to be done."""
+        """Match a phase's queries once; the matches are left to be applied."""
         relations = self._relations[phase].values()
         if not relations:
             return
@@ -283,16 +284,16 @@ class Saturator:
                 rows_of.setdefault(wanted, []).append(row)
             for wanted, served in relation.served.items():
                 rows = rows_of.get(wanted, [])
-                self._left.extend(_Work(query, binder, rows, revisit) for query, binder in served)
+                self._left.extend(_QueryWork(query, binder, rows, revisit) for query, binder in served)
 
     def _finish_left(self) -> None:
-        """Does what is left to do; a limit that is met leaves the rest for the next step."""
+        """Apply the matches that are left; a limit that is met leaves the rest for the next step."""
         while self._left:
             self._finish(self._left[0])
             self._left.popleft()
 
     def _declare(self, phase: str) -> None:
-        """Compiles the rules whose operators have come to be in the e-graph; equal queries are one."""
+        """Compile the rules whose operators the e-graph now has; equal queries are one."""
         seen = sum(map(len, self.egraph.arities.values()))
         if self._declared.get(phase) == seen:
             return  # nothing but new operators, or numbers of operands, lets a rule be compiled
@@ -310,8 +311,8 @@ class Saturator:
             served = known[key].served.setdefault(tuple(query.operators), [])
             served.append((query, Binder(self.egraph, query)))
 
-    def _finish(self, work: _Work) -> None:
-        """Binds the rows of a query and applies the matches, from where it was left."""
+    def _finish(self, work: _QueryWork) -> None:
+        """Bind the rows of a query and apply the matches, from where it was left."""
         if work.stage == "new":
             if work.query.sites:
                 work.rows = self._kept_rows(work.query, work.rows, work.revisit)
@@ -326,7 +327,7 @@ class Saturator:
             self._now.matched[work.query.rule.name] += 1
             self._now.changed |= self._apply(match)
 
-    def _bind(self, work: _Work) -> None:
+    def _bind(self, work: _QueryWork) -> None:
         """The matches of rows that were not seen before; siblings in groups."""
         query = work.query
         while work.done < len(work.rows):
@@ -355,7 +356,7 @@ class Saturator:
         return sorted(current)
 
     def _is_seen(self, query: Query, key: object) -> bool:
-        """Whether this key of a query was asked for before."""
+        """Return whether this key of a query was asked for before."""
         entry = (query.name, key)
         known = entry in self._seen
         self._seen.add(entry)
@@ -380,7 +381,7 @@ class Saturator:
             if reason is not None:
                 self.report.refused[rule.name, reason] += 1
                 return False
-            equations = Builder(egraph, match, generation, steps).equations()
+            equations = RightSideBuilder(egraph, match, generation, steps).equations()
             firing = Firing(rule, match.classes, match.bindings.attrs)
             changed = [egraph.union(e, r, rule.name, firing, i) for i, e, r in equations]
         except ShapeError as error:
@@ -405,5 +406,5 @@ class Saturator:
 
 
 def _identity(match: Match) -> tuple[object, ...]:
-    """What tells matches of one row apart."""
+    """A key that distinguishes matches of one row."""
     return match.roots, tuple(sorted(match.classes.items())), tuple(sorted(match.bindings.attrs.items()))

@@ -17,7 +17,7 @@ DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
 
 
 def may_derive(size: int, base: int) -> bool:
-    """Whether a constant of `size` bytes is computed at compile time from constants of `base` bytes in all."""
+    """Return whether a constant of `size` bytes is computed at compile time from constants of `base` bytes in all."""
     return size <= max(DERIVED_BYTES, DERIVED_GROWTH * base)
 
 
@@ -63,7 +63,7 @@ class Snapshot:
 
 
 def snapshot(encoding: Encoding) -> Snapshot:
-    """Reads an e-graph out; what egglog found equal is brought in first."""
+    """Read an e-graph out; egglog's equalities are brought in first."""
     egraph = encoding.egraph
     egraph.rebuild()
     nodes: list[SnapshotNode] = []

@@ -77,7 +77,7 @@ class Choice:
         nodes = self.framed.snapshot.nodes
         held: dict[int, dict[str, None]] = {number: {} for number in computed(self.candidate, self.framed)}
         for (_, state), option in self.solution.chosen.items():
-            for position in self.framed.ways[option].positions:
+            for position in self.framed.options[option].positions:
                 if (number := nodes[position].number) in held:
                     held[number].setdefault(str(self.framed.states[state]))
         return {number: ", ".join(states) for number, states in held.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eqsat.egraph.saturate import Step
+from eqsat.egraph.saturate import SaturationStep
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.report.report import count, duration
 
@@ -36,7 +36,7 @@ class Growth:
     what an e-node stands for: the values of the graph that its e-class holds, or the e-class.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[SaturationStep, ...]
     stopped_by: str
     size: tuple[int, int]
     places: Callable[[int], str]

@@ -81,7 +81,7 @@ def prices(framed: TensorProblem) -> dict[int, Price]:
     program = framed.problem.program
     _, values = cheapest_trees(program, program.costs)
     found: dict[int, Price] = {}
-    for option, way in enumerate(framed.ways):
+    for option, way in enumerate(framed.options):
         if way.split is not None:
             continue
         cost = program.costs[option]
@@ -115,34 +115,34 @@ def repriced(framed: TensorProblem, changes: Sequence[Repriced], in_seconds: boo
     if not in_seconds:
         return replace(framed, problem=changed)
     pairs = list(zip(problem.program.costs, costs, strict=True))
-    count = len(framed.ways)
+    count = len(framed.options)
     ways = (
         w if a == b else replace(w, cost=replace(w.cost, seconds=b))
-        for w, (a, b) in zip(framed.ways, pairs[:count], strict=True)
+        for w, (a, b) in zip(framed.options, pairs[:count], strict=True)
     )
     conversions = (
         c if a == b else replace(c, seconds=b) for c, (a, b) in zip(framed.conversions, pairs[count:], strict=True)
     )
-    return replace(framed, problem=changed, ways=tuple(ways), conversions=tuple(conversions))
+    return replace(framed, problem=changed, options=tuple(ways), conversions=tuple(conversions))
 
 
 def _reprice(framed: TensorProblem, costs: list[float], change: Repriced, to: Change) -> None:
     hit = _hit(framed, change)
     alone: dict[int, float] = {}
-    for option, way in enumerate(framed.ways):
+    for option, way in enumerate(framed.options):
         if len(way.positions) == 1 and way.positions[0] in hit and way.split is None:
             before, after = costs[option], _changed(change, to, costs[option])
             costs[option] = after
             position = way.positions[0]
             alone[position] = min(alone.get(position, math.inf), after - before, key=abs)
-    for option, way in enumerate(framed.ways):
+    for option, way in enumerate(framed.options):
         if way.split is not None and change.op == "split":
             costs[option] = _changed(change, to, costs[option])
         elif len(way.positions) > 1:
             more = math.fsum(alone.get(position, 0.0) for position in way.positions)
             costs[option] = max(costs[option] + more, 0.0)
     if change.op == CONVERT:
-        for option in range(len(framed.ways), len(costs)):
+        for option in range(len(framed.options), len(costs)):
             costs[option] = _changed(change, to, costs[option])
 
 
@@ -178,7 +178,7 @@ def _changed(change: Repriced, to: Change, cost: float) -> float:
 
 def _states(framed: TensorProblem, option: int) -> str:
     """The states of the operands and the result of a kernel of one operator; "" if all are plain."""
-    ways = framed.ways[option].implementations
+    ways = framed.options[option].implementations
     if not ways or ways[-1].is_plain:
         return ""
     way = ways[-1]

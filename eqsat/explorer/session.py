@@ -9,7 +9,7 @@ from functools import partial
 
 from eqsat.costs.model.cost import GraphCost
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.saturate import Limits, Step
+from eqsat.egraph.saturate import Limits, SaturationStep
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.growing import Growth
@@ -63,7 +63,7 @@ class Session:
         if settings.deadline.counts_steps:
             self.saturator.deadline = settings.deadline.part()
         self.changes: list[Repriced] = []
-        self._steps: Iterator[Step] | None = None
+        self._steps: Iterator[SaturationStep] | None = None
         self._snapshot: Snapshot | None = None
         self._framed: TensorProblem | None = None
         self.choice: Choice | None = None
@@ -94,7 +94,7 @@ class Session:
     def grow(self) -> Growth:
         """All steps that are left."""
 
-        def run() -> list[Step]:
+        def run() -> list[SaturationStep]:
             taken = []
             while (step := self._next()) is not None:
                 taken.append(step)
@@ -104,7 +104,7 @@ class Session:
 
         return self._taken(run)
 
-    def _next(self) -> Step | None:
+    def _next(self) -> SaturationStep | None:
         """The next step of the run; None where nothing new can come."""
         if self._steps is None:
             if self.saturator.report.steps and self.saturator.report.stopped_by in _COMPLETE:
@@ -115,7 +115,7 @@ class Session:
             self._steps = None
         return step
 
-    def _taken(self, take: Callable[[], Sequence[Step]]) -> Growth:
+    def _taken(self, take: Callable[[], Sequence[SaturationStep]]) -> Growth:
         self.saturator.check_thread()
         first = len(self.saturator.report.steps)
         before = self.encoding.egraph.size()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eqsat.egraph.explain import CONGRUENCE, Explainer, Step
+from eqsat.egraph.explain import CONGRUENCE, Explainer, ProofStep
 from eqsat.egraph.notation import Notation
 from eqsat.explorer.page.markup import html_block
 from eqsat.report.report import count
@@ -90,15 +90,15 @@ def chain(explainer: Explainer, notation: Notation, source: int, target: int) ->
     )
 
 
-def _links(notation: Notation, steps: tuple[Step, ...]) -> Iterator[Link]:
+def _links(notation: Notation, steps: tuple[ProofStep, ...]) -> Iterator[Link]:
     for step in steps:
         before = notation.enode(step.source) if step.before is None else notation.term(step.before.term)
         after = notation.enode(step.target) if step.after is None else notation.term(step.after.term)
-        pairs = ((notation.enode(a), notation.enode(b)) for a, b in step.premises)
+        pairs = ((notation.enode(a), notation.enode(b)) for a, b in step.equalities)
         yield Link(step.rule, before, after, step.backwards, tuple((a, b) for a, b in pairs if a != b))
 
 
-def _is_obvious(steps: tuple[Step, ...]) -> bool:
+def _is_obvious(steps: tuple[ProofStep, ...]) -> bool:
     """Whether a chain says no more than that operands are equal."""
     return all(step.rule == CONGRUENCE for step in steps)
 

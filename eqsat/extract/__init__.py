@@ -9,7 +9,9 @@ from typing import Protocol
 from eqsat.errors import UsageError
 from eqsat.extract.limited.bounded import solve_limited, solve_priced
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
-from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.problem.problem import Problem
+from eqsat.extract.problem.problem import ProblemNode as Node
+from eqsat.extract.problem.problem import StateConversion as Conversion
 from eqsat.extract.problem.solution import Solution, choice_of
 from eqsat.extract.solvers.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.solvers.greedy import greedy
@@ -72,7 +74,7 @@ def solve(
     `time_limit` is in seconds, or a deadline; the search also ends within `relative_gap` of the optimum, when
     `should_stop()` returns True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)`
     follows the search.
-    Where the problem has limits, the choice keeps them, or ExtractionError says what the tightest bounds are; the
+    Where the problem has limits, the choice keeps them, or ExtractionError gives the tightest bounds; the
     heuristic extractors may find no such choice where there is one, and say that.
     `alpha` (1.05 if left out) and `start`, the nodes of the original graph, are for backtracking alone; `known` are
     solutions that the integer program's costs no more than.

@@ -1,4 +1,4 @@
-"""Where a result differs from its original: regions between values that both compute, with the rules behind them."""
+"""Differences of a result from its original: regions between values that both compute, with the rules behind them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eqsat.rewrites.rules.loader import evidence_of
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.system.deadline import check
 
-#: What tells e-nodes apart: operator, attributes, classes of operands.
+#: A key that distinguishes e-nodes: operator, attributes, classes of operands.
 _Key: TypeAlias = tuple[Any, ...]
 
 
@@ -109,7 +109,7 @@ class _Regions:
         region.derivation = explainer.derive(p for p in pairs if p[0] != p[1])
 
     def _keys(self, graph: Graph, numbers: Mapping[str, int]) -> dict[str, frozenset[_Key]]:
-        """What tells the nodes of a graph apart, by their first values; those that only compute constants have none."""
+        """Keys that distinguish the nodes of a graph, by their first values; those that compute constants have none."""
         keys: dict[str, frozenset[_Key]] = {}
         for node in graph.nodes:
             check()
@@ -122,7 +122,7 @@ class _Regions:
         return keys
 
     def _join(self, node: Node, classes: Mapping[str, int]) -> None:
-        """One region for a node and for what makes those of its operands that the other graph has not."""
+        """One region for a node and for the nodes that make those of its operands which the other graph lacks."""
         made = {classes[o] for o in node.outputs if o in classes}
         read = {classes[v] for v in node.inputs if v is not None and v in classes}
         inner = {c for c in read if c not in self.shared and not self.egraph.eclass(c).constant}
@@ -178,7 +178,7 @@ _NOTHING = 1e-9
 
 
 def _elsewhere(original: Candidate, kept: Candidate, changes: Sequence[Change]) -> list[Change]:
-    """What states and kernels change outside the regions: the operators they spare and take, and what that saves."""
+    """The changes by states and kernels outside the regions: the operators they spare and take, and what that saves."""
     total = original.cost.total.seconds
     saved = total - kept.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)
     assert kept.assembled is not None
@@ -190,7 +190,7 @@ def _elsewhere(original: Candidate, kept: Candidate, changes: Sequence[Change]) 
 
 
 def _seconds(candidate: Candidate) -> dict[str, float]:
-    """What each node is costed at, by its first output."""
+    """The cost of each node, by its first output."""
     spent: dict[str, float] = {}
     for node, cost in candidate.cost.nodes:
         spent[_first(node)] = spent.get(_first(node), 0.0) + cost.seconds

@@ -1,4 +1,4 @@
-"""Why a result equals the original: its changes, the rules behind each, their evidence, and what each one saves."""
+"""The explanation of a result: its changes, the rules behind each, their evidence, and the saving of each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from eqsat.report.report import count, duration
 
-#: What a change is put down to that no rule made: one node in place of several that were the same to begin with.
+#: Cause of a change that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
-#: What a change is put down to that no rule made either: values held in other layouts and precisions, operators run as
-#: one kernel, and the transposes and casts that this spares or takes.
+#: Cause of another change that no rule made: values held in other layouts and precisions, operators run as one kernel,
+#: and the transposes and casts that this spares or takes.
 STATES = "layouts, precisions, kernels"
 #: Columns of the text of an explanation.
 WIDTH = 110
@@ -56,7 +56,7 @@ class Step:
 
     @property
     def is_gap(self) -> bool:
-        """Whether it is not known what the rule matched."""
+        """True if it is not known what the rule matched."""
         return not self.after
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ def operators(counts: Mapping[str, int]) -> str:
 
 
 def counted(ops: Iterable[str]) -> dict[str, int]:
-    """How many there are of each operator, the first seen first."""
+    """The number of each operator, in the order of first occurrence."""
     return dict(Counter(ops))
 
 

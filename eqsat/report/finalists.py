@@ -69,7 +69,7 @@ class Measured:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were run."""
+        """The number of rounds that were run."""
         return self.timings.rounds
 
     def median(self, name: str) -> float:
@@ -103,7 +103,7 @@ def measure_finalists(
     follow: Callable[[str], None] | None = None,
     when_compared: Callable[[Compared], object] | None = None,
 ) -> Measured:
-    """Times graphs, the original first, on a backend on the same random inputs, at each of the points.
+    """Time graphs, the original first, on a backend on the same random inputs, at each of the points.
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
@@ -157,7 +157,7 @@ def _untimed(calls: Mapping[str, Sequence[Callable[[], object]]]) -> set[str]:
 
 
 def _end(programs: Iterable[Program]) -> None:
-    """Asks the programs that can be asked to end what they run."""
+    """Ask programs to end their runs, if they can be asked."""
     from eqsat.runtime.onnxruntime.session import SessionProgram
 
     for program in programs:
@@ -166,13 +166,13 @@ def _end(programs: Iterable[Program]) -> None:
 
 
 def _part(name: str, index: int) -> str:
-    """What a finalist at one of the points is called among the timings."""
+    """The name among the timings of a finalist at one of the points."""
     return f"{name} {index}"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Finalists that may stand for the original, made ready to run; why others may not, and what those lose.
+    """Finalists that may stand for the original, made ready to run; for others the reasons, and their losses.
 
     `differing` are those refused for their outputs, `points` where the original runs, `feeds` inputs at each of them.
     """
@@ -196,7 +196,7 @@ def compare_finalists(
     runs_elsewhere: bool = False,
     follow: Callable[[str], None] | None = None,
 ) -> Compared:
-    """Compares the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
+    """Compare the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
 
     Graphs that are to run elsewhere, on a GPU say, may be such as ONNX Runtime has no kernels for: those are run on
     NumPy. BackendError where the original runs on neither.
@@ -277,7 +277,7 @@ def _drawn(
 
 @dataclass(frozen=True)
 class _Compiling:
-    """How finalists are made ready on a backend; on NumPy where it refuses them, if they are to run elsewhere."""
+    """Compilation of finalists for a backend; for NumPy where it refuses them, if they are to run elsewhere."""
 
     backend: str
     source: Any
@@ -330,7 +330,7 @@ def with_bodies(cost: GraphCost, given: Given, costs: CostModel) -> GraphCost:
 
 
 def written_size(graph: Graph, opset: int | None) -> int:
-    """How many nodes a graph is written with; how many it has where ONNX cannot express it."""
+    """The number of nodes a graph is written with; its own number of nodes where ONNX cannot express it."""
     from eqsat.language.onnx.write.exporter import assemble
 
     try:

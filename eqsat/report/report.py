@@ -1,4 +1,4 @@
-"""What an optimisation reports: while it runs, and when it is done, as a table for people and as JSON."""
+"""Reports of an optimisation: while it runs, and when it is done, as a table for people and as JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NOT_OPTIMAL = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where an optimisation is: its phase, the e-nodes so far, the best cost and the proven bound, in seconds."""
+    """The progress of an optimisation: its phase, e-nodes so far, the best cost and the proven bound, in seconds."""
 
     phase: Phase
     nodes: int = 0
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def gap(self) -> float | None:
-        """How far the best may be from the optimum, as a share of the best; None before both are known."""
+        """The largest distance of the best from the optimum, as a share of the best; None before both are known."""
         if self.best is None or self.bound is None or not math.isfinite(self.best):
             return None
         return max(0.0, (self.best - self.bound) / self.best) if self.best else 0.0
@@ -65,7 +65,7 @@ class Progress:
 
 @dataclass(kw_only=True)
 class Report:
-    """What an optimisation did, what it gained, and how the result was checked. All times are in seconds.
+    """The record of an optimisation: its steps, its gain, and how the result was checked. All times are in seconds.
 
     `cost_before`, `cost_after` and `lower_bound` are in units of the objective (seconds for time); `gap` is the share
     of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is
@@ -226,7 +226,7 @@ def _changes(report: Report) -> Table | Text:
 
 
 def _runs(report: Report) -> Table:
-    """What runs, by operators and states, the dearest first; conversions are rows like others."""
+    """The kernels that run, by operators and states, the dearest first; conversions are rows like others."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for step in report.steps:
         states = ", ".join(step["operands"])
@@ -256,7 +256,7 @@ def _spent(steps: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def _used(report: Report, term: str) -> str:
-    """What the result uses of a term, and how much it may."""
+    """The amount of a term that the result uses, and its limit."""
     show = {"time": duration, "error": _number, "launches": _number}.get(term)
     if show is None:
         unit = "FLOP" if term == "flops" else "B"
@@ -270,7 +270,7 @@ def _used_of(report: Report, term: str, show: Callable[[float], str]) -> str:
 
 
 def _compared(report: Report) -> str:
-    """What other ways to choose came to, next to the bound."""
+    """The costs by other extractors, next to the bound."""
     unit = duration if set(report.objective) <= {"time"} and report.objective else _number
     found = [f"{b['name']} {unit(b['cost'])}" for b in report.baselines]
     return f"chosen {unit(report.cost_after)}, bound {unit(report.lower_bound)}" + "".join(
@@ -355,7 +355,7 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-#: What a change may state besides what it is and why, with the title and the form it is shown in.
+#: Optional fields of a change, besides its kind and its cause, with the title and the form each is shown in.
 _OPTIONAL: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "nodes": ("nodes", lambda nodes: f"{nodes:+d}"),
     "predicted": ("predicted to save", duration),

@@ -1,4 +1,4 @@
-"""What `optimize` returns: the graph, how it came about, and ways to run it and to write it."""
+"""The result of `optimize`: the graph, how it came about, and methods to run it and to write it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eqsat.runtime.backend import Program, select
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.runtime.cuda.program.program import Program as GpuProgram
+    from eqsat.runtime.cuda.program.program import CudaProgram
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Result:
             return program
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
-    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> GpuProgram:
+    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> CudaProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
         `sizes` are those of named dims; what is left out gets a size that the graph accepts. BackendError for what
@@ -118,7 +118,7 @@ class Result:
         return exporter.to_model(self._written, opset or self.opset) if given is None else verbatim.model(given)
 
     def save(self, path: str | Path, opset: int | None = None) -> None:
-        """Writes the result as an ONNX file, atomically and without a copy of the weights in memory.
+        """Write the result as an ONNX file, atomically and without a copy of the weights in memory.
 
         Where the original was kept, the file is the one it was read from, byte by byte. ExportModelError as in
         `to_onnx`.
@@ -141,7 +141,7 @@ class Result:
         return None if gone else self.source
 
     def explain(self) -> Explanation:
-        """What changed, by which rules in which order, what is known of these, and what each change saves."""
+        """The changes, by which rules in which order, with the evidence of these, and the saving of each change."""
         return self.explanation
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What each change saves, measured: its region alone, as it was and as it is, timed in turn."""
+"""Measured savings of the changes: each region alone, as it was and as it is, timed in turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measured_changes(
     backend: str = "onnxruntime",
     should_stop: Callable[[], bool] | None = None,
 ) -> Explanation:
-    """The explanation with what its changes save, those that should save most first, until the time is up.
+    """The explanation with the savings of its changes, the largest predicted ones first, until the time is up.
 
     A change made in several places is timed in the first and counted for all. What cannot be run alone says why.
     """

@@ -1,4 +1,4 @@
-"""What a run of the pipeline came to, and the report of it."""
+"""The outcome of a run of the pipeline, and the report of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from eqsat.runtime.examples import SizePoint
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a search other than the one asked for found: its cost, in units of the objective, and seconds."""
+    """The outcome of a search other than the one asked for: its cost, in units of the objective, and seconds."""
 
     name: str
     cost: float
@@ -35,7 +35,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Findings:
     """Everything a run found out."""
 
     given: Given
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def report_of(
-    outcome: Outcome,
+    outcome: Findings,
     costs: CostModel,
     device: str,
     stopped: bool,
@@ -132,18 +132,18 @@ def report_of(
 
 
 def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
-    """How a result was checked, and how many of its bodies were by themselves."""
+    """The method by which a result was checked, and the number of its bodies that were checked by themselves."""
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
 def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
-    """The nodes that reading put in the place of control flow, as rows of what changed."""
+    """The nodes that reading put in the place of control flow, as rows of changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
         yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
 
 
 def _change_inside(body: Inside) -> dict[str, Any]:
-    """A body that was optimised as a row of what changed."""
+    """A body that was optimised, as a row of changes."""
     before, after = body.nodes
     return {
         "what": f"{body.place}: {before} -> {count(after, 'node')}",
@@ -154,7 +154,7 @@ def _change_inside(body: Inside) -> dict[str, Any]:
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
-    """The sizes of a point by what users call the dims of inputs."""
+    """The sizes of a point by the users' names of the dims of inputs."""
     return {label: point.sizes[name] for name, label in sizing_of(graph).labels.items() if name in point.sizes}
 
 
@@ -167,7 +167,7 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
 
 
 def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
-    """What runs, in order: each kernel and each conversion with its operators, states and cost."""
+    """The steps in order: each kernel and each conversion with its operators, states and cost."""
     if kept.assembled is None:
         for node, cost in kept.cost.nodes:
             yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
@@ -199,7 +199,7 @@ def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arit
 
 
 def operators_of(graph: Graph) -> dict[str, int]:
-    """How often each operator stands in a graph."""
+    """The number of nodes of each operator in a graph."""
     counts = Counter(node.op for node in graph.nodes)
     if counts.pop(OPAQUE, 0):
         counts.update(operator_name(node) for node in graph.nodes if node.op == OPAQUE)

@@ -1,4 +1,4 @@
-"""What a backend is, the backends there are, and running a graph on one of them."""
+"""The protocol of a backend, the registered backends, and running a graph on one of them."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def select(name: str | None = None) -> Backend:
 def execute(
     graph: Graph, inputs: Mapping[str, Any], backend: str | None = None, *, threads: int | None = None
 ) -> dict[str, Any]:
-    """Runs a graph once and returns its outputs by name, as NumPy arrays."""
+    """Run a graph once and return its outputs by name, as NumPy arrays."""
     return select(backend).compile(graph, threads=threads).run(inputs)

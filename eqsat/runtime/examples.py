@@ -21,9 +21,9 @@ from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import Program
 from eqsat.system.deadline import current
 
-#: What is minimised over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
+#: The objective over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
 OverSizes: TypeAlias = Literal["sum", "worst"]
-#: How many assignments are tried where only running a model says what it accepts, and for how many seconds.
+#: Number of assignments that are tried where only running a model shows what it accepts, and seconds for that.
 TRIES, SECONDS = 120, 5.0
 #: Elements that inputs have together at an assignment that is only tried: some hundred megabytes as they are drawn.
 MOST_ELEMENTS = 2**24
@@ -33,7 +33,7 @@ DRAWS = 4
 
 @dataclass(frozen=True)
 class SizePoint:
-    """Where a model is costed and measured: the sizes of its named dims, and the share of what it costs there.
+    """The sizes at which a model is costed and measured, by named dim, and the share of its cost there.
 
     `integers` is the value of integer inputs that are no indices, None for 0 and 1 at random. `tried` says that the
     model was run so. `wanted` are the sizes that were asked for.
@@ -81,7 +81,7 @@ def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: 
 
 
 def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
-    """How many places there are to select from, for each input of integers that selects."""
+    """The number of places to select from, for each input of integers that selects."""
     bounds: dict[str, int] = {}
     for node in graph.nodes:
         indexed = node.op in OPS and OPS[node.op].indexed and "axis" in node.attrs
@@ -128,7 +128,7 @@ def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> Si
 
 
 def _elements(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """How many elements the inputs have together, those of unknown shape left out."""
+    """The number of elements of all inputs together, those of unknown shape left out."""
     chosen = sizing_of(graph).completed(sizes)
     types = (graph.type(name) for name in graph.inputs)
     return sum(t.elements(chosen) for t in types if isinstance(t, TensorType) and t.shape is not None)

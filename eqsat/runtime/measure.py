@@ -34,7 +34,7 @@ class Timings:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were run."""
+        """The number of rounds that were run."""
         return min((len(s) for s in self.samples.values()), default=0)
 
     def median(self, name: str) -> float:
@@ -56,7 +56,7 @@ def interleaved(
     warm_up: int = WARM_UP,
     should_stop: Callable[[], bool] | None = None,
 ) -> Timings:
-    """Times programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
+    """Time programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
 
     Stops after `rounds` rounds, or after the first round that ends past `time_limit` seconds, but never before
     LEAST_ROUNDS rounds; when `should_stop()` becomes true, after the current one, and fewer than LEAST_ROUNDS bound

@@ -1,4 +1,4 @@
-"""How many threads a runtime may be asked for."""
+"""The number of threads that a runtime may be asked for."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Measured
 from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
-from eqsat.report.summary import Outcome, report_of
+from eqsat.report.summary import Findings, report_of
 from eqsat.steps import fused
 from eqsat.steps.certifying import Ruling
 from eqsat.steps.choosing import Chosen
@@ -59,7 +59,7 @@ def result_of(
     best, options = ruling.best, settings.options
     log.warnings += fused.warnings(best.graph)
     solution: Solution = chosen.solution
-    outcome = Outcome(
+    findings = Findings(
         given,
         ruling.candidates,
         best,
@@ -72,7 +72,7 @@ def result_of(
         explanation,
     )
     report = report_of(
-        outcome, settings.costs, settings.device.name, settings.is_stopped, log.seconds, log.warnings, settings.points
+        findings, settings.costs, settings.device.name, settings.is_stopped, log.seconds, log.warnings, settings.points
     )
     report.limits, report.refuted, report.skipped = dict(settings.bounds), log.refuted, tuple(log.skipped)
     name_limit(report, settings)

@@ -1,4 +1,4 @@
-"""Where eqsat keeps what it can find out again."""
+"""The folder in which eqsat keeps what it can compute again."""
 
 from __future__ import annotations
 

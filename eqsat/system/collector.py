@@ -1,4 +1,4 @@
-"""The garbage collector, kept from looking again and again through what is still in use."""
+"""The garbage collector, kept from looking again and again through objects still in use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: How many collections of younger objects go by between two of all.
+#: Number of collections of younger objects between two of all.
 _SELDOM = 1000
 
 

@@ -1,4 +1,4 @@
-"""When a call has to end: after so many seconds, or after so many counted steps."""
+"""The end of a call: after so many seconds, or after so many counted steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 #: Seconds that are left of a call that was asked to end early.
 _ASKED_SECONDS = 3.0
-#: How many items of `watched` go by between two looks at the deadline.
+#: Number of items of `watched` between two looks at the deadline.
 _SELDOM = 1024
 
 
@@ -54,12 +54,12 @@ class Deadline:
 
     @property
     def counts_steps(self) -> bool:
-        """Whether steps are counted, and no clock is looked at."""
+        """True if steps are counted, and no clock is looked at."""
         return self._steps is not None
 
     @property
     def over(self) -> bool:
-        """Whether the end has come."""
+        """True if the end has come."""
         reading = self._reading()
         return reading >= self._last(reading)
 
@@ -71,7 +71,7 @@ class Deadline:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the end comes earlier because somebody asked for it."""
+        """True if the end comes earlier because somebody asked for it."""
         return self._request is not None and self._request.end < self._end
 
     @property
@@ -94,16 +94,16 @@ class Deadline:
         return f"the time limit of {self._length:g} s is over"
 
     def begin(self) -> None:
-        """Starts anew: what was done before counts for nothing."""
+        """Start anew: earlier steps do not count."""
         self._end = self._reading() + self._length
 
     def spend(self, steps: int = 1) -> None:
-        """Counts steps, where they are what counts."""
+        """Count steps, if the deadline counts steps."""
         if self._steps is not None:
             self._steps.taken += steps
 
     def check(self, steps: int = 1) -> None:
-        """Counts steps of work that is about to be done; TimeUp where the end has come."""
+        """Count steps of work that is about to be done; TimeUp where the end has come."""
         if self._steps is not None:
             self._steps.taken += steps
         if self.over:
@@ -119,7 +119,7 @@ class Deadline:
         raise TimeUp(self.reason)
 
     def part(self, share: float = 1.0, most: float = math.inf) -> Deadline:
-        """An end after a share of what is left, and after at most so many seconds where seconds count."""
+        """An end after a share of the remaining time, and after at most `seconds` where seconds count."""
         length = share * self.left
         return self._until(self._reading() + (length if self.counts_steps else min(length, most)))
 
@@ -136,7 +136,7 @@ class Deadline:
 
     @contextmanager
     def ending(self, call: Callable[[], object]) -> Iterator[None]:
-        """Calls a function in a thread of its own once the end has come, if the work inside still goes on then.
+        """Call a function in a thread of its own once the end has come, if the work inside still goes on then.
 
         For work that cannot look at the deadline itself, but that can be asked to end. Where steps are counted, it is
         left to its own end.
@@ -180,7 +180,7 @@ class Deadline:
 
 
 class _Request:
-    """Whether somebody asked that a call ends early, and when it does then; the parts of a call share it."""
+    """A request that a call end early, and the time of that end; the parts of a call share it."""
 
     __slots__ = ("asked", "end")
 
@@ -189,7 +189,7 @@ class _Request:
 
 
 class _Steps:
-    """How many steps were taken."""
+    """The number of steps taken."""
 
     __slots__ = ("taken",)
 
@@ -208,7 +208,7 @@ def current() -> Deadline:
 
 
 def check(steps: int = 1) -> None:
-    """Counts steps of work that is about to be done; TimeUp where the deadline that it is done under is over."""
+    """Count steps of work that is about to be done; TimeUp where the deadline that it is done under is over."""
     _CURRENT.get().check(steps)
 
 
@@ -218,7 +218,7 @@ def expect(seconds: float) -> None:
 
 
 def spend(steps: int) -> None:
-    """Counts steps of work that looks at its deadline itself, or that has a bound of its own."""
+    """Count steps of work that looks at its deadline itself, or that has a bound of its own."""
     _CURRENT.get().spend(steps)
 
 

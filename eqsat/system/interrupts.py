@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to end early, so that what was found is kept."""
+"""Ctrl-C as a request to end early, so that the best result so far is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import FrameType
 def interruptible(
     stopping: Callable[[], None] | None = None, begun: Callable[[], bool] | None = None
 ) -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
+    """Turn the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
 
     Yields what tells whether the request was made; `stopping` is called when it is. Until `begun` says that there is
     work whose results could be kept, the first Ctrl-C is KeyboardInterrupt already. In another thread than the main

@@ -37,7 +37,7 @@ def shown(segments: Iterable[Segment]) -> Iterable[Segment]:
 
 
 def standard_error() -> Terminal:
-    """Standard error, for bars and what is said along the way."""
+    """Standard error, for progress bars and messages."""
     return Terminal(stderr=True)
 
 

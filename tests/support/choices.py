@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eqsat.errors import ExtractionError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem
 from eqsat.extract.problem.limits import exceeds
-from eqsat.extract.problem.program import Choice, Program, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, unfounded
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 COSTS = [0.0, 0.0, 1e-6, 2e-6, 3e-6, 5e-6, 1e-5, 1.7e-5]
@@ -20,7 +20,7 @@ AMOUNTS = [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 7.0]
 SIZES = [0.0, 1.0, 2.0, 3.0, 5.0, 8.0]
 
 
-def enumerate_choices(program: Program) -> list[Choice]:
+def enumerate_choices(program: ExtractionProgram) -> list[Choice]:
     """Every closed acyclic choice."""
     found: list[Choice] = []
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from eqsat.runtime.cuda.libraries.emulated import compute
 from eqsat.runtime.cuda.program.arrays import strided
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.emulator import emulate
 
 
@@ -297,7 +297,7 @@ class Toolkit:
         return array
 
     def prepare(self, sources):
-        assert all(isinstance(source, Source) for source in sources)
+        assert all(isinstance(source, KernelSource) for source in sources)
 
     def function(self, source):
         number = len(self.cuda.functions) + 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.language.terms.constant import Array
 from eqsat.runtime.cuda.program.arrays import aligned, strided
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.emulator import emulate
 
@@ -17,7 +17,11 @@ POISON = 0xFF
 
 
 def run(
-    source: Source, operands: Mapping[str, tuple[View, Array]], results: Mapping[str, View], *, descending: bool = False
+    source: KernelSource,
+    operands: Mapping[str, tuple[View, Array]],
+    results: Mapping[str, View],
+    *,
+    descending: bool = False,
 ) -> dict[str, Array]:
     """What a kernel makes of operands; AssertionError where it writes a byte that belongs to no result.
 

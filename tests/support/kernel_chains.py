@@ -18,7 +18,7 @@ from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.emulator import build
@@ -244,7 +244,7 @@ def check(cases: Sequence[Case], *, descending: bool = False) -> None:
         verify(case, source, descending=descending)
 
 
-def verify(case: Case, source: Source, *, descending: bool = False) -> None:
+def verify(case: Case, source: KernelSource, *, descending: bool = False) -> None:
     """Runs a kernel of a case, and compares what it makes."""
     operands = {name: (view, case.arrays[name]) for name, view in case.group.operands.items()}
     made = run(source, operands, case.group.results, descending=descending)

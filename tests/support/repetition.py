@@ -10,11 +10,11 @@ from typing import Any
 from eqsat.errors import UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program.launches import Launch
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import View
 
 
-def repeated(program: Program, copies: int, sets: int = 1) -> Program:
+def repeated(program: CudaProgram, copies: int, sets: int = 1) -> CudaProgram:
     """`copies` of a program's launches, one copy after the other; weights are there in so many equal sets.
 
     Inputs, values and outputs are read and written in place by all copies; copy i reads the weights of set i modulo

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.terms.types import TensorType
@@ -50,7 +50,7 @@ def write(path: str, first: int, say: Callable[[str], None]) -> None:
             for turn in range(WRITES):
                 if turn % 4 == 3:
                     numbers = range(number, number + BATCH)
-                    table.merge(Record(HERE, key(n).text, entry(n, f"batch {number}")) for n in numbers)
+                    table.merge(TableRecord(HERE, key(n).text, entry(n, f"batch {number}")) for n in numbers)
                     say("".join(f"put {n}\n" for n in numbers))
                     number += BATCH
                 else:

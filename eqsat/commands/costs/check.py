@@ -17,7 +17,7 @@ from eqsat.report.report import duration, integer, percent
 
 if TYPE_CHECKING:
     from eqsat.costs.model.validation import Validation
-    from eqsat.costs.model.wholes import Prediction
+    from eqsat.costs.model.whole_graphs import Prediction
 
 
 @click.command()
@@ -36,7 +36,7 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
     """
     from eqsat.costs.devices.device import Device
     from eqsat.costs.model.validation import validate
-    from eqsat.costs.model.wholes import LEAST, correction, predictions, wholes_of
+    from eqsat.costs.model.whole_graphs import LEAST, correction, measured_graphs, predictions
     from eqsat.costs.table.table import CostTable
 
     of = Device.of(device)
@@ -55,7 +55,7 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
                 expected="entries measured here",
                 remedy="`eqsat costs measure` makes some",
             )
-    wholes = wholes_of(entries)
+    wholes = measured_graphs(entries)
     found, predicted, fitted = validate(of, entries, folds, seed), predictions(wholes), correction(wholes)
     if as_json:
         graphs = [asdict(p.whole) | {"corrected": p.corrected} for p in predicted]

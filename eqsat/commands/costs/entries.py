@@ -13,7 +13,7 @@ from eqsat.commands.arguments import Command
 from eqsat.errors import CostError
 
 if TYPE_CHECKING:
-    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.entry import TableRecord
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Filter:
     contains: str
     environment: str
 
-    def passed(self, records: Iterable[Record]) -> list[Record]:
+    def passed(self, records: Iterable[TableRecord]) -> list[TableRecord]:
         """The records that pass."""
         return [r for r in records if self._passes(r)]
 
-    def _passes(self, record: Record) -> bool:
+    def _passes(self, record: TableRecord) -> bool:
         return (
             self.device in (None, record.environment.device)
             and (not self.operators or record.key.partition(" ")[0] in self.operators)

@@ -16,7 +16,7 @@ from eqsat.report.report import count, integer
 from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
-    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.entry import TableRecord
 
 _MAGIC = b"SQLite format 3\x00"
 
@@ -74,7 +74,7 @@ def import_(sources: tuple[Path, ...]) -> None:
     out.print(f"table: {table.path}", soft_wrap=True)
 
 
-def read(source: Path) -> list[Record]:
+def read(source: Path) -> list[TableRecord]:
     """Every entry of a file, checked; CostError for one that cannot be read."""
     from eqsat.costs.table.lines import check_record, read_records
     from eqsat.costs.table.table import CostTable

@@ -274,12 +274,12 @@ def _report(outcome: Measurements, table: CostTable, out: Console) -> None:
 
 def _export(device: Device, table: CostTable, threads: int, target: Path, out: Console) -> None:
     """Writes the entries of this machine as JSON lines."""
-    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.entry import TableRecord
     from eqsat.costs.table.environment import Environment
     from eqsat.costs.table.lines import write_records
 
     environment = Environment.current(device.name, threads)
-    records = [Record(environment, key, entry) for key, entry in table.own(environment).items()]
+    records = [TableRecord(environment, key, entry) for key, entry in table.own(environment).items()]
     if not records:
         raise CostError("nothing to export: no entry of this machine", where=str(target), expected="measured entries")
     write_text(target, write_records(records))

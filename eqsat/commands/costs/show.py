@@ -18,7 +18,7 @@ from eqsat.report.report import count, duration, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
-    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.entry import TableRecord
     from eqsat.costs.table.environment import Environment
     from eqsat.costs.table.table import CostTable
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Shown:
     """One entry as it is shown: where it comes from, and what the roofline estimates in its place."""
 
-    record: Record
+    record: TableRecord
     shipped: bool
     roofline: float | None
 

@@ -45,7 +45,7 @@ def measure_whole(
     if missing:
         raise MissingExtraError(f"{missing[0]} is not installed", expected="all that `eqsat.optimize` needs")
     from eqsat.calls import optimize
-    from eqsat.costs.model.wholes import Whole, WholeKey, correction, wholes_of
+    from eqsat.costs.model.whole_graphs import MeasuredGraph, WholeKey, correction, measured_graphs
     from eqsat.costs.table.environment import Environment
 
     dtype, precision = variant
@@ -67,13 +67,13 @@ def measure_whole(
         return 0
     kernels = sum(step["bytes"] > 0 for step in steps)
     seconds = sum(step["seconds"] for step in steps)
-    plain = correction(wholes_of(table.entries(environment))).sum(seconds, kernels) if device.gpu else seconds
+    plain = correction(measured_graphs(table.entries(environment))).sum(seconds, kernels) if device.gpu else seconds
     inputs = _inputs(result, sizes)
     if watch is None:
         entry = _timed(result, inputs, threads)
     else:
         entry = _timed_on_gpu(result, inputs, watch, [e.plan for e in own.values()])
-    predicted = Whole.predicted(plain, kernels, result.report.estimated_share)
+    predicted = MeasuredGraph.predicted(plain, kernels, result.report.estimated_share)
     table.put(environment, key, replace(entry, plan=predicted))
     return 1
 

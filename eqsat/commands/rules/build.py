@@ -38,12 +38,12 @@ def build(
     the same files. Interrupted, the same command goes on where it stood.
     """
     from eqsat.rewrites.discovery.enumerate.domain import DOMAINS
-    from eqsat.rewrites.discovery.enumerate.generate import Settings
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
     from eqsat.rewrites.discovery.library import read_usage
     from eqsat.rewrites.discovery.pipeline import build as build_library
 
     folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(
+    settings = GenerationSettings(
         ops=None if operators is None else tuple(operators),
         max_ops=max_ops,
         seed=seed,

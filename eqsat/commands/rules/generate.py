@@ -41,13 +41,13 @@ def generate(
     stood.
     """
     from eqsat.rewrites.discovery.enumerate.domain import DOMAINS
-    from eqsat.rewrites.discovery.enumerate.generate import Settings, generate
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings, generate
     from eqsat.rewrites.discovery.equations.candidate import write_candidates
 
     for path in (target, counts):
         if path is not None:
             check_target(path, ())
-    settings = Settings(
+    settings = GenerationSettings(
         ops=None if operators is None else tuple(operators),
         max_ops=max_ops,
         seed=seed,

@@ -18,7 +18,7 @@ from eqsat.runtime.cuda.device.installation import Gpu, Installation, probe
 
 @dataclass(frozen=True)
 class Device:
-    """What a roofline needs to know of a device, in seconds, bytes, and operations a second.
+    """A device as a roofline knows it, in seconds, bytes, and operations a second.
 
     `kind` is "measured" where the figures were fitted to operators that were timed on it, "roofline" where they are
     peaks and overheads; operators can be measured into a cost table on either. `flops` is the arithmetic attained, by
@@ -52,7 +52,7 @@ class Device:
         return self.flops.get(dtype, self.flops["float32"])
 
     def memory_seconds(self, bytes: int, weight_bytes: int) -> float:
-        """What moving takes, in seconds: `bytes`, of which `weight_bytes` are constant operands."""
+        """The time to move `bytes`, of which `weight_bytes` are constant operands, in seconds."""
         moved = bytes - weight_bytes
         near = moved / (self.near_bandwidth if moved <= self.near_bytes else self.bandwidth)
         return near + weight_bytes / self.weight_bandwidth
@@ -82,7 +82,9 @@ class Device:
 
     @property
     def strided(self) -> bool:
-        """Whether its kernels read operands by any strides, so that what strides can say costs nothing: on GPUs."""
+        """True if its kernels read operands by any strides, so that operators that only change strides are free: on
+        GPUs.
+        """
         return bool(self.gpu)
 
     @staticmethod
@@ -106,7 +108,7 @@ class Device:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine's: the CPU always, a GPU where the driver reports it."""
+        """True if it is this machine's: the CPU always, a GPU where the driver reports it."""
         if not self.gpu:
             return True
         present = probe()
@@ -188,7 +190,7 @@ _CYCLES: tuple[tuple[tuple[int, int], float, float, float], ...] = (
     ((7, 0), 64, 32, 512),
     ((0, 0), 64, 2, 64),
 )
-#: What a GPU is taken for that does not report a clock or a memory: hertz, bytes a second; and seconds of a launch.
+#: Stand-ins for a GPU that reports no clock or no memory: hertz, bytes a second; and seconds of a launch.
 _CLOCK, _BANDWIDTH, _LAUNCH = 1.5e9, 5e11, 2.5e-6
 
 

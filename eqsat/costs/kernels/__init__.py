@@ -1,1 +1,1 @@
-"""What is priced: kernels, their keys, and how much work they do."""
+"""Priced kernels: their keys, and the work they do."""

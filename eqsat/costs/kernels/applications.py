@@ -21,7 +21,7 @@ class Sizes(dict[str, int]):
 
 
 def is_free(op: str, operands: Sequence[TensorType | None], const_operands: Sequence[bool]) -> bool:
-    """True for a term without data: a constant, or what constants alone decide, computed before the program runs."""
+    """True for a term without data: a constant, or a value of constants alone, computed before the program runs."""
     declared = OPS.get(op)
     if op == OPAQUE or (declared is not None and not declared.is_foldable):
         return False

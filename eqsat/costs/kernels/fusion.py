@@ -1,4 +1,4 @@
-"""Operators run as one kernel: which may be, what it saves, and the key it is measured under."""
+"""Operators run as one kernel: which may be, the saving, and the key it is measured under."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from eqsat.errors import CostError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
 MOST_FUSED = 4
-#: What parts the operators of a fused kernel in its key.
+#: Separator of the operators of a fused kernel in its key.
 FUSED = " ; "
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FusedOperator:
     """One operator of a fused kernel; `links` are the members that make its operands, None for one read from memory.
 
     `same` says which of those are the same tensor as an earlier one, counting the operands of all members in turn.
@@ -120,7 +120,7 @@ _MARKED = re.compile(r" (?:([%&])(\d+):)?(?==?(?:\w+\[[\d, ]*\]|-)(?:@\w+)?(?= |
 
 
 def _linked(text: str, links: Sequence[int | None], same: Sequence[int | None]) -> str:
-    """The key of one operator with its links, and what its operands are the same as, written before the operands."""
+    """The key of one operator, with its links and the operands equal to others written before the operands."""
     head, rest = _parted(text)
     places = iter(zip(links, same, strict=True))
 
@@ -153,7 +153,7 @@ def _parted(text: str) -> tuple[str, str]:
 
 
 def fuses(producer: str, consumer: str) -> bool:
-    """Whether a consumer can be computed where its producer has just made an element, or a row of them.
+    """Return whether a consumer can be computed where its producer has just made an element, or a row of them.
 
     Element by element after anything that computes; a reduction, a softmax or a normalisation after what is element by
     element.
@@ -169,8 +169,8 @@ def fuses(producer: str, consumer: str) -> bool:
     return _by_rows(consumer) and first.pointwise
 
 
-def runs_as_one(members: Sequence[Member]) -> bool:
-    """Whether the runtime for GPUs computes operators by one kernel.
+def runs_as_one(members: Sequence[FusedOperator]) -> bool:
+    """Return whether the runtime for GPUs computes operators by one kernel.
 
     What is element by element, with one operator along rows; or a product with what libraries compute at its end.
     """
@@ -180,24 +180,24 @@ def runs_as_one(members: Sequence[Member]) -> bool:
         return False
     if not cores or not is_product(first.op):
         return True
-    endings: list[str] = []
+    epilogues: list[str] = []
     for member in members[1:]:
         made = member.results[0]
         others = [t for t, link in zip(member.operands, member.links, strict=True) if link is None and t is not None]
         if made is None or made.shape is None or sum(link is not None for link in member.links) != 1:
             return False
-        ending = ending_of(first.op, member.op, member.attrs, made, others)
+        epilogue = epilogue_of(first.op, member.op, member.attrs, made, others)
         fixed = all(const for const, link in zip(member.const, member.links, strict=True) if link is None)
-        if not may_follow(endings, ending) or (ending == "scale" and not fixed):
+        if not may_follow(epilogues, epilogue) or (epilogue == "scale" and not fixed):
             return False
-        if ending == "addend" and not _adds(first, member):
+        if epilogue == "addend" and not _adds(first, member):
             return False
-        endings.append(ending)
+        epilogues.append(epilogue)
     return True
 
 
-def _adds(product: Member, member: Member) -> bool:
-    """Whether a library adds what a member reads at the end of a convolution, in the states that they are held in."""
+def _adds(product: FusedOperator, member: FusedOperator) -> bool:
+    """Return whether a library adds what a member reads at the end of a convolution, in the states held."""
     way = member.implementation
     states = (product.implementation.operands[0], *way.operands, way.result)
     types = (product.operands[0], *member.operands, member.results[0])

@@ -21,13 +21,13 @@ Types = Sequence[TensorType | None]
 _ALONG_AXES = frozenset({"concat", "pad", "slice"})
 #: Layouts of images, in which operators on images have kernels; to turn the plane around would be another operator.
 _IMAGE_LAYOUTS = frozenset({"nhwc", "blocked"})
-#: How the index form of an operator on images begins: batch, channels, then the plane.
+#: Beginning of the index form of an operator on images: batch, channels, then the plane.
 _IMAGES = ("n c h", "n g*c h")
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What may be chosen besides the graph: layouts, and precisions that a policy allows.
+    """The choices besides the graph: layouts, and precisions that a policy allows.
 
     `layouts` always has "row" in it. `Choices()` leaves nothing to choose.
     """
@@ -78,7 +78,7 @@ def implementations(
 
 
 def is_view(op: str, attrs: Mapping[str, Any], operands: Types, implementation: Implementation) -> bool:
-    """Whether an implementation moves nothing: a transpose between layouts in which the elements lie alike.
+    """Return whether an implementation moves nothing: a transpose between layouts in which the elements lie alike.
 
     >>> column = Implementation((PLAIN,), State("column"))
     >>> is_view("transpose", {"perm": (1, 0)}, [TensorType.of("float32", (2, 3))], column)

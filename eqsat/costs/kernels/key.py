@@ -1,4 +1,4 @@
-"""The key of a measured operator: what decides how long it takes."""
+"""The key of a measured operator: the properties that decide its time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
 
-#: What the first line says.
+#: The first line of the file.
 HEADER = "# eqsat keys, version 1"
 
 
@@ -20,7 +20,7 @@ def write_keys(keys: Iterable[Key]) -> str:
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """The keys of a file in their order; CostError, with file and line, for what is none."""
+    """The keys of a file in their order; CostError, with file and line, for an invalid one."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

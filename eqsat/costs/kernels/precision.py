@@ -1,4 +1,4 @@
-"""Which element types and arithmetic may stand for float32, and where they may not."""
+"""Element types and arithmetic that may stand for float32, and the operators for which they may not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eqsat.errors import UsageError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
-#: What rounding to an element type, or forming products in an arithmetic, may change, relative to the value: half the
-#: distance between neighbours (IEEE 754 for float16; 7 stored bits in bfloat16, 10 in TF32).
+#: Largest relative change by rounding to an element type, or by forming products in an arithmetic: half the distance
+#: between neighbours (IEEE 754 for float16; 7 stored bits in bfloat16, 10 in TF32).
 ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-11})
 #: The element types that values of float32 may be held in instead.
 NARROW = ("float16", "bfloat16")
 
-#: Operators that stay in float32: sums of many terms, exponentials and logarithms, and what divides by small numbers
+#: Operators that stay in float32: sums of many terms, exponentials and logarithms, and divisions by small numbers
 #: (the list of PAI's automatic mixed precision, with the operators that have come since).
 SENSITIVE = frozenset(name for name, one in OPS.items() if one.sensitive)
 
@@ -58,11 +58,11 @@ class PrecisionPolicy:
 
     @property
     def is_exact(self) -> bool:
-        """Whether everything stays in the element type that the model states."""
+        """True if everything stays in the element type that the model states."""
         return not self.precisions and not self.arithmetic
 
     def allows(self, op: str, precision: str) -> bool:
-        """Whether an operator may run on operands, or make results, of a lower precision.
+        """Return whether an operator may run on operands, or make results, of a lower precision.
 
         What is neither element by element, nor movement, nor a product, nor a maximum, nor an average keeps float32.
         """
@@ -108,7 +108,7 @@ def policy(given: str | PrecisionPolicy) -> PrecisionPolicy:
 
 
 def lowers(type: TensorType | None) -> bool:
-    """Whether a value of this type may be held in a lower precision: those of float32 alone.
+    """Return whether a value of this type may be held in a lower precision: those of float32 alone.
 
     >>> lowers(TensorType.of("float32", (2,))), lowers(TensorType.of("int64", (2,)))
     (True, False)

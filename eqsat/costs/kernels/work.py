@@ -1,4 +1,4 @@
-"""What one operator does, counted from its types: arithmetic, bytes, elements."""
+"""The work of one operator, counted from its types: arithmetic, bytes, elements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def work_of(
     results: Sequence[TensorType | None],
     const_operands: Sequence[bool],
 ) -> Work:
-    """The work of one operator on static types; what has no known shape counts as nothing.
+    """The work of one operator on static types; tensors of unknown shape count as nothing.
 
     An operator that only moves elements reads no more of a tensor than it writes, so a gather from a large table costs
     what it gathers.
@@ -110,7 +110,7 @@ def _flops(
     results: Sequence[TensorType | None],
     elements: int,
 ) -> int:
-    """The operator's own count, or one an element for what computes and states none."""
+    """The operator's own count, or one an element for an operator that computes and states none."""
     if declared is None or declared.name == OPAQUE or declared.movement:
         return 0
     typed = [t for t in results if t is not None and t.is_static]

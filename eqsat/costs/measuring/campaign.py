@@ -22,8 +22,9 @@ SENTINEL = OpKey.parse("matmul {} float16[2048, 2048] =float16[2048, 2048]")
 
 @dataclass(frozen=True)
 class Campaign:
-    """What measuring many kernels did: entries that are new, that were there, kernels that failed and why, that are
-    left, and windows that were discarded because the device drifted."""
+    """The result of measuring many kernels: entries that are new, that were there, kernels that failed and why, that
+    are left, and windows that were discarded because the device drifted.
+    """
 
     measured: int
     known: int
@@ -57,7 +58,7 @@ class Measuring:
         *,
         seed: int = 0,
     ) -> Campaign:
-        """Measures the kernels that the table lacks; begins none after `time_limit` seconds, or when told to stop.
+        """Measure the kernels that the table lacks; begin none after `time_limit` seconds, or when told to stop.
 
         `progress` is called before each kernel with how many are done, how many there are, and the kernel.
         """
@@ -94,7 +95,7 @@ class Measuring:
         return Campaign(measured, found, tuple(self.failed), len(todo), self.discarded)
 
     def _begin(self, sentinel: Subject) -> float:
-        """The sentinel's time once the device has settled; what a killed run left is confirmed by it, or forgotten."""
+        """The sentinel's time on a steady device; it confirms the entries that a killed run left, or drops them."""
         now = settled(sentinel)
         left = self.table.own(self._marks).get(self.sentinel.text)
         if left is not None and not drifted(left.seconds, now):
@@ -103,13 +104,13 @@ class Measuring:
         return self._mark(now)
 
     def _mark(self, seconds: float) -> float:
-        """Keeps the sentinel's time, beside the entries of the window that begins."""
+        """Keep the sentinel's time, beside the entries of the window that begins."""
         self.table.put(self._marks, self.sentinel, Entry(seconds, seconds, seconds, 1))
         return seconds
 
     @property
     def _marks(self) -> Environment:
-        """Where the sentinel's time is kept, which is no cost."""
+        """The environment under which the sentinel's time is kept, which is no cost."""
         return self.environment.unconfirmed.unconfirmed
 
     def _window(
@@ -121,7 +122,7 @@ class Measuring:
         ended: Callable[[], bool],
         seed: int,
     ) -> int:
-        """Measures some kernels and says how many were begun."""
+        """Measure some kernels and say how many were begun."""
         for index, key in enumerate(keys):
             if ended():
                 return index
@@ -157,7 +158,7 @@ class Measuring:
 
 
 class _Opened:
-    """A kernel that gives back what it holds when the block ends."""
+    """A kernel that frees its resources when the block ends."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

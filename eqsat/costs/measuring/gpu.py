@@ -41,7 +41,7 @@ def present(device: str, purpose: str = "be measured") -> Device:
 
 @contextmanager
 def measuring(device: Device, table: CostTable) -> Iterator[Measuring]:
-    """What measures kernels of a GPU into a table."""
+    """Open a measurement of kernels of a GPU into a table."""
     watch = open_stopwatch()
     try:
 

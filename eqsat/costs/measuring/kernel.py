@@ -9,7 +9,7 @@ from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, is_product
-from eqsat.costs.measuring.specimen import Array, Data, chain_types, layout_of
+from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, layout_of
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph, Node
@@ -38,14 +38,14 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
     chain = FusedKey.of(key)
     held = _held(chain)
     stated = _stated(chain)
-    draft = _Draft(stated, held, seed)
+    draft = _KernelDraft(stated, held, seed)
     for member, made in zip(stated.members, draft.results, strict=True):
         _check(member, made)
     return draft.planned(chain.op)
 
 
 def runs_nothing(key: Key) -> bool:
-    """Whether a GPU has nothing to launch for a kernel, as for what strides can say; False for one it cannot run.
+    """Return whether a GPU launches nothing for a kernel, as for a change of strides; False for one it cannot run.
 
     >>> runs_nothing(OpKey.parse('transpose {"perm":[1,0]} float32[2, 3]'))
     True
@@ -102,7 +102,7 @@ def _check(member: OpKey, results: tuple[TensorType, ...]) -> None:
         )
 
 
-class _Draft:
+class _KernelDraft:
     """A plan of one kernel being built."""
 
     def __init__(self, chain: FusedKey, held: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:

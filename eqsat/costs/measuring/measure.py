@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
-from eqsat.costs.measuring.specimen import Specimen, chain_types, specimen
+from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -26,7 +26,7 @@ from eqsat.runtime.measure import interleaved
 DEVICE = "onnxruntime-cpu"
 #: Seconds that rounds of one operator may take; building its sessions comes on top.
 OPERATOR_SECONDS = 0.025
-#: What a graph of copies should take: long against a session's own overhead, short against the budget.
+#: Target time of a graph of copies: long against a session's own overhead, short against the budget.
 _GRAPH_SECONDS = 2e-4
 _MOST_COPIES = 64
 #: Constants of all copies together: at least, so that they come from far memory as in a model, unless the copies then
@@ -43,7 +43,7 @@ Progress = Callable[[int, int, Key], None]
 
 @dataclass(frozen=True)
 class Filled:
-    """What filling a table did: entries measured, entries it had, operators that failed and why, operators left."""
+    """The result of filling a table: entries measured and known, operators that failed and why, operators left."""
 
     measured: int
     known: int
@@ -61,7 +61,7 @@ def fill(
     seconds: float = OPERATOR_SECONDS,
     shipped: bool = True,
 ) -> Filled:
-    """Measures the operators a table lacks in this environment, and returns what it did.
+    """Measure the operators a table lacks in this environment, and return the counts.
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is
@@ -106,7 +106,7 @@ def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, se
     constants = _constant_bytes(key)
     lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants) for n in (1, 2)]
     try:
-        programs = {str(n): _Program(specimen(key, n, seed), threads) for n in lengths}
+        programs = {str(n): _Program(build_microbenchmark(key, n, seed), threads) for n in lengths}
     except BackendError as error:
         raise CostError(error.what, where=key.text, expected="an operator that ONNX Runtime implements") from error
     timings = interleaved(
@@ -142,14 +142,14 @@ def _constant_bytes(key: Key) -> int:
 
 
 def _estimate(key: Key) -> float:
-    """About how long one copy takes: what its operators take by themselves."""
+    """An estimate of the time of one copy: the sum over its operators by themselves."""
     members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, made, m.const_operands)) for m, made in members)
 
 
 def _copies(estimate: float, constants: int) -> int:
-    """How many copies take about as long as a graph should, within the memory there is for their constants."""
+    """The number of copies that take about as long as a graph should, within the memory for their constants."""
     wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
     if not constants:
         return wanted
@@ -158,20 +158,20 @@ def _copies(estimate: float, constants: int) -> int:
 
 
 class _Program:
-    """A specimen bound to a session: inputs and results keep their place, so that nothing is allocated in a run."""
+    """A microbenchmark bound to a session: inputs and results keep their place, so that a run allocates nothing."""
 
-    def __init__(self, built: Specimen, threads: int) -> None:
+    def __init__(self, benchmark: Microbenchmark, threads: int) -> None:
         from eqsat.runtime.onnxruntime.session import SessionBackend, ort_value
 
-        program = SessionBackend().compile(built.graph, threads=threads)
+        program = SessionBackend().compile(benchmark.graph, threads=threads)
         binding = program.session.io_binding()
         self._kept: list[Any] = []
-        for name, array in built.inputs.items():
+        for name, array in benchmark.inputs.items():
             value = ort_value(array, DType.of(array.dtype))
             self._kept.append(value)
             binding.bind_ortvalue_input(name, value)
         buffers: dict[TensorType, Any] = {}
-        for name, declared in built.outputs.items():
+        for name, declared in benchmark.outputs.items():
             if declared not in buffers:
                 # Copies write one after the other, and nothing reads what they write: one buffer serves all.
                 buffers[declared] = ort_value(np.zeros(declared.static, declared.dtype.numpy), declared.dtype)
@@ -182,8 +182,8 @@ class _Program:
             self.run()
         except RuntimeError as error:
             raise BackendError(f"ONNX Runtime failed: {str(error).strip().splitlines()[0]}") from error
-        #: What the pooling at the end of each copy costs, and the conversion of its result.
-        self.extra = 2 * Device.of(DEVICE).launch if built.tail else 0.0
+        #: Time of the pooling at the end of each copy, and of the conversion of its result.
+        self.extra = 2 * Device.of(DEVICE).launch if benchmark.tail else 0.0
 
     def run(self) -> None:
         """One run of all copies."""

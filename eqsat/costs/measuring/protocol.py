@@ -1,4 +1,4 @@
-"""How the time of a kernel is found on a device that replays graphs: the protocol of the tables of GPUs."""
+"""Measurement of a kernel's time on a device that replays graphs: the protocol of the tables of GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRAPH_SECONDS = 2e-4
 LEAST_COPIES, MOST_COPIES = 8, 256
 #: The constants that copies take turns on are this many times the second-level cache together, where copies suffice.
 COLD_TIMES = 3
-#: How far two measurements of one kernel may be apart on a steady device.
+#: Largest relative difference of two measurements of one kernel on a steady device.
 DRIFT = 0.02
 _SETTLING = 20
 
@@ -31,10 +31,10 @@ class Replay(Protocol):
     """Copies of a kernel in a graph that is replayed as one."""
 
     def seconds(self) -> float:
-        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        """Replay the graph once and return the seconds between its first kernel and its last."""
 
     def close(self) -> None:
-        """Gives back what the graph holds."""
+        """Free the resources of the graph."""
 
 
 class Subject(Protocol):
@@ -57,7 +57,7 @@ class Subject(Protocol):
         """
 
     def close(self) -> None:
-        """Gives back what the kernel holds."""
+        """Free the resources of the kernel."""
 
 
 class Stopwatch(Protocol):
@@ -66,7 +66,7 @@ class Stopwatch(Protocol):
     l2_bytes: int
 
     def sweep(self) -> None:
-        """Reads at least three times the second-level cache, so that nothing is left of what was there."""
+        """Read at least three times the second-level cache, so that its old content is gone."""
 
 
 def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: int = REPLAYS) -> Entry:
@@ -126,7 +126,7 @@ def settled(subject: Subject) -> float:
 
 
 def drifted(before: float, after: float) -> bool:
-    """Whether two measurements of one kernel are too far apart for what was measured between them to be kept."""
+    """Return whether two measurements of one kernel are too far apart to keep those made between them."""
     return not (before > 0 and after > 0 and abs(after / before - 1) <= DRIFT)
 
 
@@ -154,7 +154,7 @@ class _Slope:
 
 
 def _copies(subject: Subject, plans: Sequence[str]) -> int:
-    """How many copies take about as long as a graph should, and fit with constants of their own."""
+    """The number of copies that take about as long as a graph should, and fit with constants of their own."""
     failed: EqsatError | None = None
     for plan in plans:
         try:

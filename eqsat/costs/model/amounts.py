@@ -1,4 +1,4 @@
-"""Amounts of what programs use, as people write them: "8 GB", "512 MiB", "2 ms", "1.5e9"."""
+"""Amounts of resources, as people write them: "8 GB", "512 MiB", "2 ms", "1.5e9"."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")
 
 
 def amount(term: str, given: float | str) -> float:
-    """What `given` is of a term: in bytes, in seconds, or as a count. Raises UsageError for what is none.
+    """An amount of a term from a number or text: in bytes, in seconds, or as a count. Raises UsageError for others.
 
     >>> amount("peak_memory", "1.5 kB"), amount("time", "2 ms"), amount("launches", 12)
     (1500.0, 0.002, 12.0)

@@ -1,4 +1,4 @@
-"""What running something once costs, as a vector that adds."""
+"""The cost of running something once, as a vector that adds."""
 
 from __future__ import annotations
 

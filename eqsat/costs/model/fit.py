@@ -17,12 +17,13 @@ from eqsat.costs.kernels.work import Work, family, work_of
 from eqsat.costs.table.entry import Entry
 from eqsat.language.ops import OPS
 
-#: How many measured entries of an operator correct the estimates of its other shapes, and how many replace them by a
-#: sum of terms of their own; neither leaves the factor around the roofline as scaled before.
+#: Number of measured entries of an operator that correct the estimates of its other shapes, and number that replace
+#: them by a sum of terms of their own; neither leaves the factor around the roofline as scaled before.
 SCALED_ENTRIES = 3
 REGRESSED_ENTRIES = 6
 FACTOR = 4.0
-#: How far in logarithms of sizes a neighbour is whose error says much of another's, and what the lack of any weighs.
+#: Distance, in logarithms of sizes, within which the error of a neighbour counts much, and the weight of having no
+#: neighbour.
 _REACH = 0.5
 _PRIOR = 0.1
 #: The resolution of a measurement: shorter times are taken for this long, so that ratios exist.
@@ -73,7 +74,7 @@ class Fit:
 
 
 def samples_of(entries: Mapping[str, Entry]) -> dict[str, list[Sample]]:
-    """Measured operators by variant; without fused kernels, and without what this version does not know."""
+    """Measured operators by variant; without fused kernels, and without operators unknown to this version."""
     found: dict[str, list[Sample]] = {}
     for text in sorted(entries):
         work = known_work(text)
@@ -95,7 +96,7 @@ def known_work(text: str) -> Work | None:
 
 
 def fitted(device: Device, samples: Sequence[Sample]) -> Estimator:
-    """The estimator for one variant of an operator: the better base, corrected by what it misses nearby."""
+    """The estimator for one variant of an operator: the better base, corrected by its errors nearby."""
     return _corrected(_base(device, samples), samples) if samples else device.roofline
 
 
@@ -149,7 +150,7 @@ def _regressed(device: Device, samples: Sequence[Sample]) -> Estimator:
 
 
 def _corrected(base: Estimator, samples: Sequence[Sample]) -> Estimator:
-    """The base times what its neighbours in size and shape take beyond it, as far as there are any."""
+    """The base times the factor by which neighbours in size and shape exceed it, if there are any."""
     places = np.array([_place(s.work) for s in samples])
     missed = np.array([math.log(s.seconds / base(s.work)) for s in samples])
 
@@ -162,7 +163,7 @@ def _corrected(base: Estimator, samples: Sequence[Sample]) -> Estimator:
 
 
 def _terms(device: Device, work: Work) -> Array:
-    """What a time may be a sum of, each in about the seconds that the roofline gives it."""
+    """Terms that a time may be a sum of, each in about the seconds that the roofline gives it."""
     moved = work.bytes - work.weight_bytes
     near = moved <= device.near_bytes
     return np.array(
@@ -178,7 +179,7 @@ def _terms(device: Device, work: Work) -> Array:
 
 
 def _place(work: Work) -> Array:
-    """Where an operator lies among those of its variant: logarithms of its sizes, so that 1 is a factor of e."""
+    """The position of an operator among those of its variant: logarithms of its sizes, so that 1 is a factor of e."""
     sizes = (work.elements + 1, work.flops + 1, work.bytes + 1, math.sqrt(work.weight_bytes + 1), work.inner + 1)
     return np.log([*sizes, work.spread])
 

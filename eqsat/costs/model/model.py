@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import Sizes, applications, is_free, tensor_type
-from eqsat.costs.kernels.fusion import FusedKey, Member, runs_as_one, shared
+from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import ROUNDOFF, is_product
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
-from eqsat.costs.model.wholes import WHOLE, Correction, correction, wholes_of
+from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -35,7 +35,7 @@ from eqsat.system.deadline import check
 
 @dataclass(frozen=True)
 class Application:
-    """An operator applied to typed operands, how it is run, and its cost: what a user's own cost function is given.
+    """An operator applied to typed operands, its implementation and its cost: the argument of a user's cost function.
 
     `operands` and `results` have element types and shapes, None where one is left out or unknown; `const_operands` says
     which are weights; `cost` has seconds, bytes and counts, measured or estimated.
@@ -52,7 +52,7 @@ class Application:
 
 #: Weights of terms.
 Objective: TypeAlias = Mapping[str, float]
-#: A user's own cost of one operator, in place of what the objective makes of its measured or estimated cost.
+#: A user's own cost of one operator, in place of the price of its measured or estimated cost.
 CostFunction: TypeAlias = Callable[[Application], float]
 
 
@@ -94,11 +94,11 @@ class CostModel:
             self.environment = table.environment(self.device, threads)
         measured = table.entries(self.environment) if table is not None else {}
         self._measured: Mapping[str, Entry] = measured
-        self._correction = correction(wholes_of(measured)) if corrected and self.device.gpu else Correction()
+        self._correction = correction(measured_graphs(measured)) if corrected and self.device.gpu else Correction()
         self._hot = False
         self._fit = Fit(self.device, measured)
         self._costs: dict[Any, Cost] = {}
-        self._fused: dict[tuple[Member, ...], Cost | None] = {}
+        self._fused: dict[tuple[FusedOperator, ...], Cost | None] = {}
         self._parts: tuple[tuple[float, CostModel], ...] = ()
 
     @property
@@ -107,7 +107,7 @@ class CostModel:
         return tuple(sorted({e.plan for text, e in self._measured.items() if e.plan and not text.startswith(WHOLE)}))
 
     def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
-        """Says how many bytes of constants the model has, and where it is costed, before anything is costed.
+        """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
 
         Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost what
         was measured hot. At several points costs are means by their weights; memory is that of the largest.
@@ -126,7 +126,7 @@ class CostModel:
         return model
 
     def weighed(self, weights: Sequence[float]) -> None:
-        """Gives the points other weights; costs are means by these from then on."""
+        """Give the points other weights; costs are means by these from then on."""
         total = math.fsum(weights)
         self._parts = tuple((w / total, model) for w, (_, model) in zip(weights, self._parts, strict=True))
         self._costs, self._fused = {}, {}
@@ -145,7 +145,7 @@ class CostModel:
         const_operands: Sequence[bool],
         implementation: Implementation | None = None,
     ) -> Cost:
-        """The cost of one operator; nothing for constants and for what constants alone decide."""
+        """The cost of one operator; nothing for constants and for values that constants alone decide."""
         operands, results, const = tuple(operand_types), tuple(result_types), tuple(const_operands)
         question = (op, attrs, operands, results, const, implementation)
         try:
@@ -165,7 +165,7 @@ class CostModel:
         const_operands: Sequence[bool],
         implementation: Implementation | None = None,
     ) -> float:
-        """What the objective, or the user's cost function, makes of one operator."""
+        """The price of one operator by the objective, or by the user's cost function."""
         cost = self.node(op, attrs, operand_types, result_types, const_operands, implementation)
         if self.cost is None:
             return self.weigh(cost)
@@ -173,7 +173,7 @@ class CostModel:
         return asked(self.cost, Application(op, attrs, operands, results, const, cost, implementation))
 
     def weigh(self, cost: Cost) -> float:
-        """What the objective makes of a cost."""
+        """The price of a cost by the objective."""
         terms = ((weight, TERMS[term]) for term, weight in self.objective.items() if term in TERMS)
         return float(sum(weight * getattr(cost, name) for weight, name in terms))
 
@@ -200,21 +200,21 @@ class CostModel:
         return self.key(op, attrs, [before], [False], way)
 
     def conversion_price(self, type: TensorType, cost: Cost) -> float:
-        """What the objective makes of a conversion, or the user's cost function of an operator named "convert"."""
+        """The price of a conversion by the objective, or by the user's cost function of an operator named "convert"."""
         if self.cost is None:
             return self.weigh(cost)
         return asked(self.cost, Application("convert", {}, (type,), (type,), (False,), cost))
 
     @property
     def knows_fused(self) -> bool:
-        """Whether operators run as one kernel can have a cost here: estimated, or some of them measured."""
+        """True if operators run as one kernel can have a cost here: estimated, or some of them measured."""
         return self.knows_fused_with("")
 
     def knows_fused_with(self, op: str) -> bool:
-        """Whether this operator and others, run as one kernel, can have a cost here."""
+        """Return whether a kernel of this operator and others can have a cost here."""
         return self.device.fuses or any(" ; " in text and op in text for text in self._measured)
 
-    def fused(self, members: Sequence[Member]) -> Cost | None:
+    def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
         """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.
 
         The estimate saves the write and the reads of what stays inside, and all launches but one. None where neither
@@ -225,7 +225,7 @@ class CostModel:
             self._fused[question] = self._fused_cost(members)
         return self._fused[question]
 
-    def _fused_cost(self, members: Sequence[Member]) -> Cost | None:
+    def _fused_cost(self, members: Sequence[FusedOperator]) -> Cost | None:
         if self._parts:
             costs = [(share, model.fused(members)) for share, model in self._parts]
             known = [(share, cost) for share, cost in costs if cost is not None]
@@ -251,7 +251,7 @@ class CostModel:
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
 
     def _held_bytes(self, type: TensorType | None, way: Implementation) -> int:
-        """The bytes of what an operator makes; 0 where its rank is unknown, as those that it reads and writes are."""
+        """The bytes of an operator's results; 0 if their rank is unknown, as the bytes read and written then are."""
         if type is None or type.shape is None:
             return 0
         held = way.result.typed(type).at(self.sizes)
@@ -274,7 +274,7 @@ class CostModel:
         layouts = [*(s.layout for s in way.operands), way.result.layout]
         return key.run(layouts, (way.result.precision or "float32") if mixed else "", way.arithmetic)
 
-    def fused_key(self, members: Sequence[Member]) -> FusedKey:
+    def fused_key(self, members: Sequence[FusedOperator]) -> FusedKey:
         """The key operators run as one kernel are measured under."""
         keys = (self.key(m.op, m.attrs, m.operands, m.const, m.implementation) for m in members)
         return FusedKey(tuple(keys), tuple(m.links for m in members), shared([m.same for m in members]))
@@ -336,7 +336,7 @@ class CostModel:
         return Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
 
     def _taken(self, entry: Entry) -> float:
-        """What a measured kernel takes where the model's constants lie."""
+        """The time of a measured kernel where the model's constants lie."""
         return entry.hot if self._hot and entry.hot is not None else entry.seconds
 
     def _corrected(self, seconds: float) -> float:
@@ -375,13 +375,13 @@ class CostModel:
 
 
 def _error(op: str, way: Implementation) -> float:
-    """What running an operator in a lower precision may change: rounding its result, or its products' operands."""
+    """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
     made = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
     return made + ROUNDOFF.get(way.arithmetic, 0.0)
 
 
 def asked(function: CostFunction, applied: Application) -> float:
-    """What a user's cost function says of an operator; CostError where it raises, or gives no cost."""
+    """The cost of an operator by a user's cost function; CostError where that raises, or gives no cost."""
     try:
         found: Any = function(applied)
     except EqsatError:
@@ -404,5 +404,5 @@ def asked(function: CostFunction, applied: Application) -> float:
 
 
 def is_cost(found: object) -> bool:
-    """Whether what a user's function gives is a cost: a finite number of 0 or more."""
+    """Return whether the result of a user's function is a cost: a finite number of 0 or more."""
     return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0

@@ -1,4 +1,4 @@
-"""How well estimates meet measured operators: cross-validation of the fit against entries held back from it."""
+"""Accuracy of estimates on measured operators: cross-validation of the fit against entries held back from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Validation:
 
 
 def validate(device: Device, entries: Mapping[str, Entry], parts: int = 5, seed: int = 0) -> Validation:
-    """Estimates each entry by a fit to the entries of the other folds; UsageError for fewer than 2 folds.
+    """Estimate each entry by a fit to the entries of the other folds; UsageError for fewer than 2 folds.
 
     CostError where there is nothing to hold back.
     """

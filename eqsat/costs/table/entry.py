@@ -46,7 +46,7 @@ class Entry:
             raise CostError(f"hot = {self.hot!r}", expected="a finite number of seconds, 0 or more, or none")
 
 
-class Record(NamedTuple):
+class TableRecord(NamedTuple):
     """An entry with its place in a table: the environment, and the text of the operator's key."""
 
     environment: Environment

@@ -18,7 +18,7 @@ from eqsat.runtime.cuda.device.installation import probe
 
 #: Raised whenever operators are measured in another way, so that figures of two ways never mix: on a CPU, on a GPU.
 PROTOCOL, GPU_PROTOCOL = 1, 1
-#: What ends the runtime of entries that wait for the end of the window they were measured in.
+#: Ending of the runtime of entries that wait for the end of the window they were measured in.
 _WAITING = ", unconfirmed"
 Kind: TypeAlias = Literal["cpu", "gpu"]
 _EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (whole numbers)"
@@ -26,7 +26,7 @@ _EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (wh
 
 @dataclass(frozen=True)
 class Environment:
-    """What must agree for a measured time to be used again.
+    """The conditions that must agree for a measured time to be used again.
 
     `cpu` is the processor that was measured: for a GPU, its name and driver. `runtime` is what ran on it, with its
     version: for a GPU, the libraries, and the hash of what generates kernels.
@@ -45,12 +45,12 @@ class Environment:
 
     @property
     def unconfirmed(self) -> Environment:
-        """Where entries wait until the window they were measured in is known to have been steady."""
+        """The environment of entries that wait until the window they were measured in is known to have been steady."""
         return replace(self, runtime=self.runtime + _WAITING)
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether entries are no longer waiting."""
+        """True if entries are no longer waiting."""
         return not self.runtime.endswith(_WAITING)
 
     @cached_property
@@ -80,7 +80,7 @@ class Environment:
         return Environment(**values)
 
     def differences(self, here: Environment) -> list[str]:
-        """What differs from the environment that is here, field by field.
+        """The differences from the environment that is here, field by field.
 
         >>> one = Environment("onnxruntime-cpu", "a processor", "onnxruntime 1.30", 1)
         >>> one.differences(Environment("onnxruntime-cpu", "a processor", "onnxruntime 1.31", 2))
@@ -115,7 +115,7 @@ def _runtime() -> str:
 
 
 def kind_of(device: str) -> Kind:
-    """What a device is, by its name."""
+    """The kind of a device, by its name."""
     known = DEVICES.get(device)
     return "gpu" if (known.gpu if known is not None else device == CUDA or device.startswith(MAKER)) else "cpu"
 
@@ -135,5 +135,5 @@ def _of_gpu(device: str, _threads: int) -> Environment:
     return Environment(here, present.processor, present.runtime, 1, GPU_PROTOCOL)
 
 
-#: What says where a device is measured: of its name, and of threads.
+#: Functions that give the environment in which a device is measured, from its name and the number of threads.
 PROVIDERS: Mapping[Kind, Callable[[str, int], Environment]] = MappingProxyType({"cpu": _of_cpu, "gpu": _of_gpu})

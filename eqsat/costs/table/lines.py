@@ -9,28 +9,28 @@ from typing import Any, NoReturn
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FUSED, FusedKey
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.measuring.specimen import result_types
-from eqsat.costs.model.wholes import WHOLE, WholeKey
-from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.measuring.microbenchmark import result_types
+from eqsat.costs.model.whole_graphs import WHOLE, WholeKey
+from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS
 
-#: What the first line says.
+#: The first line of the file.
 FORMAT, VERSION = "eqsat cost table", 1
 _HEADER = {"format": FORMAT, "version": VERSION}
 _REQUIRED = ("environment", "key", "seconds", "p10", "p90", "samples")
 _OPTIONAL = ("plan", "hot")
 
 
-def write_records(records: Iterable[Record]) -> str:
+def write_records(records: Iterable[TableRecord]) -> str:
     """Entries as JSON lines, in the order of environment and key: equal tables are equal text."""
     ordered = sorted(records, key=lambda r: (r.environment.text, r.key))
     lines = [json.dumps(_HEADER), *(_line(r) for r in ordered)]
     return "\n".join(lines) + "\n"
 
 
-def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Record]:
+def read_records(text: str, where: str, *, check: bool = True) -> Iterator[TableRecord]:
     """The entries in JSON lines, in their order; CostError, with file and line, for the first that is malformed.
 
     With `check`, each key must be one that this version of eqsat can cost, on a device that it knows.
@@ -59,7 +59,7 @@ def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Recor
         yield record
 
 
-def check_record(record: Record) -> None:
+def check_record(record: TableRecord) -> None:
     """CostError for an entry that this version of eqsat would never use."""
     Device.of(record.environment.device)
     if record.key.startswith(WHOLE):
@@ -83,7 +83,7 @@ def _check_operator(key: OpKey, text: str) -> None:
         raise CostError(error.what, where=text, expected=expected, remedy=remedy) from error
 
 
-def _line(record: Record) -> str:
+def _line(record: TableRecord) -> str:
     entry = record.entry
     values: dict[str, Any] = {"environment": json.loads(record.environment.text), "key": record.key}
     values |= {name: getattr(entry, name) for name in ("seconds", "p10", "p90", "samples")}
@@ -131,7 +131,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _record(values: dict[str, Any], environments: dict[str, Environment]) -> Record:
+def _record(values: dict[str, Any], environments: dict[str, Environment]) -> TableRecord:
     missing = [name for name in _REQUIRED if name not in values]
     unknown = [name for name in values if name not in (*_REQUIRED, *_OPTIONAL)]
     if missing or unknown:
@@ -144,7 +144,7 @@ def _record(values: dict[str, Any], environments: dict[str, Environment]) -> Rec
     environment = environments.setdefault(environment.text, environment)
     times = {name: _float(values[name]) for name in ("seconds", "p10", "p90")}
     entry = Entry(**times, samples=values["samples"], plan=values.get("plan", ""), hot=_float(values.get("hot")))
-    return Record(environment, values["key"], entry)
+    return TableRecord(environment, values["key"], entry)
 
 
 def _float(value: Any) -> Any:

@@ -7,16 +7,16 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records
 
-#: Where the files lie, named after the devices.
+#: Folder of the files, which are named after the devices.
 FOLDER = resources.files("eqsat.costs") / "devices"
 
 
 @cache
-def shipped_records(device: str) -> tuple[Record, ...]:
+def shipped_records(device: str) -> tuple[TableRecord, ...]:
     """Every shipped entry of a device, none where it was not measured."""
     file = FOLDER / f"{device}.jsonl"
     return tuple(read_records(file.read_text(encoding="utf-8"), file.name, check=False)) if file.is_file() else ()

@@ -52,7 +52,7 @@ def code(error: sqlite3.Error) -> int:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Opens a file that any number of processes write at once, and makes it where there is none.
+    """Open a file that any number of processes write at once, and make it where there is none.
 
     The write-ahead log keeps what a killed process had committed; a loss of power may take the last transactions, never
     a part of one.
@@ -80,7 +80,7 @@ def memory() -> sqlite3.Connection:
 
 
 def copied(path: str) -> sqlite3.Connection:
-    """What a file holds, in memory; the file is not written, and need not be writable.
+    """Copy the content of a file into memory; the file is not written, and need not be writable.
 
     A folder that cannot be written has no place for the index of the write-ahead log, which `immutable` does without.
     """
@@ -137,7 +137,7 @@ def _check_schema(connection: sqlite3.Connection, version: int) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Makes the table, or brings it up to date from an older format; nothing where another process has done so."""
+    """Make the table, or bring it up to date from an older format; nothing where another process has done so."""
     version = version_of(connection)
     if version == 0:
         connection.execute(_SCHEMA)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.table import storage
-from eqsat.costs.table.entry import Entry, Record, preferred
+from eqsat.costs.table.entry import Entry, TableRecord, preferred
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.shipped import shipped_entries, shipped_records
 from eqsat.errors import CostError
@@ -25,7 +25,7 @@ _PUT = f"INSERT OR REPLACE INTO entries (environment, key, {_VALUES}) VALUES (?,
 
 
 class Key(Protocol):
-    """The key of what is measured, as one line of text."""
+    """The key of a measured kernel or graph, as one line of text."""
 
     @property
     def text(self) -> str:
@@ -34,7 +34,7 @@ class Key(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging did: entries that are new, that took the place of another, and that the table's own beat."""
+    """The result of merging: entries that are new, that took the place of another, and that the table's own beat."""
 
     new: int
     replaced: int
@@ -68,7 +68,7 @@ class CostTable:
 
     @classmethod
     def copy(cls, path: str | Path) -> CostTable:
-        """What a file holds, in memory: for the table of another machine, which is only read."""
+        """Copy the content of a file into memory: for the table of another machine, which is only read."""
         table = cls(":memory:", shipped=False)
         try:
             held = storage.copied(str(path))
@@ -87,8 +87,8 @@ class CostTable:
         return shipped_entries(environment).get(key.text) if self.shipped else None
 
     def put(self, environment: Environment, key: Key, entry: Entry) -> None:
-        """Writes one entry, in place of an older one; other processes see it when this returns."""
-        self._execute(_PUT, _row(Record(environment, key.text, entry)))
+        """Write one entry, in place of an older one; other processes see it once this returns."""
+        self._execute(_PUT, _row(TableRecord(environment, key.text, entry)))
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment by the text of its key, those that are shipped included."""
@@ -112,7 +112,7 @@ class CostTable:
         return max(counts, key=lambda e: (e.protocol, counts[e], e.text), default=here)
 
     def confirm(self, environment: Environment) -> int:
-        """Takes in what waits for the end of a window of measurements, and says how many entries that were."""
+        """Take in the entries that wait for the end of a window of measurements, and return their number."""
         waiting = environment.unconfirmed
         count = len(self._own(waiting.text))
         if count:
@@ -121,16 +121,16 @@ class CostTable:
         return count
 
     def drop(self, environment: Environment) -> None:
-        """Forgets every entry of an environment."""
+        """Forget every entry of an environment."""
         self._execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
 
-    def merge(self, records: Iterable[Record]) -> Merged:
-        """Takes in the entries of other tables, all in one transaction.
+    def merge(self, records: Iterable[TableRecord]) -> Merged:
+        """Take in the entries of other tables, all in one transaction.
 
         Of two entries for one key in one environment, the `preferred` one stays, so that the order in which tables
         are merged makes no difference, nor does merging one twice.
         """
-        best: dict[tuple[str, str], Record] = {}
+        best: dict[tuple[str, str], TableRecord] = {}
         for record in records:
             place = record.environment.text, record.key
             known = best.get(place)
@@ -144,11 +144,11 @@ class CostTable:
         self._execute("COMMIT", ())
         return merged
 
-    def records(self) -> Iterator[Record]:
-        """Every entry of the file in the order of environment and key; what is shipped is not among them."""
+    def records(self) -> Iterator[TableRecord]:
+        """Every entry of the file in the order of environment and key, without shipped entries."""
         for text in self.environments():
             environment = Environment.parse(text)
-            yield from (Record(environment, key, entry) for key, entry in self._own(text).items())
+            yield from (TableRecord(environment, key, entry) for key, entry in self._own(text).items())
 
     def environments(self) -> dict[str, int]:
         """The text of every environment with entries in the file, and how many it has."""
@@ -156,7 +156,7 @@ class CostTable:
         return dict(self._execute(query, ()))
 
     def mismatch(self, environment: Environment) -> str | None:
-        """What the file has for other environments of a device, if there is nothing for this one; else None.
+        """The entries for other environments of a device, if the file has none for this one; else None.
 
         The differences are those of the environment which has most entries.
         """
@@ -170,7 +170,7 @@ class CostTable:
         return f"{entries}, measured in another environment: {'; '.join(most.differences(environment))}"
 
     def stand_in(self, environment: Environment) -> str | None:
-        """How the environment that costs are taken from differs from that of the same GPU here, else None."""
+        """The differences of the environment that costs are taken from to that of the same GPU here, else None."""
         here = Environment.current(environment.device, environment.threads)
         if environment == here or not self.entries(environment) or not Device.of(environment.device).is_here:
             return None
@@ -178,7 +178,7 @@ class CostTable:
         return f"costs were measured in another environment: {different}; `eqsat measure --device cuda` measures here"
 
     def close(self) -> None:
-        """Closes the file; the table cannot be used afterwards."""
+        """Close the file; the table cannot be used afterwards."""
         self._connection.close()
 
     def __enter__(self) -> CostTable:
@@ -210,7 +210,7 @@ class CostTable:
                 remedy="the file was changed by another program; delete it, and `eqsat costs measure` fills it again",
             ) from error
 
-    def _merge(self, best: dict[tuple[str, str], Record]) -> Merged:
+    def _merge(self, best: dict[tuple[str, str], TableRecord]) -> Merged:
         known = {text: self._own(text) for text in {environment for environment, _ in best}}
         new = replaced = 0
         for (environment, key), record in best.items():
@@ -244,7 +244,7 @@ class CostTable:
             raise fault(self.path, error) from error
 
     def _fallback(self, asked: bool, error: Exception) -> sqlite3.Connection:
-        """The table in memory, with what the file holds where it can be read."""
+        """The table in memory, with the content of the file if it can be read."""
         readable = Path(self.path).is_file() and os.access(self.path, os.R_OK)
         if asked and not readable:
             raise CostError(
@@ -268,7 +268,7 @@ class CostTable:
 
 
 def fault(path: str, error: sqlite3.Error) -> CostError:
-    """What SQLite raised, as an error that names the file and what to do."""
+    """An error that SQLite raised, as one that names the file and the remedy."""
     if isinstance(error, storage.ForeignError):
         return CostError(
             str(error),
@@ -291,7 +291,7 @@ def fault(path: str, error: sqlite3.Error) -> CostError:
     )
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _row(record: TableRecord) -> tuple[Any, ...]:
     entry = record.entry
     values = (entry.seconds, entry.p10, entry.p90, entry.samples, entry.plan, entry.hot)
     return (record.environment.text, record.key, *values)

@@ -1,4 +1,4 @@
-"""Which values count as finite before anything is known of them (docs/adr/0010)."""
+"""Values that count as finite before anything is known of them (docs/adr/0010)."""
 
 from __future__ import annotations
 

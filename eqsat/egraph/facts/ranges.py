@@ -1,4 +1,4 @@
-"""What rules may make: tensors that a machine holds, and constants within the range of their element type."""
+"""Bounds on what rules may make: tensors that a machine holds, and constants within the range of their element type."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def evaluated(
 
 
 def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType | None], result: TensorType) -> bool:
-    """Whether a result overflows or vanishes when it is rounded to its type, or is infinite or NaN of finite operands.
+    """Return whether a result overflows or vanishes in its type, or is infinite or NaN of finite operands.
 
     What falls below the normal numbers of a type vanishes in part: fewer bits are left than its other elements have.
 

@@ -20,7 +20,7 @@ class _Scope(NamedTuple):
     classes: dict[str, Any]
 
 
-class Builder:
+class RightSideBuilder:
     """Makes the right side of one match, e-node by e-node; ShapeError where it does not type."""
 
     def __init__(self, egraph: EGraph, match: Match, generation: int, steps: int) -> None:

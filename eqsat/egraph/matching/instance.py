@@ -1,4 +1,4 @@
-"""What a rule matched and what it made, found again in the e-graph after it fired."""
+"""The two sides of a rule found again in the e-graph after it fired."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from eqsat.egraph.egraph import PROJECTION, Application, EGraph, Firing
+from eqsat.egraph.egraph import PROJECTION, EGraph, Firing, RuleUnion
 from eqsat.egraph.forest import Forest
 from eqsat.egraph.matching.build import cuts
 from eqsat.egraph.matching.match import bindings_of
@@ -24,36 +24,36 @@ Over: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class MatchedTerm:
     """An e-node with the terms a pattern has below it; none where the pattern has a variable."""
 
     enode: int
-    below: tuple[Term, ...] | None = None
+    below: tuple[MatchedTerm, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class MatchedSide:
     """One side of a rule as it stands in the e-graph, and the pairs of e-nodes that had to be equal for it.
 
     A pair is an operand that an e-node was made over, and the e-node that the pattern has in its place.
     """
 
-    term: Term
-    premises: tuple[Pair, ...]
+    term: MatchedTerm
+    equalities: tuple[Pair, ...]
 
 
-class Instances:
-    """Finds the instances of a rule's sides that one union was about, among what was equal before it."""
+class SideFinder:
+    """Finds the instances of a rule's sides that one union was about, among the equalities before it."""
 
     def __init__(self, egraph: EGraph, forest: Forest) -> None:
         self.egraph, self.forest = egraph, forest
 
-    def sides(self, applied: Application, time: int) -> tuple[Instance, Instance] | None:
-        """The left and the right side; None where the record does not say what was bound, or no e-node fits it."""
+    def sides(self, applied: RuleUnion, time: int) -> tuple[MatchedSide, MatchedSide] | None:
+        """The left and the right side; None where the record has no bindings, or no e-node fits them."""
         firing = applied.firing
         if firing is None:
             return None
-        rule, search = firing.rule, _Search(self.egraph, self.forest, firing, time, applied.root)
+        rule, search = firing.rule, _SideSearch(self.egraph, self.forest, firing, time, applied.root)
         bound, classes = search.bindings, dict(firing.classes)
         right = search.instance(rule.right[applied.root % len(rule.right)], applied.right, bound, classes)
         if isinstance(rule.left, Siblings):
@@ -66,38 +66,38 @@ class Instances:
         return None if left is None or right is None else (left, right)
 
 
-class _Search:
+class _SideSearch:
     """The instances under one firing's bindings."""
 
     def __init__(self, egraph: EGraph, forest: Forest, firing: Firing, time: int, root: int) -> None:
         self.egraph, self.forest, self.rule, self.time, self.root = egraph, forest, firing.rule, time, root
         self.bindings = bindings_of(egraph, firing.classes, firing.attrs)
 
-    def instance(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> Instance | None:
+    def instance(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> MatchedSide | None:
         """A pattern at an e-node, or at another that was equal to it."""
         found = self._fit(pattern, enode, bindings, classes)
-        return None if found is None else Instance(found[0], tuple(dict.fromkeys(found[1])))
+        return None if found is None else MatchedSide(found[0], tuple(dict.fromkeys(found[1])))
 
-    def part(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> Instance | None:
+    def part(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> MatchedSide | None:
         """One output of a pattern, at an e-node that projects it."""
         node = self.egraph.nodes[enode]
         found = self._fit(pattern, node.operands[0], bindings, classes) if node.op == PROJECTION else None
-        return None if found is None else Instance(Term(enode, (found[0],)), tuple(dict.fromkeys(found[1])))
+        return None if found is None else MatchedSide(MatchedTerm(enode, (found[0],)), tuple(dict.fromkeys(found[1])))
 
     def at(self, bindings: Bindings, classes: Classes, over: Over, index: int) -> tuple[Bindings, Classes]:
-        """What is bound inside a loop, at one element."""
+        """The bindings inside a loop, at one element."""
         chosen = {v: classes[s][index] for v, s in over if s in classes}
         return element(bindings, over, index), {**classes, **chosen}
 
     def _fit(
         self, pattern: Pattern, wanted: int, bindings: Bindings, classes: Classes
-    ) -> tuple[Term, list[Pair]] | None:
+    ) -> tuple[MatchedTerm, list[Pair]] | None:
         """A term that a pattern stands for where an e-node is wanted, and the premises that takes."""
         if isinstance(pattern, Var):
             number: int = classes[pattern.name]
             if not self.forest.equal_before(wanted, number, self.time):
                 return None
-            return Term(number), [(wanted, number)] if wanted != number else []
+            return MatchedTerm(number), [(wanted, number)] if wanted != number else []
         try:
             stated = self.rule.attributes(pattern, bindings)
             attrs = Attrs() if pattern == ABSENT else spec(pattern.op).complete(stated)
@@ -108,8 +108,8 @@ class _Search:
         for enode in self._candidates(pattern.op, attrs, wanted):
             below = self._operands(pattern, enode, bindings, classes)
             if below is not None:
-                terms, premises = below
-                return Term(enode, terms), [*([(wanted, enode)] if enode != wanted else []), *premises]
+                terms, equalities = below
+                return MatchedTerm(enode, terms), [*([(wanted, enode)] if enode != wanted else []), *equalities]
         return None
 
     def _candidates(self, op: str, attrs: Attrs, wanted: int) -> Iterator[int]:
@@ -122,10 +122,10 @@ class _Search:
 
     def _operands(
         self, pattern: App, enode: int, bindings: Bindings, classes: Classes
-    ) -> tuple[tuple[Term, ...], list[Pair]] | None:
+    ) -> tuple[tuple[MatchedTerm, ...], list[Pair]] | None:
         operands = self.egraph.nodes[enode].operands
-        terms: list[Term] = []
-        premises: list[Pair] = []
+        terms: list[MatchedTerm] = []
+        equalities: list[Pair] = []
         for item, inner, known in self._expanded(pattern, bindings, classes):
             if len(terms) == len(operands):
                 return None
@@ -133,13 +133,13 @@ class _Search:
             if found is None:
                 return None
             terms.append(found[0])
-            premises += found[1]
-        return (tuple(terms), premises) if len(terms) == len(operands) else None
+            equalities += found[1]
+        return (tuple(terms), equalities) if len(terms) == len(operands) else None
 
     def _expanded(
         self, pattern: App, bindings: Bindings, classes: Classes
     ) -> Iterator[tuple[Pattern, Bindings, Classes]]:
-        """The operands of a pattern, spreads element by element, with what is bound in each."""
+        """The operands of a pattern, spreads element by element, with the bindings in each."""
         for operand in pattern.operands:
             if not isinstance(operand, Spread):
                 yield operand, bindings, classes

@@ -1,4 +1,4 @@
-"""Rows of queries as matches: what each one binds."""
+"""Rows of queries as matches, with the bindings of each."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Site
+from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, VariadicSite
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var
 
-#: How many ways of binding one row are followed, and how many forms of one operand of a spread.
+#: Largest number of bindings of one row that are followed, and of forms of one operand of a spread.
 MOST_BINDINGS, MOST_FORMS = 16, 64
 
 
@@ -52,7 +52,7 @@ class _Form:
 
 
 class Binder:
-    """Turns rows of a query into matches; what attributes bind is worked out once for each set of them."""
+    """Turns rows of a query into matches; bindings by attributes are computed once for each set of attributes."""
 
     def __init__(self, egraph: EGraph, query: Query) -> None:
         self.egraph, self.query = egraph, query
@@ -87,7 +87,7 @@ class Binder:
         return matches
 
     def _sited(
-        self, site: Site, leader: int, forms: list[tuple[_Form, dict[int, int]]]
+        self, site: VariadicSite, leader: int, forms: list[tuple[_Form, dict[int, int]]]
     ) -> Iterator[tuple[_Form, dict[int, int]]]:
         """The forms so far with each way that a variadic operator matches a class."""
         for form, numbers in forms:
@@ -114,7 +114,7 @@ class Binder:
         return _Form({}, bound, checks)
 
     def _agrees(self, app: App, attrs: Attrs, bindings: Bindings) -> bool:
-        """Whether fields given by expressions have the values these evaluate to; not where one has no value."""
+        """Return whether fields given by expressions have the values of these; False if one has no value."""
         try:
             stated = self.query.rule.attributes(app, bindings)
         except ShapeError:  # of a rank that is not known, for one
@@ -122,7 +122,7 @@ class Binder:
         return all(Attrs(v=stated[name]) == Attrs(v=attrs[name]) for name in self._computed[id(app)])
 
     def _forms(self, app: App, leader: int, known: _Form) -> list[_Form]:
-        """The ways an operator of patterns matches a class, given what is bound already."""
+        """The matches of an operator of patterns with a class, given the bindings so far."""
         forms: list[_Form] = []
         for attr_id, operands, number in self.egraph.members(leader, app.op):
             start = self._attributes(app, attr_id)
@@ -189,7 +189,7 @@ def _without(form: _Form, names: dict[str, str]) -> _Form:
 
 
 def _continues(form: _Form, found: _Form, over: dict[str, str], index: int, length: int) -> bool:
-    """Whether an element is the one that a sequence bound before has at this place, the lengths being equal too."""
+    """Return whether an element is the one that a sequence bound before has at this place, with equal lengths."""
     for known, new in ((form.classes, found.classes), (form.attrs, found.attrs)):
         for element, sequence in over.items():
             if element in new and sequence in known:
@@ -235,7 +235,7 @@ def _computed_fields(app: App) -> tuple[str, ...]:
 
 
 def _bound_attributes(app: App, attrs: Attrs) -> dict[str, Any] | None:
-    """What the attributes of an e-node bind in a pattern; None where they do not fit."""
+    """The bindings of a pattern by the attributes of an e-node; None where they do not fit."""
     bound: dict[str, Any] = {}
     if app == ABSENT:
         return bound

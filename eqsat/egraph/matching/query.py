@@ -11,7 +11,7 @@ from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Spread, r
 
 
 class Rewrite(Protocol):
-    """What the e-graph needs of a rule."""
+    """A rule as the e-graph sees it."""
 
     @property
     def name(self) -> str:
@@ -19,15 +19,15 @@ class Rewrite(Protocol):
 
     @property
     def phase(self) -> str:
-        """When it runs: "simplify", "expand", "merge" or "fuse"."""
+        """The phase it runs in: "simplify", "expand", "merge" or "fuse"."""
 
     @property
     def left(self) -> Left:
-        """What it matches."""
+        """The left side."""
 
     @property
     def parts(self) -> int:
-        """How many outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        """The number of outputs of a single root that the right side states one by one; 0 where it states each root."""
 
     @property
     def matched(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ class Rewrite(Protocol):
 
     @property
     def right(self) -> tuple[Pattern, ...]:
-        """What each matched root is equal to."""
+        """The term that each matched root is equal to."""
 
     def refused(self, bindings: Bindings) -> str | None:
         """Why the conditions do not hold, or None."""
@@ -58,7 +58,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class VariadicSite:
     """An operator of any number of operands, such as ``concat(*[relu(x) for x in xs])``, and the column of its class.
 
     egglog finds the classes that hold one; its operands are matched afterwards. As part of the query, each number of
@@ -83,7 +83,7 @@ class Query:
     width: int = 0
     operators: list[str] = field(default_factory=list)
     occurrences: list[Occurrence] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[VariadicSite] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     roots: tuple[int, ...] = ()
 
@@ -113,12 +113,12 @@ class _Compiler:
         return self.query
 
     def _app(self, app: App) -> int | None:
-        """Adds the facts of an application; returns its column, or None where no e-node has that many operands."""
+        """Add the facts of an application; return its column, or None where no e-node has that many operands."""
         query = self.query
         if any(isinstance(operand, Spread) for operand in app.operands):
             column = self._column()
             query.facts.append(f"({presence_name(app.op)} t{column})")
-            query.sites.append(Site(app, column))
+            query.sites.append(VariadicSite(app, column))
             return column
         columns: list[int] = []
         for operand in app.operands:

@@ -197,7 +197,7 @@ def _given_costs(run: ViewedRun) -> Sequence[Cost]:
     paid: dict[int, float] = {}
     if choice.in_seconds:
         for option in given.chosen.values():
-            way = framed.ways[option]
+            way = framed.options[option]
             if len(way.positions) == 1 and way.split is None and framed.problem.nodes[option].operands:
                 leader = framed.snapshot.nodes[way.positions[0]].eclass
                 paid[leader] = framed.problem.nodes[option].cost

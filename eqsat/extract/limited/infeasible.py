@@ -15,7 +15,7 @@ from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
 
 LEAST_SECONDS = 2.0
-"""Time for finding out what the tightest bounds are, even if the search has used up its own."""
+"""Time for finding the tightest bounds, even if the search has used up its own."""
 
 
 def finite(problem: Problem) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Choices within limits by prices: what a limited resource costs is raised until the cheapest choice can afford it."""
+"""Choices within limits by prices: the price of a limited resource rises until the cheapest choice can afford it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 from eqsat.extract.problem.limits import exceeds
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure
 from eqsat.extract.solvers.greedy import cheapest_dags
 
 ROUNDS = 24
 """Changes of the prices."""
 
 EASE = 0.6
-"""What the price of a resource is multiplied by where the limit is kept; where not, it is doubled."""
+"""Factor of the price of a resource whose limit is kept; the price of one whose limit is broken is doubled."""
 
 
 @dataclass(slots=True)
 class Demand:
-    """A limit on a program: what every option uses."""
+    """A limit on a program: the amount that every option uses."""
 
     name: str
     most: float
@@ -31,11 +31,11 @@ class Demand:
         self.total = sum(self.amounts)
 
     def used(self, choice: Choice) -> float:
-        """What a choice uses; summed in a fixed order."""
+        """The amount that a choice uses, summed in a fixed order."""
         return float(sum(self.amounts[option] for option in sorted(choice.values())))
 
     def broken(self, choice: Choice) -> bool:
-        """Whether a choice uses more than there is."""
+        """Return whether a choice uses more than there is."""
         return exceeds(self.used(choice), self.most)
 
 
@@ -52,7 +52,9 @@ class Prices:
     `pressing` is a resource without a limit of its own, such as the bytes of all values for peak memory.
     """
 
-    def __init__(self, program: Program, demands: Sequence[Demand], pressing: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, program: ExtractionProgram, demands: Sequence[Demand], pressing: Sequence[float] | None = None
+    ) -> None:
         self.costs = program.costs
         self.demands = list(demands)
         self.pressing = pressing
@@ -63,7 +65,7 @@ class Prices:
         self.press, self.first_press = 0.0, typical * len(self.costs) / whole if whole > 0 else 0.0
 
     def weights(self) -> list[float]:
-        """The cost of every option with what its resources cost."""
+        """The cost of every option, the cost of its resources included."""
         weights = list(self.costs)
         for price, demand in zip(self.prices, self.demands, strict=True):
             if price > 0:
@@ -73,14 +75,14 @@ class Prices:
         return weights
 
     def change(self, broken: Sequence[bool], pressed: bool) -> None:
-        """Raises the prices of limits that were broken and lowers those of the others."""
+        """Raise the prices of limits that were broken and lower those of the others."""
         for index, over in enumerate(broken):
             price = self.prices[index]
             self.prices[index] = max(2 * price, 0.1 * self.first[index]) if over else EASE * price
         self.press = max(2 * self.press, 0.1 * self.first_press) if pressed else EASE * self.press
 
 
-def greedy_choice(program: Program, weights: list[float], *, shared: bool = True) -> Choice:
+def greedy_choice(program: ExtractionProgram, weights: list[float], *, shared: bool = True) -> Choice:
     """A closed greedy choice under other costs; they count a shared goal once if `shared`, else once a user."""
     if shared:
         choice = cheapest_dags(dataclasses.replace(program, costs=weights))
@@ -90,13 +92,13 @@ def greedy_choice(program: Program, weights: list[float], *, shared: bool = True
 
 
 def priced_choices(
-    program: Program,
+    program: ExtractionProgram,
     prices: Prices,
     take: Callable[[Choice], bool | None],
     stop: Callable[[], bool],
     rounds: int = ROUNDS,
 ) -> None:
-    """Offers greedy choices under changing prices to `take`.
+    """Offer greedy choices under changing prices to `take`.
 
     `take` returns whether peak memory was exceeded, or None where that was not looked at.
     """

@@ -25,7 +25,7 @@ SLACK = 1e-9
 """Relative: a cost within this of the bound is optimal."""
 
 PRICED_SOLVES = 6
-"""Solves without limits, under a price for what they bound."""
+"""Solves without limits, under a price for the bounded resource."""
 
 LAZY_ROUNDS = 12
 """Integer solves with cycle cuts only, before order variables are added where cycles still turn up."""
@@ -34,7 +34,7 @@ QUICK_MOVES = 2_000
 """Moves that the schedule of one of many choices may take."""
 
 CLOSE = 1e-6
-"""Relative: a peak within this of what the integer program has for it is the same."""
+"""Relative difference up to which a peak equals that of the integer program."""
 
 Progress = Callable[[float, float], None]
 
@@ -61,7 +61,7 @@ class LimitedSearch:
         self._peaks: dict[frozenset[int], tuple[int, float, float, tuple[int, ...]]] = {}
 
     def watch(self, progress: Progress | None) -> None:
-        """Calls `progress` whenever the cost or the bound has improved, once there is a choice."""
+        """Call `progress` whenever the cost or the bound has improved, once there is a choice."""
         last = (math.inf, -1.0)
         searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
 
@@ -82,17 +82,17 @@ class LimitedSearch:
         return min(self.floor, self.cap, self.cost)
 
     def done(self) -> bool:
-        """Whether the best choice is proved optimal, within the gap asked for, or that there is none."""
+        """Return whether the best choice is proved optimal within the gap, or it is proved that there is none."""
         if self.choice is None:
             return self.impossible
         return self.bound() >= self.cost * (1 - max(self.relative_gap, SLACK))
 
     def over(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         return self.done() or self.clock.stop()
 
     def lift(self, bound: float) -> None:
-        """Takes a bound if it is better than the best so far."""
+        """Take a bound if it is better than the best so far."""
         self.floor = max(self.floor, bound)
 
     def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[float, float, tuple[int, ...]]:
@@ -107,7 +107,7 @@ class LimitedSearch:
         return known[1:]
 
     def offer(self, choice: Choice, moves: int = QUICK_MOVES) -> bool | None:
-        """Takes a choice if it is within the limits and better than the best so far.
+        """Take a choice if it is within the limits and better than the best so far.
 
         Returns whether its peak is over the limit; None where other limits or cycles rule it out, or a better is known.
         """
@@ -126,7 +126,7 @@ class LimitedSearch:
         return False
 
     def run(self) -> None:
-        """Searches until optimal, proved impossible, or stopped."""
+        """Search until optimal, proved impossible, or stopped."""
         self.lift(dual_ascent(self.program).bound + self.weight * self.least_peak)
         self.find()
         if self.choice is None or self.over():
@@ -147,7 +147,7 @@ class LimitedSearch:
             self._integer(reduction, elastic=True)
 
     def _by_prices(self) -> None:
-        """Greedy choices under prices, of what is left after the reduction."""
+        """Greedy choices under prices, of the options left after the reduction."""
         pressing = None if self.live is None else [self.live.sizes[goal] for goal in self.program.provides]
         prices = Prices(self.program, self.demands, pressing)
         priced_choices(self.program, prices, self.offer, self.over)
@@ -175,7 +175,7 @@ class LimitedSearch:
         self.offer(choice_of(self.problem, found))
 
     def _reduce(self) -> Presolved:
-        """Leaves out options that occur in no choice within the limits, or in none better than the best."""
+        """Leave out options that occur in no choice within the limits, or in none better than the best."""
         out: set[int] = set()
         for demand in self.demands:
             ascent = dual_ascent(self.program, demand.amounts)
@@ -320,7 +320,7 @@ class LimitedSearch:
         return self.live.alike(choice, part)
 
     def _forbid(self, master: Master, choice: Choice, part: Part | None, *, proved: bool) -> Row:
-        """Forbids a part of a choice, or the choice itself; what that may cost caps the bound if it is not proved."""
+        """Forbid a part of a choice, or the choice itself; an unproved ban caps the bound at the cost it may lose."""
         if not proved:
             _, bound, _ = self.schedule(choice)
             self.cap = min(self.cap, total(self.program, choice) + self.weight * bound)
@@ -337,7 +337,7 @@ def _share(demands: Sequence[Demand], choice: Choice) -> float:
 
 
 def _joint(demands: Sequence[Demand]) -> list[float]:
-    """What every option uses of all limits together, each in parts of the limit."""
+    """The use of all limits together by every option, each as a share of its limit."""
     scales = [1 / demand.most for demand in demands]
     return [
         sum(s * a for s, a in zip(scales, amounts, strict=True))

@@ -1,4 +1,4 @@
-"""The integer program of a limited problem: that of extraction, a row for every limit, and what peak memory adds.
+"""The integer program of a limited problem: that of extraction, a row for every limit, and rows for peak memory.
 
 Peak memory is no sum: of every choice that needs too much, a part is found that needs too much whatever goes with it,
 and a row forbids that part (combinatorial Benders cuts). Where the peak has a price, a column stands for it.
@@ -14,12 +14,12 @@ from eqsat.extract.limited.lagrange import Demand
 from eqsat.extract.problem.program import Choice, closure
 from eqsat.extract.solvers.bounds import path_bounds
 from eqsat.extract.solvers.flows import flow_cuts
-from eqsat.extract.solvers.highs import Clock, Outcome, Solver
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.extract.solvers.presolve import Presolved
 
 UNIT = 1024.0
-"""What a limit is scaled to, so that HiGHS's tolerance of 1e-6 is 1e-9 of it."""
+"""The value that a limit is scaled to, so that HiGHS's tolerance of 1e-6 is 1e-9 of it."""
 
 VIOLATION = 1e-3
 """In these units: from here on a limit is broken, and not by rounding."""
@@ -54,7 +54,7 @@ class Master:
             reduction.original.provides[parts[0]]: self.small.provides[option]
             for option, parts in enumerate(reduction.parts)
         }
-        self.model = Model(self.small)
+        self.model = IntegerProgram(self.small)
         if any(count > 1 for count in Counter(self.small.groups).values()):
             self.model.strengthen(reduction.broken)
         self.model.rows += self.model.break_pairs()
@@ -88,12 +88,12 @@ class Master:
         return tuple(columns), tuple(values), UNIT if demand.most > 0 else 0.0
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Adds rows between solves."""
+        """Add rows between solves."""
         self.model.rows += rows
         self.solver.add(rows)
 
     def order(self, cuts: Sequence[Row]) -> None:
-        """Adds order variables where `cuts` had to forbid cycles."""
+        """Add order variables where `cuts` had to forbid cycles."""
         if self.model.order(list(cuts)):
             self.solver = Solver(self.model, self.costs, seed=self.seed)
 
@@ -115,7 +115,7 @@ class Master:
         return (*columns, self.theta), (*([rise] * len(columns)), -1.0), rise * (len(groups) - 1)
 
     def cover(self, demand: Demand, choice: Choice) -> Row:
-        """Forbids the largest users of a choice that together break a limit."""
+        """Forbid the largest users of a choice that together break a limit."""
         users = sorted(choice.values(), key=lambda option: (-demand.amounts[option], option))
         count, total = 0, 0.0
         while count < len(users) and total <= demand.most:
@@ -142,7 +142,7 @@ class Master:
             last = max(last, outcome.bound)
             self.add(cuts)
 
-    def solve(self, clock: Clock, relative_gap: float, start: Choice | None) -> tuple[Outcome, Choice, list[Row]]:
+    def solve(self, clock: Clock, relative_gap: float, start: Choice | None) -> tuple[SolverOutcome, Choice, list[Row]]:
         """One integer solve: its choice, if there is one, and the cuts that forbid the cycles of it."""
         point = None
         if start is not None and all(option in self.column for option in start.values()):

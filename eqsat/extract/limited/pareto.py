@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COST = "cost"
-"""The name of a problem's own cost among the terms of a front; without what peak memory adds to it."""
+"""The name of a problem's own cost among the terms of a front, without the price of peak memory."""
 
 RESOLUTION = 1e-6
 """Relative: points that differ by less in both terms are one."""
@@ -37,7 +37,7 @@ PLOTS = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A choice of the front, with what it needs of the two terms.
+    """A choice of the front, with its amounts of the two terms.
 
     `is_exact` where it is proved that no choice has less of one term and no more of the other.
     """
@@ -95,7 +95,7 @@ class _Sweep:
         self.points: list[Point] = []
 
     def run(self) -> bool:
-        """Adds points from the least x to the least y; whether that is all of them, proved."""
+        """Add points from the least x to the least y; whether that is all of them, proved."""
         low, proved = self._least(self.y, {}, None)
         floor, ceiling = self._value(low, self.y), math.inf
         while True:
@@ -173,7 +173,7 @@ def _check_terms(problem: Problem, x: str, y: str) -> None:
 
 
 def table(found: Front) -> Table:
-    """The front as a rich table: a row for every point, with what else its solution uses."""
+    """The front as a rich table: a row for every point, with the other amounts of its solution."""
     from rich.table import Table
 
     x, y = found.terms

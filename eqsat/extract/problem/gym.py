@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.errors import ExtractionError
-from eqsat.extract.problem.problem import Goal, Node, Problem
+from eqsat.extract.problem.problem import Goal, Problem, ProblemNode
 
 DOCUMENT = "an egraph-serialize document: an object with 'nodes' and 'root_eclasses'"
 
@@ -18,12 +18,12 @@ DOCUMENT = "an egraph-serialize document: an object with 'nodes' and 'root_eclas
 class SerializedProblem(Problem):
     """The problem of an egraph-serialize document; `eclasses` are the ids that the document gives its e-classes."""
 
-    def __init__(self, nodes: Sequence[Node], roots: Sequence[Goal], eclasses: Sequence[str]) -> None:
+    def __init__(self, nodes: Sequence[ProblemNode], roots: Sequence[Goal], eclasses: Sequence[str]) -> None:
         self.eclasses = tuple(eclasses)
         super().__init__(nodes, roots)
 
     def describe(self, goal: Goal) -> str:
-        """How messages name a goal: by the id that the document gives its e-class."""
+        """The name of a goal in messages: the id that the document gives its e-class."""
         return f"e-class {self.eclasses[goal[0]]!r}"
 
 
@@ -67,7 +67,7 @@ def parse_gym(text: str) -> SerializedProblem:
         classes.setdefault(entry["eclass"], len(classes))
     roots = _roots(document.get("root_eclasses", []), entries, classes)
     class_of = {name: (classes[entry["eclass"]], 0) for name, entry in entries.items()}
-    nodes: list[Node] = []
+    nodes: list[ProblemNode] = []
     for name, entry in entries.items():
         children = entry.get("children", ())
         try:
@@ -75,7 +75,7 @@ def parse_gym(text: str) -> SerializedProblem:
         except KeyError as error:
             raise _unknown_child(name, error.args[0], entries, classes) from None
         if not entry.get("subsumed", False):
-            nodes.append(Node(class_of[name][0], operands, float(entry.get("cost", 1.0)), name=name))
+            nodes.append(ProblemNode(class_of[name][0], operands, float(entry.get("cost", 1.0)), name=name))
     nodes = _extractable(nodes, roots, list(classes), class_of.values())
     return SerializedProblem(nodes, roots, list(classes))
 
@@ -212,7 +212,7 @@ def _roots(roots: list[Any], entries: dict[str, Any], classes: dict[str, int]) -
     return [(classes[root], 0) for root in roots]
 
 
-def _extractable(nodes: list[Node], roots: list[Goal], names: list[str], goals: Any) -> list[Node]:
+def _extractable(nodes: list[ProblemNode], roots: list[Goal], names: list[str], goals: Any) -> list[ProblemNode]:
     """The nodes left when those go whose operands only had subsumed nodes, and so on; an error where a root has none.
 
     Without subsumed nodes every e-class has a node, and there is nothing to do.

@@ -1,4 +1,4 @@
-"""What a choice may use: resources that add up over what is chosen, and memory, which depends on the order too."""
+"""Limits of a choice: resources that add up over its nodes, and memory, which depends on the order too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PEAK = "peak_memory"
 """The name of peak memory among the amounts of a solution."""
 
 ROUNDING = 1e-9
-"""Relative: a sum may exceed a limit by this much, which is what rounding does to it."""
+"""Relative amount by which rounding may make a sum exceed a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Limit:
     conversions: Sequence[float] = ()
 
     def total(self, nodes: Sequence[int], conversions: Sequence[int] = ()) -> float:
-        """What these nodes and conversions use together."""
+        """The amount that these nodes and conversions use together."""
         terms = [float(self.nodes[n]) for n in nodes]
         if self.conversions:
             terms += [float(self.conversions[c]) for c in conversions]
@@ -68,7 +68,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What values occupy while the program runs; its peak depends on the order of the steps.
+    """Memory that values occupy while the program runs; its peak depends on the order of the steps.
 
     `sizes` gives the bytes of the value of each (e-class, state); nothing for those left out, such as constants. A
     value is live from the step that makes it to the last step that reads it, to the end if it is a root; what a node
@@ -84,15 +84,15 @@ class Memory:
 
     @property
     def matters(self) -> bool:
-        """Whether the peak is bounded or priced."""
+        """True if the peak is bounded or priced."""
         return self.weight > 0 or self.most < math.inf
 
 
 def exceeds(amount: float, most: float) -> bool:
-    """Whether an amount is more than a limit, by more than rounding."""
+    """Return whether an amount is more than a limit, by more than rounding."""
     return amount > most + ROUNDING * abs(most)
 
 
 def written(amount: float) -> str:
-    """An amount as messages show it: with so many digits that, as a limit, it is met by what it was written for."""
+    """An amount as messages show it: with enough digits that the choice it was written for meets it as a limit."""
     return f"{amount:.0f}" if amount == round(amount) and abs(amount) < 1e15 else f"{amount:.10g}"

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.extract.problem.limits import Memory
-from eqsat.extract.problem.program import Choice, Program
+from eqsat.extract.problem.program import Choice, ExtractionProgram
 from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
 
 PROOF_MOVES = 5_000
@@ -21,9 +21,9 @@ Part = dict[int, frozenset[int]]
 
 
 class Liveness:
-    """What is live while a program's choices run; goals and options are numbered as in the program."""
+    """Liveness of values while a program's choices run; goals and options are numbered as in the program."""
 
-    def __init__(self, program: Program, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
+    def __init__(self, program: ExtractionProgram, goals: Sequence[tuple[int, int]], memory: Memory) -> None:
         number = {goal: index for index, goal in enumerate(goals)}
         self.program = program
         self.sizes = [float(memory.sizes.get(goal, 0.0)) for goal in goals]
@@ -32,7 +32,7 @@ class Liveness:
         self.given = [bool(options) and not any(program.needs[o] for o in options) for options in program.by_goal]
 
     def schedule(self, choice: Choice, moves: int = MOST_MOVES) -> tuple[Schedule, tuple[int, ...]]:
-        """The best order found for a closed choice, and its goals in that order, what is there from the start first."""
+        """The best order found for a closed choice, and its goals in that order, those present from the start first."""
         flow = self.flow(choice)
         found = least_peak(flow, moves)
         first = [goal for goal in sorted(choice) if not self.program.needs[choice[goal]]]
@@ -45,7 +45,7 @@ class Liveness:
         return simulate(flow, [step[goal] for goal in order if goal in step])
 
     def flow(self, choice: Mapping[int, int], part: Part | None = None) -> Dataflow:
-        """The dataflow of a closed choice, or of a part of it with only what holds in every choice of that part."""
+        """The dataflow of a closed choice, or of a part of it with only the facts of every choice of that part."""
         members = choice if part is None else {goal: choice[goal] for goal in part}
         needs = {g: self.program.needs[o] if part is None else tuple(sorted(part[g])) for g, o in members.items()}
         owners = [goal for goal, option in sorted(members.items()) if self.program.needs[option]]
@@ -75,7 +75,7 @@ class Liveness:
         )
 
     def working_sets(self) -> list[float]:
-        """What every option needs while it runs, whatever else is chosen."""
+        """The memory that every option needs while it runs, whatever else is chosen."""
         found = []
         for option, goal in enumerate(self.program.provides):
             live = {need for need in self.program.needs[option] if self.own[need]}
@@ -85,14 +85,14 @@ class Liveness:
         return found
 
     def floor(self) -> float:
-        """What every choice needs: the results together, and the least largest working set of what delivers them."""
+        """Memory that every choice needs: the results, and the least largest working set that delivers them."""
         program = self.program
         bottleneck = _least_largest(program, self.working_sets())
         results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
         return max([results, *(bottleneck[root] for root in program.roots)])
 
     def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
-        """Disjoint parts as `offence` finds them: models repeat themselves, and so does what is wrong with a choice."""
+        """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice."""
         found: list[Part] = []
         rest = list(order)
         while len(found) < MOST_PARTS:
@@ -154,8 +154,8 @@ class Liveness:
         return found
 
 
-def _least_largest(program: Program, weights: Sequence[float]) -> list[float]:
-    """For every goal the least, over what delivers it, of the largest weight of an option used."""
+def _least_largest(program: ExtractionProgram, weights: Sequence[float]) -> list[float]:
+    """For every goal the least, over the options that deliver it, of the largest weight of an option used."""
     waiting = [len(needs) for needs in program.needs]
     users = program.users()
     bound = [math.inf] * program.goals

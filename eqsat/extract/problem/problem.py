@@ -11,14 +11,14 @@ from functools import cached_property
 
 from eqsat.errors import ExtractionError
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
-from eqsat.extract.problem.program import Program, derivable
+from eqsat.extract.problem.program import ExtractionProgram, derivable
 from eqsat.system.deadline import watched
 
 Goal = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ProblemNode:
     """One way to deliver e-class `eclass` in `state`, from `operands` given as (e-class, state) pairs, at `cost`.
 
     Two implementations of one e-node are two nodes. `name` is used in messages only.
@@ -32,7 +32,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class StateConversion:
     """Delivers `eclass` in state `target` from the same class in state `source`: a cast or a layout copy.
 
     A conversion is paid once and shared by all consumers of (eclass, target). Its source may itself be converted.
@@ -51,15 +51,15 @@ class Problem:
     weight, its share of the peak is added. Raises ExtractionError at construction for unknown operands, costs that are
     not finite and non-negative, states out of range, amounts that do not fit, and roots that nothing acyclic delivers.
 
-    >>> Problem([Node(0, (), 1.0), Node(1, ((0, 0),), 2.0)], roots=[(1, 0)]).roots
+    >>> Problem([ProblemNode(0, (), 1.0), ProblemNode(1, ((0, 0),), 2.0)], roots=[(1, 0)]).roots
     ((1, 0),)
     """
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[ProblemNode],
         roots: Sequence[tuple[int, int]],
-        conversions: Sequence[Conversion] = (),
+        conversions: Sequence[StateConversion] = (),
         states: int = 1,
         limits: Sequence[Limit] = (),
         memory: Memory | None = None,
@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a choice of least cost need not do: something is bounded, or peak memory has a price."""
+        """True if a choice of least cost may not suffice: a resource is bounded, or peak memory has a price."""
         return any(limit.most < math.inf for limit in self.limits) or (self.memory is not None and self.memory.matters)
 
     def variant(
@@ -103,7 +103,7 @@ class Problem:
         return other
 
     @property
-    def program(self) -> Program:
+    def program(self) -> ExtractionProgram:
         """The and-or form that the solvers work on: nodes first, conversions after them, in the order given."""
         return self._compiled[0]
 
@@ -113,7 +113,7 @@ class Problem:
         return self._compiled[1]
 
     @cached_property
-    def _compiled(self) -> tuple[Program, tuple[Goal, ...]]:
+    def _compiled(self) -> tuple[ExtractionProgram, tuple[Goal, ...]]:
         goals: dict[Goal, int] = {}
 
         def index(goal: Goal) -> int:
@@ -127,7 +127,7 @@ class Problem:
             provides.append(index((conversion.eclass, conversion.target)))
             needs.append((index((conversion.eclass, conversion.source)),))
             costs.append(float(conversion.cost))
-        program = Program(
+        program = ExtractionProgram(
             goals=len(goals),
             roots=roots,
             provides=provides,
@@ -139,12 +139,12 @@ class Problem:
         return program, tuple(goals)
 
     def describe(self, goal: Goal) -> str:
-        """How messages name a goal."""
+        """The name of a goal in messages."""
         eclass, state = goal
         return f"e-class {eclass}" if self.states == 1 else f"e-class {eclass} in state {state}"
 
 
-def _label(node: Node) -> str:
+def _label(node: ProblemNode) -> str:
     return f"e-node {node.name!r} of e-class {node.eclass}" if node.name else f"an e-node of e-class {node.eclass}"
 
 
@@ -180,7 +180,7 @@ def _check_state(state: int, states: int, where: str) -> None:
         raise ExtractionError(f"state {state}", where=where, expected=f"a state from 0 to {states - 1}")
 
 
-def _check_node(node: Node, classes: set[int], states: int) -> None:
+def _check_node(node: ProblemNode, classes: set[int], states: int) -> None:
     if not (math.isfinite(node.cost) and node.cost >= 0):
         _check_cost(node.cost, _label(node))
     if not 0 <= node.state < states:
@@ -197,7 +197,7 @@ def _check_node(node: Node, classes: set[int], states: int) -> None:
             _check_state(state, states, _label(node))
 
 
-def _check_conversion(conversion: Conversion, classes: set[int], states: int) -> None:
+def _check_conversion(conversion: StateConversion, classes: set[int], states: int) -> None:
     where = f"conversion of e-class {conversion.eclass} from state {conversion.source} to {conversion.target}"
     _check_cost(conversion.cost, where)
     _check_state(conversion.source, states, where)
@@ -283,7 +283,7 @@ def _check_roots(problem: Problem, classes: set[int]) -> None:
 
 
 def _stuck(problem: Problem, root: int, can: list[bool]) -> str:
-    """What stops the root: follow underivable operands until a class repeats or has nothing that provides it."""
+    """The reason why nothing delivers the root: operands are followed until a class repeats or nothing provides it."""
     program, seen, goal = problem.program, [root], root
     while True:
         blocked = [need for o in program.by_goal[goal] for need in program.needs[o] if not can[need]]

@@ -14,7 +14,7 @@ Choice = dict[int, int]
 
 
 @dataclass(slots=True)
-class Program:
+class ExtractionProgram:
     """Options `o` provide goal `provides[o]` at `costs[o]` from the goals `needs[o]` (sorted, distinct).
 
     `groups[g]` is the e-class of goal g; options below `natives` are nodes, the others convert within a group.
@@ -43,8 +43,8 @@ class Program:
         return users
 
 
-def derivable(program: Program) -> list[bool]:
-    """Which goals some acyclic choice provides."""
+def derivable(program: ExtractionProgram) -> list[bool]:
+    """For each goal, whether some acyclic choice provides it."""
     waiting = [len(needs) for needs in program.needs]
     users = program.users()
     can = [False] * program.goals
@@ -61,7 +61,7 @@ def derivable(program: Program) -> list[bool]:
     return can
 
 
-def closure(program: Program, choice: Choice, roots: Iterable[int]) -> Choice:
+def closure(program: ExtractionProgram, choice: Choice, roots: Iterable[int]) -> Choice:
     """The part of `choice` that the roots use."""
     used: Choice = {}
     stack = list(roots)
@@ -74,7 +74,7 @@ def closure(program: Program, choice: Choice, roots: Iterable[int]) -> Choice:
     return used
 
 
-def total(program: Program, choice: Choice) -> float:
+def total(program: ExtractionProgram, choice: Choice) -> float:
     """The DAG cost of a closed choice, summed in a fixed order."""
     return float(sum(program.costs[option] for option in sorted(choice.values())))
 
@@ -118,7 +118,7 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
     return component
 
 
-def pieces(program: Program) -> list[list[int]]:
+def pieces(program: ExtractionProgram) -> list[list[int]]:
     """The roots of every connected part of the program."""
     leader = list(range(program.goals))
 
@@ -137,7 +137,7 @@ def pieces(program: Program) -> list[list[int]]:
     return list(parts.values())
 
 
-def unfounded(program: Program, choice: Choice) -> set[int]:
+def unfounded(program: ExtractionProgram, choice: Choice) -> set[int]:
     """Goals of a closed choice that lie on a cycle or depend on one; empty for an acyclic choice."""
     waiting = {goal: len(program.needs[option]) for goal, option in choice.items()}
     users: dict[int, list[int]] = {goal: [] for goal in choice}
@@ -155,7 +155,7 @@ def unfounded(program: Program, choice: Choice) -> set[int]:
     return set(waiting)
 
 
-def cheapest_trees(program: Program, costs: Sequence[float]) -> tuple[Choice, list[float]]:
+def cheapest_trees(program: ExtractionProgram, costs: Sequence[float]) -> tuple[Choice, list[float]]:
     """Knuth's generalisation of Dijkstra: for every derivable goal the option of least tree cost, and that cost.
 
     The choice is acyclic even with zero costs, because an option only uses goals that were settled before it.

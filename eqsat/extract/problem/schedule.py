@@ -17,7 +17,7 @@ LONGEST_CHAIN = 20
 """Steps that are looked ahead for one that leaves less live."""
 
 LOWER = 0.98
-"""What a good order has to improve on the best known, part of its peak."""
+"""The improvement on the best known order that is worth a search, as a share of its peak."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Dataflow:
     given: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
     owners: list[int] = field(default_factory=list)
-    """What each step stands for, in the caller's numbering."""
+    """The caller's number of each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Schedule:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no order has a lower peak."""
+        """True if no order has a lower peak."""
         return not exceeds(self.peak, self.bound)
 
 
@@ -68,7 +68,7 @@ def simulate(flow: Dataflow, order: Sequence[int]) -> float:
 
 def least_peak(flow: Dataflow, moves: int = MOST_MOVES) -> Schedule:
     """The order of least peak; only a good one, with a bound, where more than `moves` have to be looked at."""
-    search = _Search(flow)
+    search = _ScheduleSearch(flow)
     order, bound = search.best_first(search.floor, moves)
     if order is not None:
         return Schedule(tuple(order), simulate(flow, order), bound)
@@ -102,7 +102,7 @@ def depth_first(flow: Dataflow) -> list[int]:
 
 
 def _rooms(flow: Dataflow) -> list[float]:
-    """By how much what leads to a step rises above what it leaves, as if nothing were shared."""
+    """The rise of memory on the way to a step above the memory that it leaves, as if nothing were shared."""
     count = len(flow.before)
     left = [0.0] * count
     peak = [-1.0] * count
@@ -127,8 +127,8 @@ def _rooms(flow: Dataflow) -> list[float]:
 
 
 def always_exceeds(flow: Dataflow, most: float, moves: int = MOST_MOVES) -> bool:
-    """Whether every order is proved to need more than `most`."""
-    search = _Search(flow)
+    """Return whether every order is proved to need more than `most`."""
+    search = _ScheduleSearch(flow)
     if exceeds(search.floor, most):
         return True
     return exceeds(search.best_first(max(search.floor, most), moves, give_up=True)[1], most)
@@ -142,7 +142,7 @@ def _users(flow: Dataflow) -> list[int]:
     return left
 
 
-class _Search:
+class _ScheduleSearch:
     """Sets of done steps are bits of an integer; buffers without bytes are left out."""
 
     def __init__(self, flow: Dataflow) -> None:
@@ -171,14 +171,14 @@ class _Search:
         return math.fsum(flow.sizes[b] for b in flow.kept if self.users[b] or b in flow.given)
 
     def _alone(self, step: int) -> float:
-        """What is live while a step runs, in every order."""
+        """Memory live while a step runs, in every order."""
         flow = self.flow
         touched = flow.touches[step]
         live = set(touched) | (flow.kept & flow.given)
         return math.fsum(flow.sizes[b] for b in live)
 
     def step(self, done: int, live: float, step: int) -> tuple[float, float]:
-        """What is live while `step` runs, and after it."""
+        """Memory live while `step` runs, and after it."""
         flow, added, freed = self.flow, 0.0, 0.0
         after = done | (1 << step)
         for b in flow.touches[step]:
@@ -197,7 +197,7 @@ class _Search:
     def run_free(
         self, done: int, live: float, ready: tuple[int, ...], peak: float, trail: list[int]
     ) -> tuple[int, float, tuple[int, ...]]:
-        """Runs every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
+        """Run every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
 
         Run later, it adds no more and frees no less, as others may only have touched more; so at any time it does not
         add to what is live, and neither does the rest of it where a part has run, for no part of it leaves less.

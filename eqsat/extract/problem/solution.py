@@ -1,4 +1,4 @@
-"""A choice of e-nodes with its cost, a proven lower bound, and what ended the search."""
+"""A choice of e-nodes with its cost, a proven lower bound, and the reason why the search ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Status = Literal["optimal", "time_limit", "interrupted", "heuristic"]
 
 @dataclass(slots=True)
 class Solution:
-    """What was chosen for every needed (e-class, state): a node index, or one of `conversions` (indices).
+    """The choice for every needed (e-class, state): a node index, or one of `conversions` (indices).
 
     `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is what is used of
     every resource that the problem names, peak memory included; `schedule` is the order of which it is the peak, empty
@@ -65,7 +65,7 @@ def choice_of(problem: Problem, solution: Solution) -> Choice:
 
 
 def decode(problem: Problem, choice: Choice, *, lower_bound: float, status: Status, seconds: float) -> Solution:
-    """The solution of a choice of options, pruned to what the roots use, with its exact cost."""
+    """The solution of a choice of options, pruned to those that the roots use, with its exact cost."""
     used = closure(problem.program, choice, problem.program.roots)
     goals, natives = problem.goals, len(problem.nodes)
     chosen = {goals[goal]: option for goal, option in sorted(used.items()) if option < natives}

@@ -8,8 +8,8 @@ neighbour that was not met before enters the queue if it costs less than `alpha`
 * alpha > 1 also passes through graphs that are dearer by less than that factor, to what lies behind them;
 * alpha < 1 takes only substitutions that save more than that part at once.
 
-What is the same as in the papers: the queue, its order, the threshold, the set of graphs met, no cyclic graph in the
-queue, and, as in MetaFlow's code, a graph that the best has left behind by more than alpha is dropped. What differs:
+The same as in the papers are the queue, its order, the threshold, the set of graphs met, no cyclic graph in the
+queue, and, as in MetaFlow's code, a graph that the best has left behind by more than alpha is dropped. Different are:
 substitutions are not matched against the graph but read off the e-graph, where rules have recorded all they found, so
 the search is over the very graphs that the integer program chooses from, and matching costs nothing. A substitution
 replaces the option of one goal; operands that the graph lacks come in as the start has them, or else as their cheapest
@@ -29,7 +29,7 @@ from random import Random
 
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure, total
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, Status, decode
 from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.extract.solvers.highs import Clock, deadline_of
@@ -39,7 +39,7 @@ ALPHA = 1.05
 """TASO's default."""
 
 ROUNDING = 1e-12
-"""Relative: what sums of the same costs in another order may differ by."""
+"""Relative difference of sums of the same costs in another order."""
 
 MOST_QUEUED = 100_000
 """Graphs in the queue, above which its dearer half is dropped."""
@@ -73,8 +73,8 @@ def solve_backtracking(
     `start` are the nodes of the original graph, by index; where left out, the search begins at the cheapest tree.
     `seed` draws the keys by which graphs are recognised. The other arguments are those of `solve`.
 
-    >>> from eqsat.extract.problem.problem import Node
-    >>> solve_backtracking(Problem([Node(0, (), 2.0), Node(0, (), 1.0)], [(0, 0)]), start=[0]).cost
+    >>> from eqsat.extract.problem.problem import ProblemNode
+    >>> solve_backtracking(Problem([ProblemNode(0, (), 2.0), ProblemNode(0, (), 1.0)], [(0, 0)]), start=[0]).cost
     1.0
     """
     if not (math.isfinite(alpha) and alpha > 0):
@@ -84,7 +84,7 @@ def solve_backtracking(
     clock = Clock(deadline_of(time_limit), should_stop)
     status: Status = "heuristic"
     with clock.hearing_interrupts():
-        search = Search(problem, alpha, start, seed, clock)
+        search = BacktrackingSearch(problem, alpha, start, seed, clock)
         bound = tree_bound(program)
         try:
             reported = math.inf
@@ -103,7 +103,7 @@ def solve_backtracking(
 
 
 @dataclass(slots=True)
-class Graph:
+class ChoiceGraph:
     """A closed acyclic choice, operands before what uses them; `uses` counts the users of a goal, a root as one.
 
     What a goal needs, directly or not, has a smaller `position` and a smaller `level`, which leaves have least.
@@ -117,8 +117,8 @@ class Graph:
     key: int
 
 
-class Search:
-    """The queue, what is known of the graphs met, and the best one."""
+class BacktrackingSearch:
+    """The queue, the facts about the graphs met, and the best one."""
 
     def __init__(self, problem: Problem, alpha: float, start: Collection[int] | None, seed: int, clock: Clock) -> None:
         self.program = program = problem.program
@@ -143,7 +143,7 @@ class Search:
         """The cheapest graph met."""
         return self._graph(self._unpacked(*self._best)).choice
 
-    def visits(self) -> Iterator[Graph]:
+    def visits(self) -> Iterator[ChoiceGraph]:
         """The graphs taken out of the queue, in turn, until it is empty or the clock says to stop."""
         while self._queue and not self.clock.stop():
             cost, _, packed, changes = heapq.heappop(self._queue)
@@ -160,7 +160,7 @@ class Search:
         choice.update(changes)
         return choice
 
-    def _graph(self, choice: Choice) -> Graph:
+    def _graph(self, choice: Choice) -> ChoiceGraph:
         """The part of a choice that the roots use, filled in where it lacks a goal."""
         needs = self.program.needs
         used: Choice = {}
@@ -181,10 +181,10 @@ class Search:
                     stack.append((need, False))
         position = {goal: index for index, goal in enumerate(used)}
         key = sum(self.keys[option] for option in used.values())
-        return Graph(used, position, level, uses, total(self.program, used), key)
+        return ChoiceGraph(used, position, level, uses, total(self.program, used), key)
 
-    def _expand(self, graph: Graph) -> None:
-        """Puts into the queue the neighbours of a graph that are new and cheap enough."""
+    def _expand(self, graph: ChoiceGraph) -> None:
+        """Put into the queue the neighbours of a graph that are new and cheap enough."""
         packed = array("i", graph.choice.values())
         limit = self.alpha * self.reached * (1 - ROUNDING)
         tried = 0
@@ -204,8 +204,8 @@ class Search:
                     joint.add(frozenset(together))
                     self._consider(graph, packed, together, limit)
 
-    def _consider(self, graph: Graph, packed: array[int], changes: Changes, limit: float) -> Choice:
-        """Queues the neighbour that the changes make, if it is below the limit, new and acyclic; what came in."""
+    def _consider(self, graph: ChoiceGraph, packed: array[int], changes: Changes, limit: float) -> Choice:
+        """Queue the neighbour that the changes make, if below the limit, new and acyclic; return the new options."""
         fresh = self._filled(graph, changes)
         more, key = self._effect(graph, changes, fresh)
         cost, key = graph.cost + more, graph.key + key
@@ -221,7 +221,7 @@ class Search:
             del self._queue[MOST_QUEUED // 2 :]
         return fresh
 
-    def _filled(self, graph: Graph, changes: Changes) -> Choice:
+    def _filled(self, graph: ChoiceGraph, changes: Changes) -> Choice:
         """The goals that come in with the changes, and their options."""
         choice, needs = graph.choice, self.program.needs
         fresh: Choice = {}
@@ -233,8 +233,8 @@ class Search:
                 stack += [need for need in needs[option] if need not in choice]
         return fresh
 
-    def _cyclic(self, graph: Graph, changes: Changes, fresh: Choice) -> bool:
-        """Whether a changed goal would lie on a cycle; every new cycle passes through one.
+    def _cyclic(self, graph: ChoiceGraph, changes: Changes, fresh: Choice) -> bool:
+        """Return whether a changed goal would lie on a cycle; every new cycle passes through one.
 
         Goals of the graph that stand before all changed goals, or on no higher level, do not lead back to them.
         """
@@ -264,8 +264,8 @@ class Search:
                 stack.append((need, False))
         return False
 
-    def _effect(self, graph: Graph, changes: Changes, fresh: Choice) -> tuple[float, int]:
-        """What the changes add to the cost and to the key, with what comes in and what leaves."""
+    def _effect(self, graph: ChoiceGraph, changes: Changes, fresh: Choice) -> tuple[float, int]:
+        """The cost and the key that the changes add, with the options that come in and those that leave."""
         choice, uses = graph.choice, graph.uses
         needs, costs, keys = self.program.needs, self.program.costs, self.keys
         cost = sum([costs[option] for option in fresh.values()])
@@ -291,8 +291,8 @@ class Search:
                 left += needs[option]
         return cost, key
 
-    def _together(self, graph: Graph, changes: Changes, came: Choice) -> Changes:
-        """The changes, and with them every other goal of the graph that can use what came in."""
+    def _together(self, graph: ChoiceGraph, changes: Changes, came: Choice) -> Changes:
+        """The changes, and with them every other goal of the graph that can use the new options."""
         program, choice = self.program, graph.choice
         more: Choice = {}
         for source in came:
@@ -339,7 +339,7 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
     return {goal: kept[option] for goal, option in trees.items()}
 
 
-def _only(program: Program, kept: list[int]) -> Program:
+def _only(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
     """The program with these options alone, numbered anew."""
     return replace(
         program,

@@ -1,4 +1,4 @@
-"""Lower bounds that know cycles are forbidden: critical paths, added up by dual ascent, and what they rule out.
+"""Lower bounds without cycles: critical paths, added up by dual ascent, and the options that they rule out.
 
 The dearest-operand bound of an option is its cost plus the largest bound of its operands; of a goal, the least over its
 options. Computed in settling order it never uses a goal to support itself, so zero-cost cycles do not hurt it. If costs
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Program
+from eqsat.extract.problem.program import ExtractionProgram
 from eqsat.system.deadline import spend
 
 INFINITY = float("inf")
@@ -34,7 +34,7 @@ class Ascent:
     supports: list[tuple[int, ...]]
 
 
-def path_bounds(program: Program, users: list[list[int]], costs: Sequence[float]) -> list[float]:
+def path_bounds(program: ExtractionProgram, users: list[list[int]], costs: Sequence[float]) -> list[float]:
     """For every goal the dearest-operand bound; infinite for goals that cannot be provided."""
     waiting = [len(needs) for needs in program.needs]
     bounds = [INFINITY] * program.goals
@@ -54,19 +54,19 @@ def path_bounds(program: Program, users: list[list[int]], costs: Sequence[float]
     return bounds
 
 
-def tree_bound(program: Program) -> float:
+def tree_bound(program: ExtractionProgram) -> float:
     """The dearest root's bound."""
     bounds = path_bounds(program, program.users(), program.costs)
     return max(bounds[root] for root in program.roots)
 
 
 def dual_ascent(
-    program: Program,
+    program: ExtractionProgram,
     costs: Sequence[float] | None = None,
     rounds: int = 200,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Adds critical paths until nothing is left to add, `rounds` are done, or `stop()`."""
+    """Add critical paths until nothing is left to add, `rounds` are done, or `stop()`."""
     reduced = list(program.costs if costs is None else costs)
     users = program.users()
     bound = 0.0
@@ -87,8 +87,8 @@ def dual_ascent(
     return Ascent(bound, reduced, list(supports))
 
 
-def _charge(program: Program, root: int, bounds: list[float], reduced: list[float]) -> dict[int, float]:
-    """Takes from `reduced` a part under which the bound of `root` stays what it is; returns every goal's demand.
+def _charge(program: ExtractionProgram, root: int, bounds: list[float], reduced: list[float]) -> dict[int, float]:
+    """Take from `reduced` a part under which the bound of `root` does not change; return every goal's demand.
 
     Every option of a goal that has to reach a demand pays what it can and passes the rest to one operand: one that
     is asked for as much already, or else the one with the largest bound.
@@ -116,7 +116,7 @@ def _charge(program: Program, root: int, bounds: list[float], reduced: list[floa
     return demand
 
 
-def _supports(program: Program, demand: dict[int, float], smallest: float) -> list[tuple[int, ...]]:
+def _supports(program: ExtractionProgram, demand: dict[int, float], smallest: float) -> list[tuple[int, ...]]:
     """For every level, the options that lift the goals at or above it from goals below it."""
     levels = sorted({value for value in demand.values() if value > smallest})
     members: list[list[int]] = [[] for _ in levels]
@@ -128,7 +128,7 @@ def _supports(program: Program, demand: dict[int, float], smallest: float) -> li
     return [tuple(sorted(level)) for level in members]
 
 
-def ruled_out(program: Program, ascent: Ascent, cost: float) -> list[int]:
+def ruled_out(program: ExtractionProgram, ascent: Ascent, cost: float) -> list[int]:
     """Options that only occur in choices of at least `cost`, by the reduced cost of a path through them.
 
     A choice with option o has a path from a root down to o and a dearest path below o; they are disjoint.

@@ -1,4 +1,4 @@
-"""Cores of large programs: what choices that cost little more than the bound can use, solved on its own.
+"""Cores of large programs: the options of choices that cost little more than the bound, solved by themselves.
 
 What the relaxation rules out grows as the cost to beat falls. Supposing a cost between the bound and the best choice
 leaves a small program; either its optimum is below that cost, and then no choice at all is cheaper, or none is, and
@@ -11,11 +11,11 @@ from eqsat.extract.problem.program import derivable
 from eqsat.extract.solvers.bounds import ruled_out
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock
-from eqsat.extract.solvers.model import TOLERANCE, Model
+from eqsat.extract.solvers.model import TOLERANCE, IntegerProgram
 from eqsat.extract.solvers.neighbourhood import restrict
 from eqsat.extract.solvers.points import Relaxed
 from eqsat.extract.solvers.presolve import Presolved
-from eqsat.extract.solvers.search import Search
+from eqsat.extract.solvers.search import IlpSearch
 
 PARTS = (1 / 64, 1 / 16, 1 / 4)
 """Supposed costs, as parts of the way from the bound to the best choice."""
@@ -34,8 +34,8 @@ CORE_NODES = 20
 """Most branch-and-bound nodes for one core: those that need more are hardly easier than the whole."""
 
 
-def solve_cores(search: Search, reduction: Presolved, model: Model, relaxed: Relaxed) -> None:
-    """Solves cores of growing size until one proves the best choice optimal, or they promise little."""
+def solve_cores(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> None:
+    """Solve cores of growing size until one proves the best choice optimal, or they promise little."""
     for part in PARTS:
         low = search.bound()
         if search.done() or search.clock.stop():
@@ -48,8 +48,8 @@ def solve_cores(search: Search, reduction: Presolved, model: Model, relaxed: Rel
             return
 
 
-def _solve_core(search: Search, reduction: Presolved, model: Model, relaxed: Relaxed, reach: float) -> bool:
-    """Looks for choices below `reach`; False where the program would hardly be smaller."""
+def _solve_core(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed, reach: float) -> bool:
+    """Look for choices below `reach`; False where the program would hardly be smaller."""
     small = reduction.program
     out = model.gone.union(ruled_out(small, relaxed.ascent, reach - reduction.paid))
     kept = [option for option in range(len(small.provides)) if option not in out]
@@ -65,8 +65,8 @@ def _solve_core(search: Search, reduction: Presolved, model: Model, relaxed: Rel
     return True
 
 
-def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> None:
-    """Looks for choices among the options of the relaxation and of the best choice; proves nothing."""
+def solve_support(search: IlpSearch, reduction: Presolved, relaxed: Relaxed) -> None:
+    """Look for choices among the options of the relaxation and of the best choice; prove nothing."""
     small = reduction.program
     known = set((reduction.shrink(search.choice) or {}).values())
     kept = [o for o in range(len(small.provides)) if relaxed.values[o] > TOLERANCE or o in known]
@@ -76,8 +76,8 @@ def solve_support(search: Search, reduction: Presolved, relaxed: Relaxed) -> Non
         search.report()
 
 
-def _solve(search: Search, reduction: Presolved, kept: list[int], reach: float) -> Search:
-    """Searches the program of the options `kept` for choices below `reach`, and offers what it finds."""
+def _solve(search: IlpSearch, reduction: Presolved, kept: list[int], reach: float) -> IlpSearch:
+    """IlpSearch the program of the options `kept` for choices below `reach`, and offer the choices found."""
     near = restrict(reduction.program, kept)
     clock = Clock(search.clock.deadline.part(MOST_TIME), search.clock.stop)
     child = search.child(near, best_greedy(near), reduction.broken, clock)

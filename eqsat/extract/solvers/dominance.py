@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from eqsat.extract.problem.program import Program, cheapest_trees, components
+from eqsat.extract.problem.program import ExtractionProgram, cheapest_trees, components
 from eqsat.system.deadline import spend
 
 MOST_PAIRS = 200
@@ -20,7 +20,7 @@ class Dominance:
     it needs besides; none of those may be able to reach the goal, or the stand-in could close a cycle.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ExtractionProgram) -> None:
         self.program = program
         self.needs = [frozenset(needs) for needs in program.needs]
         self.component = components([{n for o in members for n in program.needs[o]} for members in program.by_goal])
@@ -50,7 +50,7 @@ class Dominance:
                 dearer.insert(bisect_right(dearer, entry), entry)
 
     def _contains_one(self, option: int, alike: dict[int, list[int]]) -> bool:
-        """Whether some cheaper option needs nothing that this one does not."""
+        """Return whether the needs of some cheaper option are among those of this one."""
         if -1 in alike:
             return True
         mine = self.needs[option]
@@ -60,7 +60,7 @@ class Dominance:
         return False
 
     def _pays_for_one(self, option: int, dearer: list[tuple[float, int]]) -> bool:
-        """Whether some cheaper option is no dearer with what it needs besides."""
+        """Return whether some cheaper option costs no more even with its additional needs."""
         cost, mine = self.program.costs[option], self.needs[option]
         place = self.component[self.program.provides[option]]
         for least, other in dearer[:MOST_PAIRS]:

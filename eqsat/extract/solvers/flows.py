@@ -1,4 +1,4 @@
-"""Cuts found as bottlenecks of flows: what a goal takes has to come from somewhere, and shared sources count once.
+"""Cuts found as bottlenecks of flows: a goal's value comes from its sources, and shared sources count once.
 
 Follow from a chosen goal its chosen option, then one operand of that, picked per option beforehand, and so on: an
 acyclic choice ends at an option that needs nothing. So for every set of goals and options that all these paths cross,
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 
-from eqsat.extract.solvers.model import MOST_CUTS, TOLERANCE, Model, Row, Values
+from eqsat.extract.solvers.model import MOST_CUTS, TOLERANCE, IntegerProgram, Row, Values
 
 LEAST_VIOLATION = 1e-3
 """Violations below this are left alone: such cuts hardly move the bound."""
@@ -26,7 +26,7 @@ SINK = -1
 class Network:
     """The paths below a fractional solution: goal d enters at vertex 2d and leaves at 2d + 1."""
 
-    def __init__(self, model: Model, values: Values, depth: Sequence[float]) -> None:
+    def __init__(self, model: IntegerProgram, values: Values, depth: Sequence[float]) -> None:
         self.model = model
         self.program = model.program
         self.values = values
@@ -73,7 +73,7 @@ class Network:
         return None
 
     def _search(self, start: int, residual: dict[int, dict[int, float]]) -> dict[int, int]:
-        """Breadth-first over what is left of the arcs: every vertex reached, with the one it was reached from."""
+        """Search breadth-first over the residual arcs: every vertex reached, with the one it was reached from."""
         before = {start: start}
         queue = deque([start])
         while queue and SINK not in before and len(before) <= MOST_VISITED:
@@ -105,7 +105,7 @@ class Network:
 
 
 def _augment(before: dict[int, int], residual: dict[int, dict[int, float]]) -> float:
-    """Sends as much as fits along the path that was found."""
+    """Send as much as fits along the path that was found."""
     path = [SINK]
     while before[path[-1]] != path[-1]:
         path.append(before[path[-1]])
@@ -119,7 +119,7 @@ def _augment(before: dict[int, int], residual: dict[int, dict[int, float]]) -> f
     return room
 
 
-def flow_cuts(model: Model, values: Values, depth: Sequence[float]) -> list[Row]:
+def flow_cuts(model: IntegerProgram, values: Values, depth: Sequence[float]) -> list[Row]:
     """The most violated bottleneck of every goal that several options share; the most violated of these first.
 
     `depth` are the dearest-operand bounds of the goals.

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, Program, cheapest_trees, closure, total
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, decode
 from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.system.deadline import check
@@ -23,7 +23,7 @@ def tree_greedy(problem: Problem) -> Solution:
 
 
 def dag_greedy(problem: Problem) -> Solution:
-    """Like tree_greedy, but an e-node costs the union of what its operands' choices use."""
+    """Like tree_greedy, but an e-node costs the union of its operands' choices."""
     start = time.monotonic()
     return _finish(problem, cheapest_dags(problem.program), start)
 
@@ -34,8 +34,8 @@ def greedy(problem: Problem) -> Solution:
     return _finish(problem, best_greedy(problem.program), start)
 
 
-def best_greedy(program: Program, weights: list[float] | None = None) -> Choice:
-    """The cheaper of the two greedy choices, pruned to what the roots use.
+def best_greedy(program: ExtractionProgram, weights: list[float] | None = None) -> Choice:
+    """The cheaper of the two greedy choices, pruned to the options that the roots use.
 
     `weights` steer the choices instead of the costs.
     """
@@ -50,7 +50,7 @@ def _finish(problem: Problem, choice: Choice, start: float) -> Solution:
     return decode(problem, choice, lower_bound=bound, status="heuristic", seconds=time.monotonic() - start)
 
 
-def cheapest_dags(program: Program) -> Choice:
+def cheapest_dags(program: ExtractionProgram) -> Choice:
     """For every derivable goal the option whose union of operand choices costs least, settled cheapest first.
 
     The goals a choice uses are bits of an integer, numbered in the order they were settled, so that early sets are
@@ -84,7 +84,7 @@ def cheapest_dags(program: Program) -> Choice:
 def _union(
     needs: tuple[int, ...], used: list[int], value: list[float], prices: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> tuple[int, float]:
-    """The goals that any of `needs` uses, and what they cost together."""
+    """The goals that any of `needs` uses, and their cost together."""
     dearest = max(needs, key=lambda need: (value[need], need))
     union, price = used[dearest], value[dearest]
     for need in needs:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ExtractionError
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.system.deadline import Deadline, current
 
 RESTART_OPTIONS = 1000
@@ -39,7 +39,7 @@ def deadline_of(time_limit: float | Deadline) -> Deadline:
 
 @dataclass(slots=True)
 class Clock:
-    """When to stop: a deadline, the caller's request, or Ctrl-C."""
+    """The moment to stop: a deadline, the caller's request, or Ctrl-C."""
 
     deadline: Deadline
     should_stop: Callable[[], bool] | None = None
@@ -47,7 +47,7 @@ class Clock:
     late: bool = False
 
     def stop(self) -> bool:
-        """Whether to stop now; remembers why."""
+        """Return whether to stop now; remembers why."""
         if not self.interrupted and self.should_stop is not None and self.should_stop():
             self.interrupted = True
         self.late = self.late or self.deadline.over
@@ -59,7 +59,7 @@ class Clock:
 
     @contextmanager
     def hearing_interrupts(self) -> Iterator[None]:
-        """Takes the first Ctrl-C down as a request to stop; a second one raises KeyboardInterrupt.
+        """Take the first Ctrl-C down as a request to stop; a second one raises KeyboardInterrupt.
 
         An exception may be raised wherever Python is, and is lost where that is a garbage collector's callback. Where
         another handler is installed, or in another thread than the main one, nothing changes.
@@ -82,8 +82,8 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a solve ended with; `values` is empty where none were found, the bound infinite where there are none."""
+class SolverOutcome:
+    """The end of a solve; `values` is empty if none were found, the bound infinite if there are none."""
 
     finished: bool
     bound: float
@@ -94,7 +94,7 @@ class Outcome:
 class Solver:
     """One HiGHS model, to which rows may be added between solves."""
 
-    def __init__(self, model: Model, costs: Sequence[float], *, seed: int) -> None:
+    def __init__(self, model: IntegerProgram, costs: Sequence[float], *, seed: int) -> None:
         import highspy
 
         self._highspy = highspy
@@ -117,7 +117,7 @@ class Solver:
             callback.subscribe(self._on_interrupt)
         self._highs.cbMipImprovingSolution.subscribe(self._on_solution)
 
-    def _build(self, model: Model, costs: Sequence[float]) -> None:
+    def _build(self, model: IntegerProgram, costs: Sequence[float]) -> None:
         columns = len(model.upper)
         price = np.zeros(columns)
         price[: len(costs)] = costs
@@ -131,7 +131,7 @@ class Solver:
         self.add(model.equal, equal=True)
 
     def add(self, rows: Sequence[Row], *, equal: bool = False) -> None:
-        """Adds rows `<=`, or `==`."""
+        """Add rows `<=`, or `==`."""
         if not rows:
             return
         upper = np.array([row[2] for row in rows])
@@ -143,24 +143,24 @@ class Solver:
         self._highs.addRows(len(rows), below, upper, sum(sizes), starts, index, value)
 
     def exclude(self, columns: Sequence[int]) -> None:
-        """Fixes columns at 0."""
+        """Fix columns at 0."""
         if columns:
             zeros = np.zeros(len(columns))
             self._highs.changeColsBounds(len(columns), np.array(columns, dtype=np.int32), zeros, zeros)
 
-    def relax(self, clock: Clock) -> Outcome:
-        """Solves the linear relaxation, warm from the last one."""
+    def relax(self, clock: Clock) -> SolverOutcome:
+        """Solve the linear relaxation, warm from the last one."""
         self._bound(clock)
         if not self._run(clock, None, None):
-            return Outcome(False, 0.0)
+            return SolverOutcome(False, 0.0)
         status = self._highs.getModelStatus()
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(False, float("inf"))
+            return SolverOutcome(False, float("inf"))
         if status != self._highspy.HighsModelStatus.kOptimal:
-            return Outcome(False, 0.0)
+            return SolverOutcome(False, 0.0)
         solution = self._highs.getSolution()
         bound = float(self._highs.getInfo().objective_function_value)
-        return Outcome(True, bound, np.array(solution.col_value), np.array(solution.col_dual))
+        return SolverOutcome(True, bound, np.array(solution.col_value), np.array(solution.col_dual))
 
     def solve(
         self,
@@ -171,8 +171,8 @@ class Solver:
         start: dict[int, float] | None = None,
         watch: Callable[[], bool | None] | None = None,
         see: Callable[[Values], None] | None = None,
-    ) -> Outcome:
-        """Solves the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
+    ) -> SolverOutcome:
+        """Solve the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
         `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
         bound is that at the end: what HiGHS calls its bound on the way has been above the optimum.
@@ -189,18 +189,18 @@ class Solver:
             columns = np.array(sorted(start), dtype=np.int32)
             self._highs.setSolution(len(columns), columns, np.array([start[c] for c in sorted(start)]))
         if not self._run(clock, watch, see):
-            return Outcome(False, -float("inf"), self._found)
+            return SolverOutcome(False, -float("inf"), self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
         found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
         if status == self._highspy.HighsModelStatus.kInfeasible:
-            return Outcome(False, float("inf"))
+            return SolverOutcome(False, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal
-        return Outcome(finished, float(info.mip_dual_bound), values)
+        return SolverOutcome(finished, float(info.mip_dual_bound), values)
 
     def _bound(self, clock: Clock) -> None:
-        """Sets how long HiGHS may run: seconds, or iterations, of which the same are done every time."""
+        """Limit the run of HiGHS: by seconds, or by iterations, of which the same number is done every time."""
         steps = clock.deadline.steps
         if steps is None:
             self._highs.setOptionValue("time_limit", clock.deadline.seconds + self._highs.getRunTime())

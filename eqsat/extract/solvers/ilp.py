@@ -11,11 +11,11 @@ from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.extract.solvers.core import solve_cores, solve_support
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock, deadline_of
-from eqsat.extract.solvers.model import Model
+from eqsat.extract.solvers.model import IntegerProgram
 from eqsat.extract.solvers.neighbourhood import solve_windows
 from eqsat.extract.solvers.points import Relaxed
 from eqsat.extract.solvers.presolve import Presolved
-from eqsat.extract.solvers.search import Progress, Search
+from eqsat.extract.solvers.search import IlpSearch, Progress
 from eqsat.system.deadline import Deadline
 
 FAR = 0.02
@@ -42,7 +42,7 @@ def solve_ilp(
     clock = Clock(deadline_of(time_limit), should_stop)
     with clock.hearing_interrupts():
         begin = best_greedy(problem.program)
-        search = Search(problem.program, begin, clock, relative_gap, seed, set(), improve=improve)
+        search = IlpSearch(problem.program, begin, clock, relative_gap, seed, set(), improve=improve)
         try:
             search.lift(tree_bound(problem.program))
             search.watch(progress)
@@ -61,14 +61,14 @@ def solve_ilp(
     )
 
 
-def _status(search: Search, clock: Clock) -> Status:
+def _status(search: IlpSearch, clock: Clock) -> Status:
     if search.done():
         return "optimal"
     return "interrupted" if clock.interrupted else "time_limit"
 
 
-def improve(search: Search, reduction: Presolved, model: Model, relaxed: Relaxed) -> None:
-    """Solves cores of a program, then, if the bound stays far off, the relaxation's support and neighbourhoods."""
+def improve(search: IlpSearch, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> None:
+    """Solve cores of a program, then, if the bound stays far off, the relaxation's support and neighbourhoods."""
     solve_cores(search, reduction, model, relaxed)
     if search.bound() < search.cost * (1 - FAR):
         solve_support(search, reduction, relaxed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from eqsat.extract.problem.program import Program
+from eqsat.extract.problem.program import ExtractionProgram
 
 MOST_STEPS = 40
 """Visits per option after which the search gives up; cycles are rarely so entangled."""
 
 
-def landmarks(program: Program, candidates: Iterable[int]) -> list[int]:
+def landmarks(program: ExtractionProgram, candidates: Iterable[int]) -> list[int]:
     """Those of `candidates` that every acyclic choice provides, sorted; none where finding out takes too long.
 
     A goal has itself for a landmark and those that all its options share; an option has those of the goals it needs.
@@ -30,7 +30,7 @@ def landmarks(program: Program, candidates: Iterable[int]) -> list[int]:
     return [goal for goal in wanted if own[goal] & shared]
 
 
-def _propagate(program: Program, own: list[int]) -> list[int | None] | None:
+def _propagate(program: ExtractionProgram, own: list[int]) -> list[int | None] | None:
     """For every goal its landmarks, None where no choice provides it; None instead of the list after too many steps."""
     needs, provides, users = program.needs, program.provides, program.users()
     found: list[int | None] = [None] * program.goals

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, Program, components, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, components, unfounded
 
 Row = tuple[tuple[int, ...], tuple[float, ...], float]
 """Columns, coefficients, upper bound (rows are <=)."""
@@ -31,10 +31,10 @@ MOST_CUTS = 200
 
 
 @dataclass(slots=True)
-class Model:
-    """Columns: options, then goals, then what `strengthen` and `order` added."""
+class IntegerProgram:
+    """Columns: options, then goals, then those that `strengthen` and `order` added."""
 
-    program: Program
+    program: ExtractionProgram
     rows: list[Row] = field(default_factory=list)
     equal: list[Row] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Model:
         return len(self.upper) - 1
 
     def strengthen(self, broken: set[int]) -> None:
-        """Adds the program of classes and representatives; `broken` are classes whose e-nodes are not all here."""
+        """Add the program of classes and representatives; `broken` are classes whose e-nodes are not all here."""
         program = self.program
         states: dict[int, list[int]] = defaultdict(list)
         for goal, group in enumerate(program.groups):
@@ -105,7 +105,7 @@ class Model:
             self.rows.append(((*users, whole[other]), (1.0,) * len(users) + (-1.0,), 0.0))
 
     def order(self, cuts: list[Row]) -> bool:
-        """Adds order variables where `cuts` had to forbid cycles; False if they are there already.
+        """Add order variables where `cuts` had to forbid cycles; False if they are there already.
 
         In such a strongly connected component, what an option needs comes before what it provides.
         """
@@ -154,7 +154,7 @@ class Model:
         ]
 
     def discard(self, options: Iterable[int]) -> list[int]:
-        """Takes options out that no better choice uses; returns those that were still in."""
+        """Take options out that no better choice uses; return those that were still in."""
         found = sorted(set(options) - self.gone)
         self.gone.update(found)
         return found
@@ -226,15 +226,15 @@ class Model:
         return found[:MOST_CUTS]
 
 
-def _cyclic(program: Program, component: list[int]) -> list[int]:
+def _cyclic(program: ExtractionProgram, component: list[int]) -> list[int]:
     size: dict[int, int] = defaultdict(int)
     for mine in component:
         size[mine] += 1
     return [goal for goal in range(program.goals) if size[component[goal]] > 1]
 
 
-def _founded(program: Program, values: Values, inside: set[int]) -> dict[int, float]:
-    """How much of every goal's value reaches it from outside all cycles; an upper estimate."""
+def _founded(program: ExtractionProgram, values: Values, inside: set[int]) -> dict[int, float]:
+    """For every goal, an upper estimate of the value that reaches it from outside all cycles."""
     founded = dict.fromkeys(inside, 0.0)
     users: dict[int, set[int]] = {goal: set() for goal in inside}
     for goal in inside:

@@ -6,10 +6,10 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
 
-from eqsat.extract.problem.program import Choice, Program, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, unfounded
 from eqsat.extract.solvers.model import TOLERANCE, Values
 from eqsat.extract.solvers.presolve import Presolved
-from eqsat.extract.solvers.search import Search
+from eqsat.extract.solvers.search import IlpSearch
 
 WINDOW_OPTIONS = 600
 """Options that a window leaves open, besides those of the current choice."""
@@ -21,11 +21,11 @@ WINDOW_NODES = 30
 """Most branch-and-bound nodes for one neighbourhood: a limit that, unlike time, gives the same result every time."""
 
 BETTER = 1e-9
-"""Relative: what a window has to gain."""
+"""Relative gain that a window must bring."""
 
 
-def solve_windows(search: Search, reduction: Presolved, values: Values) -> None:
-    """Solves windows of the best choice, until a whole sweep improves nothing or half the time is gone.
+def solve_windows(search: IlpSearch, reduction: Presolved, values: Values) -> None:
+    """Solve windows of the best choice, until a whole sweep improves nothing or half the time is gone.
 
     Windows in which the relaxation, with the solution `values`, agrees with the choice are left as they are.
     """
@@ -49,7 +49,9 @@ def solve_windows(search: Search, reduction: Presolved, values: Values) -> None:
                 search.report()
 
 
-def _window(search: Search, small: Program, known: Choice, free: set[int], broken: set[int]) -> Choice | None:
+def _window(
+    search: IlpSearch, small: ExtractionProgram, known: Choice, free: set[int], broken: set[int]
+) -> Choice | None:
     """A better choice that differs from `known` in the goals `free` only."""
     near, kept = confine(small, known, free)
     number = {option: index for index, option in enumerate(kept)}
@@ -65,7 +67,7 @@ def _window(search: Search, small: Program, known: Choice, free: set[int], broke
     return {goal: kept[option] for goal, option in best.items()}
 
 
-def ordered(program: Program, choice: Choice) -> list[int]:
+def ordered(program: ExtractionProgram, choice: Choice) -> list[int]:
     """The goals of a closed acyclic choice, operands first."""
     done: dict[int, None] = {}
     stack = [(root, False) for root in reversed(program.roots)]
@@ -79,7 +81,7 @@ def ordered(program: Program, choice: Choice) -> list[int]:
     return list(done)
 
 
-def windows(program: Program, choice: Choice) -> Iterator[set[int]]:
+def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:
     """Sets of goals to set free, half overlapping, along the order of the choice."""
     order = ordered(program, choice)
     classes: dict[int, list[int]] = defaultdict(list)
@@ -96,8 +98,10 @@ def windows(program: Program, choice: Choice) -> Iterator[set[int]]:
         position += max((end - position) // 2, 1)
 
 
-def _release(program: Program, choice: Choice, classes: dict[int, list[int]], start: int, free: set[int]) -> int:
-    """Frees a goal, its class, and what their options need outside the choice; returns how many options that opens."""
+def _release(
+    program: ExtractionProgram, choice: Choice, classes: dict[int, list[int]], start: int, free: set[int]
+) -> int:
+    """Free a goal, its class, and the needs of their options outside the choice; return how many options open."""
     opened = 0
     stack = list(classes[program.groups[start]])
     while stack:
@@ -112,13 +116,13 @@ def _release(program: Program, choice: Choice, classes: dict[int, list[int]], st
     return opened
 
 
-def confine(program: Program, choice: Choice, free: set[int]) -> tuple[Program, list[int]]:
+def confine(program: ExtractionProgram, choice: Choice, free: set[int]) -> tuple[ExtractionProgram, list[int]]:
     """The program with only the chosen options outside `free`, and the options it is made of."""
     kept = [option for option, goal in enumerate(program.provides) if goal in free or choice.get(goal) == option]
     return restrict(program, kept), kept
 
 
-def restrict(program: Program, kept: list[int]) -> Program:
+def restrict(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
     """The program with the options `kept` only."""
     return dataclasses.replace(
         program,

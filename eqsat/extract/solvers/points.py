@@ -1,24 +1,24 @@
-"""What solutions of the integer program say about the extraction program: choices, reduced costs, and repairs."""
+"""Solutions of the integer program read back: choices, reduced costs, and repairs."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, Program
+from eqsat.extract.problem.program import Choice, ExtractionProgram
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 
 
 @dataclass(slots=True)
 class Relaxed:
-    """What the relaxation of a program ended with: its bound, and its solution by column."""
+    """The solved relaxation of a program: its bound, and its solution by column."""
 
     ascent: Ascent
     values: Values
 
 
-def selected(program: Program, values: Values) -> Choice:
+def selected(program: ExtractionProgram, values: Values) -> Choice:
     """For every goal the option of largest value."""
     return {
         goal: max(members, key=lambda option: (values[option], -option))
@@ -27,8 +27,8 @@ def selected(program: Program, values: Values) -> Choice:
     }
 
 
-def reduced_costs(model: Model, duals: Values) -> list[float]:
-    """What every option adds to the bound of the relaxation with these duals: its reduced cost and that of its goal.
+def reduced_costs(model: IntegerProgram, duals: Values) -> list[float]:
+    """The reduced cost of every option and its goal: its part in the bound of the relaxation with these duals.
 
     The bound has those of the roots in it already, as roots are always there.
     """
@@ -37,7 +37,7 @@ def reduced_costs(model: Model, duals: Values) -> list[float]:
     return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
 
 
-def repairs(model: Model, choice: Choice) -> list[Row]:
+def repairs(model: IntegerProgram, choice: Choice) -> list[Row]:
     """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
     cuts = model.cut_choice(choice)
     if not cuts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, Program, components, derivable
+from eqsat.extract.problem.program import Choice, ExtractionProgram, components, derivable
 from eqsat.extract.solvers.dominance import Dominance
 from eqsat.system.deadline import spend
 
@@ -21,8 +21,8 @@ class Presolved:
     `broken` are the groups of which a goal was contracted, so that the program no longer shows all their nodes.
     """
 
-    original: Program
-    program: Program
+    original: ExtractionProgram
+    program: ExtractionProgram
     parts: list[tuple[int, ...]]
     fixed: list[int]
     paid: float
@@ -55,14 +55,14 @@ class Presolved:
 
 
 def presolve(
-    program: Program,
+    program: ExtractionProgram,
     without: Iterable[int] = (),
     broken: Iterable[int] = (),
     passes: int = 12,
     stop: Callable[[], bool] = lambda: False,
 ) -> Presolved:
-    """Reduces `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
-    work = _Work(program, without, stop)
+    """Reduce `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
+    work = _ReducedProgram(program, without, stop)
     work.broken.update(broken)
     steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
     for _ in range(passes):
@@ -93,10 +93,10 @@ def compose(first: Presolved, second: Presolved) -> Presolved:
     )
 
 
-class _Work:
+class _ReducedProgram:
     """A program under reduction; an option is gone when its needs are None."""
 
-    def __init__(self, program: Program, without: Iterable[int], stop: Callable[[], bool]) -> None:
+    def __init__(self, program: ExtractionProgram, without: Iterable[int], stop: Callable[[], bool]) -> None:
         self.original = program
         self.stop = stop
         self._compared: dict[int, tuple[float, tuple[int, ...]]] = {}
@@ -133,10 +133,10 @@ class _Work:
         self.needs[option] = None
         self.changed = True
 
-    def view(self) -> tuple[Program, list[int]]:
+    def view(self) -> tuple[ExtractionProgram, list[int]]:
         """The present state as a program over the original goals, with the options it is made of."""
         options = self.alive()
-        program = Program(
+        program = ExtractionProgram(
             goals=self.original.goals,
             roots=sorted(self.roots),
             provides=[self.provides[option] for option in options],
@@ -148,7 +148,7 @@ class _Work:
         return program, options
 
     def prune(self) -> None:
-        """Drops options that need themselves, cannot be provided, or are reached from no root."""
+        """Drop options that need themselves, cannot be provided, or are reached from no root."""
         for option in self.alive():
             if self.provides[option] in (self.needs[option] or ()):
                 self.drop(option)
@@ -169,7 +169,7 @@ class _Work:
                 self.drop(option)
 
     def settle_free(self) -> None:
-        """Takes every goal with an option that costs and needs nothing, and forgets it."""
+        """Take every goal with an option that costs and needs nothing, and forget it."""
         users, table = self.users(), self.by_goal()
         ready = [o for o in self.alive() if not self.needs[o] and self.costs[o] == 0]
         while ready:
@@ -199,7 +199,7 @@ class _Work:
         self.broken.update(groups[self.original.provides[part]] for part in self.parts[option])
 
     def settle_roots(self) -> None:
-        """Takes the only option of a root; the goals it needs become roots."""
+        """Take the only option of a root; the goals it needs become roots."""
         users, table = self.users(), self.by_goal()
         ready = sorted(self.roots)
         while ready:
@@ -229,7 +229,7 @@ class _Work:
                 self.drop(user)
 
     def contract(self) -> None:
-        """Merges goals with one option, or with one user that needs nothing else, into their users."""
+        """Merge goals with one option, or with one user that needs nothing else, into their users."""
         users, table = self.users(), self.by_goal()
         for goal in range(self.original.goals):
             if goal in self.roots or not table[goal]:
@@ -267,7 +267,7 @@ class _Work:
             table[above].append(option)
 
     def part_roots(self) -> None:
-        """Forgets that an option needs a root, where that need cannot be part of a cycle: a root is there anyway."""
+        """Forget that an option needs a root, where that need cannot be part of a cycle: a root is there anyway."""
         program, options = self.view()
         component = components(_successors(program))
         for option in options:
@@ -279,7 +279,7 @@ class _Work:
                 self.changed = True
 
     def drop_dominated(self) -> None:
-        """Drops options with a stand-in, of goals whose options changed since they were last compared."""
+        """Drop options with a stand-in, of goals whose options changed since they were last compared."""
         program, options = self.view()
         fresh = []
         for goal, members in enumerate(program.by_goal):
@@ -296,7 +296,7 @@ class _Work:
         program, options = self.view()
         used = {program.provides[o] for o in range(len(options))} | self.roots
         number = {goal: index for index, goal in enumerate(sorted(used))}
-        smaller = Program(
+        smaller = ExtractionProgram(
             goals=len(number),
             roots=[number[root] for root in program.roots],
             provides=[number[goal] for goal in program.provides],
@@ -309,5 +309,5 @@ class _Work:
         return Presolved(self.original, smaller, parts, self.fixed, self.paid, self.broken)
 
 
-def _successors(program: Program) -> list[set[int]]:
+def _successors(program: ExtractionProgram) -> list[set[int]]:
     return [{need for option in options for need in program.needs[option]} for options in program.by_goal]

@@ -12,9 +12,9 @@ from eqsat.extract.tensors.tensors import TensorProblem
 class Restricted:
     """The choices of a tensor problem in which everything is row-major."""
 
-    def __init__(self, framed: TensorProblem) -> None:
-        whole = framed.problem
-        row = [state.layout == "row" for state in framed.states]
+    def __init__(self, extraction: TensorProblem) -> None:
+        whole = extraction.problem
+        row = [state.layout == "row" for state in extraction.states]
         self.nodes = [
             i for i, n in enumerate(whole.nodes) if row[n.state] and all(row[state] for _, state in n.operands)
         ]
@@ -22,7 +22,7 @@ class Restricted:
         self.conversions = [
             i for i, c in enumerate(whole.conversions) if row[c.source] and row[c.target] and c.eclass in made
         ]
-        held = all(state.layout == "row" for state in framed.boundary.values())
+        held = all(state.layout == "row" for state in extraction.boundary.values())
         self.is_smaller = held and len(self.nodes) < len(whole.nodes)
         self._whole = whole
 

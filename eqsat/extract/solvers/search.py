@@ -11,13 +11,13 @@ from weakref import ref
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, Program, closure, pieces, total, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, pieces, total, unfounded
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock, Solver
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import Model, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.extract.solvers.points import Relaxed, reduced_costs, repairs, scaling, selected
 from eqsat.extract.solvers.presolve import Presolved, compose, presolve
 
@@ -44,10 +44,10 @@ SLOW_ROUNDS = 2
 
 Progress = Callable[[float, float], None]
 #: Offers a search better choices and bounds of a program, given its model and the solution of the relaxation.
-Improver = Callable[["Search", Presolved, Model, Relaxed], None]
+Improver = Callable[["IlpSearch", Presolved, IntegerProgram, Relaxed], None]
 
 
-class Search:
+class IlpSearch:
     """The search for one program: its best choice and bound, at any moment, and the searches of its parts.
 
     `improve` is called on a large program after its relaxation, before the integer solve, and offers the search better
@@ -56,7 +56,7 @@ class Search:
 
     def __init__(
         self,
-        program: Program,
+        program: ExtractionProgram,
         choice: Choice,
         clock: Clock,
         relative_gap: float,
@@ -78,8 +78,8 @@ class Search:
         self.cutoff = math.inf
         self.floor = 0.0
         self.reduction: Presolved | None = None
-        self.parts: list[Search] = []
-        self._ascent: tuple[Program, Ascent] | None = None
+        self.parts: list[IlpSearch] = []
+        self._ascent: tuple[ExtractionProgram, Ascent] | None = None
         self.report: Callable[[], None] = lambda: None
 
     def watch(self, progress: Progress | None) -> None:
@@ -123,9 +123,11 @@ class Search:
         """What a choice has to cost less than to be of interest."""
         return min(self.cost, self.cutoff)
 
-    def child(self, program: Program, choice: Choice, broken: set[int], clock: Clock, gap: float = 0.0) -> Search:
+    def child(
+        self, program: ExtractionProgram, choice: Choice, broken: set[int], clock: Clock, gap: float = 0.0
+    ) -> IlpSearch:
         """A search for a part of this program, which nothing improves on the way."""
-        search = Search(program, choice, clock, max(self.relative_gap, gap), self.seed, broken)
+        search = IlpSearch(program, choice, clock, max(self.relative_gap, gap), self.seed, broken)
         search.report = self.report
         return search
 
@@ -194,7 +196,7 @@ class Search:
                 return reduction
             reduction = compose(reduction, presolve(small, out, stop=self.clock.stop))
 
-    def _ascend(self, small: Program) -> Ascent:
+    def _ascend(self, small: ExtractionProgram) -> Ascent:
         """Dual ascent, once a program."""
         if self._ascent is None or self._ascent[0] is not small:
             self._ascent = small, dual_ascent(small, stop=self.clock.stop)
@@ -205,7 +207,7 @@ class Search:
         small = reduction.program
         scale = scaling(self.cost - reduction.paid)
         costs = [cost * scale for cost in small.costs]
-        model = Model(small)
+        model = IntegerProgram(small)
         if any(group not in reduction.broken and count > 1 for group, count in Counter(small.groups).items()):
             model.strengthen(reduction.broken)
         model.rows += model.break_pairs() + model.cover(self._ascend(small).supports)
@@ -230,7 +232,7 @@ class Search:
             else:
                 solver.add(cuts)
 
-    def _shrunk(self, reduction: Presolved, model: Model, relaxed: Relaxed) -> bool:
+    def _shrunk(self, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> bool:
         """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
@@ -241,7 +243,7 @@ class Search:
     def _out(self, reduction: Presolved, ascent: Ascent) -> list[int]:
         return ruled_out(reduction.program, ascent, self.aim() * (1 - SLACK) - reduction.paid)
 
-    def _relaxation(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> Relaxed | None:
+    def _relaxation(self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float) -> Relaxed | None:
         """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
@@ -278,7 +280,9 @@ class Search:
             solver.add(cuts)
         return None
 
-    def _attempt(self, reduction: Presolved, model: Model, solver: Solver, scale: float) -> tuple[list[Row], bool]:
+    def _attempt(
+        self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float
+    ) -> tuple[list[Row], bool]:
         """One integer solve: the cuts that its solution violates, and whether it ran to its end."""
 
         def watch() -> bool:

@@ -13,7 +13,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
-from eqsat.extract.tensors.tensors import TensorProblem, Way
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
 from eqsat.language.terms.state import PLAIN, State
@@ -41,17 +41,17 @@ class Assembled:
 
 
 def assemble(
-    framed: TensorProblem, solution: Solution, original: Graph, known: dict[object, object] | None = None
+    extraction: TensorProblem, solution: Solution, original: Graph, known: dict[object, object] | None = None
 ) -> Assembled:
     """The graph that a solution stands for, and its plan; `known` carries folded constants from one to the next."""
-    return _Assembly(framed, solution).assembled(original, known)
+    return _Assembly(extraction, solution).assembled(original, known)
 
 
 @dataclass(slots=True)
 class _Made:
-    """What a step makes before values have names: instances of classes."""
+    """The results of a step before values have names: instances of classes."""
 
-    way: Way | None
+    option: KernelOption | None
     cost: Cost
     members: tuple[int, ...]
     operands: tuple[tuple[int, State], ...]
@@ -60,15 +60,15 @@ class _Made:
 
 
 class _Assembly:
-    def __init__(self, framed: TensorProblem, solution: Solution) -> None:
-        self.framed, self.solution = framed, solution
-        self.nodes = list(framed.snapshot.nodes)
-        self.classes = dict(framed.snapshot.classes)
+    def __init__(self, extraction: TensorProblem, solution: Solution) -> None:
+        self.extraction, self.solution = extraction, solution
+        self.nodes = list(extraction.snapshot.nodes)
+        self.classes = dict(extraction.snapshot.classes)
         self.choice: dict[int, int] = {}
         self.instances: dict[tuple[int, tuple[int, ...], bool], int] = {}
         self.held: dict[Goal, int] = {}
-        self.index = {leader: i for i, leader in enumerate(framed.leaders)}
-        self.state = {state: i for i, state in enumerate(framed.states)}
+        self.index = {leader: i for i, leader in enumerate(extraction.leaders)}
+        self.state = {state: i for i, state in enumerate(extraction.states)}
         self.made: list[_Made] = []
         self.splits: dict[int, Split] = {}
         self.unread: dict[int, Cost] = {}
@@ -81,20 +81,20 @@ class _Assembly:
             if goal in converted:
                 self._convert(goal, converted[goal])
             else:
-                self._run(goal, self.framed.ways[self.solution.chosen[goal]])
+                self._run(goal, self.extraction.options[self.solution.chosen[goal]])
         self._complete_constants()
         roots = {
             name: self.held[goal]
-            for (name, _), goal in zip(self.framed.snapshot.roots.items(), self._roots(), strict=True)
+            for (name, _), goal in zip(self.extraction.snapshot.roots.items(), self._roots(), strict=True)
         }
-        snapshot = replace(self.framed.snapshot, nodes=tuple(self.nodes), classes=self.classes, roots=roots)
+        snapshot = replace(self.extraction.snapshot, nodes=tuple(self.nodes), classes=self.classes, roots=roots)
         decoded = decode(snapshot, self.choice, original)
         decoded = replace(decoded, graph=self._with_splits(decoded))
         graph = fold_derived(decoded.graph, known)
         steps, costs = self._steps(decoded, graph)
         if self.solution.schedule:
             graph = _ordered(graph, steps)
-        plan = Plan(graph, tuple(steps), self.framed.boundary)
+        plan = Plan(graph, tuple(steps), self.extraction.boundary)
         return Assembled(decoded, plan, tuple(costs), snapshot, self.choice)
 
     def _with_splits(self, decoded: Decoded) -> Graph:
@@ -112,7 +112,7 @@ class _Assembly:
             outputs = []
             for index, position in enumerate(split.positions):
                 name = names.get(position) or _unused(f"{nodes[places[0]].inputs[0]}_part_{index}", types)
-                types[name] = self.framed.snapshot.nodes[position].types[0]
+                types[name] = self.extraction.snapshot.nodes[position].types[0]
                 outputs.append(name)
             known = sorted({nodes[i].name for i in places if nodes[i].name})
             made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs, known[0] if known else "")
@@ -122,18 +122,18 @@ class _Assembly:
 
     def _roots(self) -> list[Goal]:
         """The goal of each output, in their order."""
-        boundary = self.framed.boundary
-        found = self.framed.snapshot.roots.items()
+        boundary = self.extraction.boundary
+        found = self.extraction.snapshot.roots.items()
         return [(self.index[k], self.state[boundary.get(name, PLAIN)]) for name, k in found]
 
     def _target(self, conversion: int) -> Goal:
-        found = self.framed.problem.conversions[conversion]
+        found = self.extraction.problem.conversions[conversion]
         return found.eclass, found.target
 
     def _needs(self, goal: Goal, converted: dict[Goal, int]) -> tuple[Goal, ...]:
         if goal in converted:
-            return ((goal[0], self.framed.problem.conversions[converted[goal]].source),)
-        return self.framed.problem.nodes[self.solution.chosen[goal]].operands
+            return ((goal[0], self.extraction.problem.conversions[converted[goal]].source),)
+        return self.extraction.problem.nodes[self.solution.chosen[goal]].operands
 
     def _order(self, converted: dict[Goal, int]) -> Iterator[Goal]:
         """The goals of the solution, operands first: as scheduled, where the solution says so."""
@@ -154,28 +154,30 @@ class _Assembly:
             stack += [(need, False) for need in reversed(self._needs(goal, converted)) if need not in done]
 
     def _convert(self, goal: Goal, conversion: int) -> None:
-        states, found = self.framed.states, self.framed.problem.conversions[conversion]
+        states, found = self.extraction.states, self.extraction.problem.conversions[conversion]
         instance = self.held[goal[0], found.source]
         self.held[goal] = instance
-        cost = self.framed.conversions[conversion]
+        cost = self.extraction.conversions[conversion]
         self.made.append(_Made(None, cost, (), (), (instance, states[found.target]), states[found.source]))
 
-    def _run(self, goal: Goal, way: Way) -> None:
+    def _run(self, goal: Goal, option: KernelOption) -> None:
         """The instances of a kernel's e-nodes, made from those that hold its operands."""
-        if way.split is not None:
-            self.splits[goal[0]] = way.split
-            self.held[goal] = self.held[self.index[way.split.source], 0]
-            self.unread[goal[0]] = way.cost
+        if option.split is not None:
+            self.splits[goal[0]] = option.split
+            self.held[goal] = self.held[self.index[option.split.source], 0]
+            self.unread[goal[0]] = option.cost
             return
-        whole = next((c for c, _ in self.framed.problem.nodes[self.solution.chosen[goal]].operands), -1)
-        recipe = self.framed.snapshot.recipes.get(self.framed.leaders[goal[0]])
-        constant = not self.framed.problem.nodes[self.solution.chosen[goal]].operands and recipe == way.positions[0]
+        whole = next((c for c, _ in self.extraction.problem.nodes[self.solution.chosen[goal]].operands), -1)
+        recipe = self.extraction.snapshot.recipes.get(self.extraction.leaders[goal[0]])
+        constant = (
+            not self.extraction.problem.nodes[self.solution.chosen[goal]].operands and recipe == option.positions[0]
+        )
         members: list[int] = []
         outside: dict[tuple[int, State], None] = {}
-        for place, position in enumerate(way.positions):
-            node = self.framed.snapshot.nodes[position]
-            links = way.links[place] if way.links else (None,) * len(node.operands)
-            taken = way.implementations[place].operands if way.implementations else (PLAIN,) * len(node.operands)
+        for place, position in enumerate(option.positions):
+            node = self.extraction.snapshot.nodes[position]
+            links = option.links[place] if option.links else (None,) * len(node.operands)
+            taken = option.implementations[place].operands if option.implementations else (PLAIN,) * len(node.operands)
             operands: list[int] = []
             for leader, link, state in zip(node.operands, links, taken, strict=True):
                 if constant:
@@ -189,14 +191,14 @@ class _Assembly:
                     operands.append(self.held[self.index[leader], self.state[state]])
                     outside[operands[-1], state] = None
             members.append(self._instance(position, node, tuple(operands), whole in self.splits))
-        cost = way.cost
+        cost = option.cost
         if whole in self.splits:
-            self.pieces.setdefault(whole, {})[way.positions[0]] = members[-1]
+            self.pieces.setdefault(whole, {})[option.positions[0]] = members[-1]
             cost = self.unread.pop(whole, Cost())
         self.held[goal] = members[-1]
-        state = self.framed.states[goal[1]]
+        state = self.extraction.states[goal[1]]
         reads = () if constant else tuple(outside)
-        self.made.append(_Made(way, cost, tuple(members), reads, (members[-1], state)))
+        self.made.append(_Made(option, cost, tuple(members), reads, (members[-1], state)))
 
     def _instance(self, position: int, node: SnapshotNode, operands: tuple[int, ...], piece: bool) -> int:
         """The class of an e-node over instances of its operands: its own where that is free, else one of its own.
@@ -220,8 +222,8 @@ class _Assembly:
         return leader
 
     def _complete_constants(self) -> None:
-        """Chooses what derived constants are made of, by their recipes."""
-        snapshot = self.framed.snapshot
+        """Choose the e-nodes that derived constants are made of, by their recipes."""
+        snapshot = self.extraction.snapshot
         stack = [k for k, position in self.choice.items() if position == snapshot.recipes.get(k)]
         while stack:
             for operand in snapshot.nodes[self.choice[stack.pop()]].operands:
@@ -231,14 +233,14 @@ class _Assembly:
 
     def _steps(self, decoded: Decoded, graph: Graph) -> tuple[list[Step], list[Cost]]:
         """The steps by the names that values have; the pieces of a split are one kernel."""
-        listing = _Listing(graph)
+        listing = _StepList(graph)
         unread: dict[int, Cost] = {}
         for made in self.made:
             check()
             instance, state = made.result
             value = decoded.names.get(instance)
             node = self.nodes[self.choice[instance]]
-            if made.way is None:
+            if made.option is None:
                 if value is not None and value not in graph.constants:
                     listing.add(Conversion(value, made.source, state), made.cost)
             elif node.op in (INPUT, CONST, ABSENT):
@@ -258,8 +260,8 @@ class _Assembly:
         operands = dict.fromkeys(
             Held(name, state) for i, state in made.operands if (name := decoded.names.get(i)) is not None
         )
-        way = made.way
-        arithmetic = way.implementations[0].arithmetic if way is not None and way.implementations else ""
+        option = made.option
+        arithmetic = option.implementations[0].arithmetic if option is not None and option.implementations else ""
         return Kernel(names, tuple(operands), (Held(value, made.result[1]),), arithmetic)
 
 
@@ -273,7 +275,7 @@ def _ordered(graph: Graph, steps: Sequence[Step]) -> Graph:
     return replace(graph, nodes=tuple(sorted(graph.nodes, key=lambda n: min(place[v] for v in n.outputs if v))))
 
 
-class _Listing:
+class _StepList:
     """Steps as they are added, each node of the graph in one of them at least."""
 
     def __init__(self, graph: Graph) -> None:
@@ -297,7 +299,7 @@ class _Listing:
         self.add(_plain_kernel(node), cost)
 
     def finished(self) -> tuple[list[Step], list[Cost]]:
-        """All steps; what is computed from constants alone, because it was not folded, comes first."""
+        """All steps, first those that compute from constants alone because they were not folded."""
         covered = {v for step in self.steps if isinstance(step, Kernel) for v in (*step.nodes, *_values(step))}
         first = [_plain_kernel(n) for n in self.graph.nodes if covered.isdisjoint(v for v in n.outputs if v)]
         return [*first, *self.steps], [*([Cost()] * len(first)), *self.costs]

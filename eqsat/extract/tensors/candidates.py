@@ -1,4 +1,4 @@
-"""What an integer program would be offered for an e-graph, as keys of kernels that can be measured."""
+"""Kernels that an integer program would be offered for an e-graph, as keys that can be measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import is_free
-from eqsat.costs.kernels.fusion import FusedKey, Key, Member
+from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
 from eqsat.costs.kernels.implementations import Choices, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import is_product
@@ -16,7 +16,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.heads import members
 from eqsat.extract.tensors.pricing import Pricing
-from eqsat.extract.tensors.tensors import TensorProblem, Way, tensor_problem
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem, tensor_problem
 from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import OPAQUE
 
@@ -46,91 +46,93 @@ def candidates(
     operators element by element.
     """
     model = CostModel(device, sizes=sizes) if device.fuses else _Estimates(replace(device, fuses=True), sizes=sizes)
-    framed = tensor_problem(snapshot, model, choices=choices, contrib=device.name == "onnxruntime-cpu")
-    return _Listing(framed, model).listed(most_fused)
+    extraction = tensor_problem(snapshot, model, choices=choices, contrib=device.name == "onnxruntime-cpu")
+    return _KeyList(extraction, model).listed(most_fused)
 
 
 class _Estimates(CostModel):
     """Estimates of operators, and of every chain worth measuring, for the times that are not known yet."""
 
-    def fused(self, members: Sequence[Member]) -> Cost | None:
+    def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
         first, *rest = (m.op for m in members)
         after = is_product(first) and all(OPS[op].pointwise for op in rest)
         return super().fused(members) if after or "attention" in rest else None
 
 
-class _Listing:
-    def __init__(self, framed: TensorProblem, model: CostModel) -> None:
-        self.framed, self.model = framed, model
-        self.nodes = framed.snapshot.nodes
-        self.pricing = Pricing(framed.snapshot, model)
+class _KeyList:
+    def __init__(self, extraction: TensorProblem, model: CostModel) -> None:
+        self.extraction, self.model = extraction, model
+        self.nodes = extraction.snapshot.nodes
+        self.pricing = Pricing(extraction.snapshot, model)
 
     def listed(self, most_fused: int) -> Candidates:
-        ways = [way for way in self.framed.ways if way.split is None and len(way.positions) == 1]
-        plain = [way for way in ways if all(one.is_plain for one in way.implementations)]
-        others = [way for way in ways if not all(one.is_plain for one in way.implementations)]
+        options = [option for option in self.extraction.options if option.split is None and len(option.positions) == 1]
+        plain = [option for option in options if all(one.is_plain for one in option.implementations)]
+        others = [option for option in options if not all(one.is_plain for one in option.implementations)]
         given = _distinct((*self._operators(plain), *self._splits()))
         # A copy into another layout may be a transpose that a graph states.
         stated = _distinct((*self._operators(others), *self._conversions()))
         beside = tuple(key for key in stated if key not in given)
         return Candidates(tuple(given), beside, self._fused(most_fused))
 
-    def _operators(self, ways: list[Way]) -> Iterator[OpKey]:
+    def _operators(self, options: list[KernelOption]) -> Iterator[OpKey]:
         """The keys of single operators that run something."""
-        for way in ways:
-            node = self.nodes[way.positions[0]]
+        for option in options:
+            node = self.nodes[option.positions[0]]
             declared = OPS.get(node.op)
             if declared is None or node.op == OPAQUE or declared.view:
                 continue
             operands, const = self.pricing.types(node), self.pricing.constants(node)
-            how = way.implementations[0] if way.implementations else None
+            how = option.implementations[0] if option.implementations else None
             if is_free(node.op, operands, const) or (how is not None and is_view(node.op, node.attrs, operands, how)):
                 continue
             yield self.model.key(node.op, node.attrs, operands, const, how)
 
     def _splits(self) -> Iterator[OpKey]:
-        for split in (way.split for way in self.framed.ways if way.split is not None):
+        for split in (option.split for option in self.extraction.options if option.split is not None):
             yield self.model.key("split", split.attrs, [self.pricing.type(split.source)], [False])
 
     def _conversions(self) -> Iterator[OpKey]:
-        for conversion in self.framed.problem.conversions:
-            type = self.pricing.type(self.framed.leaders[conversion.eclass])
-            states = self.framed.states
+        for conversion in self.extraction.problem.conversions:
+            type = self.pricing.type(self.extraction.leaders[conversion.eclass])
+            states = self.extraction.states
             if type is not None:
                 yield self.model.conversion_key(type, states[conversion.source], states[conversion.target])
 
     def _fused(self, most: int) -> tuple[FusedKey, ...]:
         """Attention as one operator, then chains, each after those that it goes on from, one by one."""
         keys: dict[FusedKey, None] = {}
-        for way in sorted(self._ranked(), key=lambda way: not self._attends(way)):
+        for option in sorted(self._ranked(), key=lambda option: not self._attends(option)):
             if len(keys) >= most:
                 break
-            made = members(self.framed.snapshot, self.pricing, way.positions, way.implementations, way.links)
-            for length in range(len(made) if self._attends(way) else 2, len(made) + 1):
+            made = members(
+                self.extraction.snapshot, self.pricing, option.positions, option.implementations, option.links
+            )
+            for length in range(len(made) if self._attends(option) else 2, len(made) + 1):
                 key = self.model.fused_key(made[:length])
                 if len(keys) < most and all(m.is_measurable for m in key.members):
                     keys.setdefault(key)
         return tuple(keys)
 
-    def _attends(self, way: Way) -> bool:
-        return any(self.nodes[position].op == "attention" for position in way.positions)
+    def _attends(self, option: KernelOption) -> bool:
+        return any(self.nodes[position].op == "attention" for position in option.positions)
 
-    def _ranked(self) -> list[Way]:
+    def _ranked(self) -> list[KernelOption]:
         """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""
-        found = [way for way in self.framed.ways if way.split is None and len(way.positions) > 1]
+        found = [option for option in self.extraction.options if option.split is None and len(option.positions) > 1]
         places: dict[int, int] = {}
-        ranks: list[tuple[bool, bool, int, float, int, Way]] = []
-        for way in sorted(found, key=lambda way: (way.cost.seconds, way.positions)):
-            given = all(self.nodes[position].original is not None for position in way.positions)
-            plain = all(one.is_plain for one in way.implementations)
-            made = self.nodes[way.positions[-1]].eclass
+        ranks: list[tuple[bool, bool, int, float, int, KernelOption]] = []
+        for option in sorted(found, key=lambda option: (option.cost.seconds, option.positions)):
+            given = all(self.nodes[position].original is not None for position in option.positions)
+            plain = all(one.is_plain for one in option.implementations)
+            made = self.nodes[option.positions[-1]].eclass
             place = places[made] = places.get(made, -1) + 1
             alone = sum(
                 self.pricing.operator(position, how)[1].seconds
-                for position, how in zip(way.positions, way.implementations, strict=True)
+                for position, how in zip(option.positions, option.implementations, strict=True)
             )
-            ranks.append((not given, not plain, place, way.cost.seconds - alone, len(ranks), way))
-        return [way for *_, way in sorted(ranks)]
+            ranks.append((not given, not plain, place, option.cost.seconds - alone, len(ranks), option))
+        return [option for *_, option in sorted(ranks)]
 
 
 def _distinct(keys: tuple[OpKey, ...]) -> dict[OpKey, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.kernels.fusion import MOST_FUSED, Member, fuses
+from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
@@ -18,8 +18,8 @@ _MOST_CHAINS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """E-nodes run as one kernel, operands first, each in its way; what it reads from memory, in which states."""
+class FusedChain:
+    """E-nodes run as one kernel, operands first, each by an implementation, with the operands read from memory."""
 
     eclass: int
     positions: tuple[int, ...]
@@ -31,29 +31,30 @@ class Chain:
 
     @property
     def kind(self) -> tuple[bool, bool, bool]:
-        """Whether anything in it is not row-major, held in a lower precision, multiplied in one."""
-        ways = self.implementations
-        states = [state for way in ways for state in (*way.operands, way.result)]
+        """Three flags: a state is not row-major, a value is held in a lower precision, a product is computed in one."""
+        states = [state for one in self.implementations for state in (*one.operands, one.result)]
         return (
             any(state.layout != "row" for state in states),
             any(state.precision for state in states),
-            any(way.arithmetic for way in ways),
+            any(one.arithmetic for one in self.implementations),
         )
 
 
-def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Implementation]]) -> Iterator[Chain]:
+def chains(
+    snapshot: Snapshot, pricing: Pricing, implementations: Mapping[int, Sequence[Implementation]]
+) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
 
-    `ways` are those of each e-node that may be in one, by its position. Each e-node but the last is read by the next;
-    what else needs its result gets it from another way to make it, so nothing that is needed disappears. None under a
-    user's own cost of operators, which knows no fused ones.
+    `implementations` are those of each e-node that may be in one, by its position. Each e-node but the last is read by
+    the next; other readers get its result from another kernel, so no value that is needed disappears. There are none
+    under a user's own cost of operators, which knows no fused ones.
     """
     if pricing.model.cost is not None or not pricing.model.knows_fused:
         return
-    singles = _singles(snapshot, ways)
+    singles = _singles(snapshot, implementations)
     tails = _by_state(singles)
     for _ in range(MOST_FUSED - 1):
-        longer: dict[tuple[int, State], list[Chain]] = {}
+        longer: dict[tuple[int, State], list[FusedChain]] = {}
         for head in singles:
             check()
             node, result = snapshot.nodes[head.positions[0]], head.implementations[0].result
@@ -67,12 +68,12 @@ def chains(snapshot: Snapshot, pricing: Pricing, ways: Mapping[int, Sequence[Imp
             yield from kept
 
 
-def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
+def _cheapest(chains: Sequence[FusedChain]) -> list[FusedChain]:
     """The few chains of each kind that cost least, one for the same operands.
 
     Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
-    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], Chain]] = {}
+    kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
     for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
         found = kinds.setdefault(chain.kind, {})
         if len(found) < _MOST_CHAINS:
@@ -80,36 +81,40 @@ def _cheapest(chains: Sequence[Chain]) -> list[Chain]:
     return [chain for found in kinds.values() for chain in found.values()]
 
 
-def _by_state(singles: Sequence[Chain]) -> dict[tuple[int, State], list[Chain]]:
+def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[FusedChain]]:
     """The beginnings by the class and state of their results."""
-    found: dict[tuple[int, State], list[Chain]] = {}
+    found: dict[tuple[int, State], list[FusedChain]] = {}
     for single in singles:
         found.setdefault((single.eclass, single.implementations[-1].result), []).append(single)
     return found
 
 
-def _singles(snapshot: Snapshot, ways: Mapping[int, Sequence[Implementation]]) -> list[Chain]:
+def _singles(snapshot: Snapshot, implementations: Mapping[int, Sequence[Implementation]]) -> list[FusedChain]:
     """Every e-node alone, in each way, as the beginning of chains."""
-    found: list[Chain] = []
-    for position, choices in ways.items():
+    found: list[FusedChain] = []
+    for position, choices in implementations.items():
         node = snapshot.nodes[position]
-        for way in choices:
-            operands = tuple(zip(node.operands, way.operands, strict=True))
-            found.append(Chain(node.eclass, (position,), (way,), ((None,) * len(operands),), operands, Cost(), 0.0))
+        for implementation in choices:
+            operands = tuple(zip(node.operands, implementation.operands, strict=True))
+            found.append(
+                FusedChain(
+                    node.eclass, (position,), (implementation,), ((None,) * len(operands),), operands, Cost(), 0.0
+                )
+            )
     return found
 
 
-def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> Chain | None:
+def _joined(snapshot: Snapshot, pricing: Pricing, tail: FusedChain, head: FusedChain) -> FusedChain | None:
     """A chain and the e-node that reads its result, as one kernel; None where that is not to be."""
-    made, (position,), (way,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
+    made, (position,), (implementation,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
     node = snapshot.nodes[position]
     inside = {snapshot.nodes[p].eclass for p in tail.positions}
     state = tail.implementations[-1].result
-    if not fuses(made.op, node.op) or node.eclass in inside or way.result != state:
+    if not fuses(made.op, node.op) or node.eclass in inside or implementation.result != state:
         return None
     links: list[int | None] = []
     outside: list[tuple[int, State]] = list(tail.operands)
-    for operand, taken in zip(node.operands, way.operands, strict=True):
+    for operand, taken in zip(node.operands, implementation.operands, strict=True):
         if operand == made.eclass and taken == state:
             links.append(len(tail.positions) - 1)
         elif operand in inside or operand == node.eclass:
@@ -119,31 +124,35 @@ def _joined(snapshot: Snapshot, pricing: Pricing, tail: Chain, head: Chain) -> C
             outside.append((operand, taken))
     if all(link is None for link in links) or any(k == node.eclass for k, _ in outside):
         return None
-    positions, ways = (*tail.positions, position), (*tail.implementations, way)
+    positions, implementations = (*tail.positions, position), (*tail.implementations, implementation)
     every = (*tail.links, tuple(links))
-    cost = pricing.model.fused([member(snapshot, pricing, *one) for one in zip(positions, ways, every, strict=True)])
+    cost = pricing.model.fused(
+        [member(snapshot, pricing, *one) for one in zip(positions, implementations, every, strict=True)]
+    )
     if cost is None:
         return None
-    return Chain(node.eclass, positions, ways, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost))
+    return FusedChain(
+        node.eclass, positions, implementations, every, tuple(dict.fromkeys(outside)), cost, pricing.model.weigh(cost)
+    )
 
 
 def member(
     snapshot: Snapshot,
     pricing: Pricing,
     position: int,
-    way: Implementation,
+    implementation: Implementation,
     links: tuple[int | None, ...],
     same: tuple[int | None, ...] = (),
-) -> Member:
+) -> FusedOperator:
     """An e-node as a part of a kernel."""
     node = snapshot.nodes[position]
-    return Member(
+    return FusedOperator(
         node.op,
         node.attrs,
         tuple(pricing.types(node)),
         tuple(pricing.results(node)),
         tuple(pricing.constants(node)),
-        way,
+        implementation,
         links,
         same,
     )

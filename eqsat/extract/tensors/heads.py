@@ -1,4 +1,4 @@
-"""Attention with what splits and joins its heads, which ONNX Runtime runs as one operator, in a tensor e-graph."""
+"""Attention with the split and the join of its heads, which ONNX Runtime runs as one operator, in an e-graph."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.costs.kernels.fusion import Member
+from eqsat.costs.kernels.fusion import FusedOperator
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
-from eqsat.extract.tensors.fused import Chain, member
+from eqsat.extract.tensors.fused import FusedChain, member
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
 from eqsat.language.terms.plan import Implementation
@@ -17,8 +17,8 @@ from eqsat.language.terms.state import PLAIN
 from eqsat.runtime.onnxruntime.support import has_fused_kernel
 from eqsat.system.deadline import check
 
-#: Ways to make one operand, or to join the result, that are looked at, and ways together for one attention.
-_MOST_WAYS, _MOST_TRIED = 3, 16
+#: Largest number of kernels that make one operand, or join the result, and of combinations tried for one attention.
+_MOST_MAKERS, _MOST_TRIED = 3, 16
 
 #: The e-nodes that make a class from another one, as positions, the first of which reads it.
 _Path = tuple[int, ...]
@@ -33,7 +33,7 @@ class _Operand:
     biased: bool = False
 
 
-def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[Chain]:
+def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[FusedChain]:
     """Each attention over joined heads as one kernel, where its time was measured.
 
     From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
@@ -56,12 +56,12 @@ def members(
     positions: Sequence[int],
     implementations: Sequence[Implementation],
     links: Sequence[tuple[int | None, ...]],
-) -> list[Member]:
+) -> list[FusedOperator]:
     """The e-nodes of a kernel as its parts; those of attention say which operands are one tensor."""
     if not any(snapshot.nodes[position].op == "attention" for position in positions):
         return [member(snapshot, pricing, *one) for one in zip(positions, implementations, links, strict=True)]
     first: dict[int, int] = {}
-    made: list[Member] = []
+    made: list[FusedOperator] = []
     number = 0
     for position, way, linked in zip(positions, implementations, links, strict=True):
         node = snapshot.nodes[position]
@@ -76,12 +76,12 @@ def members(
 
 
 def _fit_together(operands: Sequence[_Operand]) -> bool:
-    """Whether all are products of one class, with a constant added to all or to none; or none is a product."""
+    """Return whether all are products of one class, with a constant added to all or to none; or none is a product."""
     return all(len(one.path) == 2 for one in operands) or len({(one.source, one.biased) for one in operands}) == 1
 
 
 class _Finding:
-    """The e-nodes around attention, found by what they read."""
+    """The e-nodes around attention, indexed by their operands."""
 
     def __init__(self, snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> None:
         self.snapshot, self.pricing = snapshot, pricing
@@ -94,14 +94,14 @@ class _Finding:
                 self.readers[node.operands[0]].append(position)
 
     def operands(self, node: SnapshotNode) -> Iterator[list[list[_Operand]]]:
-        """The ways to make each operand of an attention: by products with constants, then without them."""
-        ways = [list(itertools.islice(self._apart(operand), _MOST_WAYS)) for operand in node.operands[:3]]
-        yield [[made for way in options for made in self._products(way)] for options in ways]
-        yield ways
+        """The makers of each operand of an attention: with products by constants, then without them."""
+        makers = [list(itertools.islice(self._apart(operand), _MOST_MAKERS)) for operand in node.operands[:3]]
+        yield [[made for one in options for made in self._products(one)] for options in makers]
+        yield makers
 
-    def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[Chain]:
-        """The kernels of an attention whose operands are made in one of these ways each."""
-        ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_WAYS))
+    def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[FusedChain]:
+        """The kernels of an attention whose operands are each made by one of these options."""
+        ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_MAKERS))
         tried = itertools.product(*options)
         for operands in itertools.islice((o for o in tried if _fit_together(o)), _MOST_TRIED):
             made = dict.fromkeys(place for one in operands for place in one.path)
@@ -157,8 +157,8 @@ class _Finding:
     def _splits(self, joined: int, apart: int) -> bool:
         return splits_heads(self.pricing.type(joined), self.pricing.type(apart))
 
-    def _chain(self, positions: Sequence[int]) -> Chain | None:
-        """The e-nodes as one kernel; None where its time is not known, or it would read what it makes."""
+    def _chain(self, positions: Sequence[int]) -> FusedChain | None:
+        """The e-nodes as one kernel; None where its time is not known, or it would read its own results."""
         nodes = [self.snapshot.nodes[position] for position in positions]
         place = {node.eclass: index for index, node in enumerate(nodes)}
         if len(place) < len(nodes):
@@ -173,10 +173,10 @@ class _Finding:
             outside.update(
                 dict.fromkeys((k, PLAIN) for k, link in zip(node.operands, made, strict=True) if link is None)
             )
-        ways = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
-        cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, ways, links))
+        implementations = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
+        cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, implementations, links))
         if cost is None:
             return None
         reads = tuple((eclass, PLAIN) for eclass, _ in outside)
         price = self.pricing.model.weigh(cost)
-        return Chain(nodes[-1].eclass, tuple(positions), ways, tuple(links), reads, cost, price)
+        return FusedChain(nodes[-1].eclass, tuple(positions), implementations, tuple(links), reads, cost, price)

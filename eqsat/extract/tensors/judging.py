@@ -1,4 +1,4 @@
-"""What a solution of a tensor problem comes to: its price, the cost of its plan, and whether it keeps the limits."""
+"""The evaluation of a solution of a tensor problem: its price, the cost of its plan, and its limits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms.plan import Conversion
 
 
-def as_given(framed: TensorProblem) -> Solution:
+def as_given(extraction: TensorProblem) -> Solution:
     """The original graph, run as it says, as a solution; of nodes that are proved equal the cheaper one counts."""
-    program = framed.problem.program
-    others = set(range(program.natives)).difference(framed.original())
+    program = extraction.problem.program
+    others = set(range(program.natives)).difference(extraction.original())
     costs = [math.inf if option in others else cost for option, cost in enumerate(program.costs)]
     choice = cheapest_trees(program, costs)[0]
-    return decode(framed.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
+    return decode(extraction.problem, choice, lower_bound=0.0, status="heuristic", seconds=0.0)
 
 
 def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
-    """Whether amounts are within the limits."""
+    """Return whether amounts are within the limits."""
     bounds = {limit.name: limit.most for limit in problem.limits}
     if problem.memory is not None:
         bounds[PEAK] = problem.memory.most
@@ -34,7 +34,7 @@ def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
 
 
 def is_lowered(assembled: Assembled) -> bool:
-    """Whether anything is held, or computed, in a lower precision."""
+    """Return whether anything is held, or computed, in a lower precision."""
     steps, boundary = assembled.plan.steps, assembled.plan.boundary
     return any(state.precision for state in boundary.values()) or any(
         step.target.precision or step.source.precision
@@ -44,14 +44,14 @@ def is_lowered(assembled: Assembled) -> bool:
     )
 
 
-def price_of(framed: TensorProblem, solution: Solution, costs: CostModel) -> float:
-    """What the objective makes of a solution, without what only settles ties."""
+def price_of(extraction: TensorProblem, solution: Solution, costs: CostModel) -> float:
+    """The price of a solution under the objective, without the amounts that only break ties."""
     if costs.cost is not None:
         return solution.cost
-    terms = [costs.weigh(framed.ways[node].cost) for node in solution.chosen.values()]
-    terms += [costs.weigh(framed.conversions[index]) for index in solution.conversions]
-    if framed.problem.memory is not None:
-        terms.append(framed.problem.memory.weight * solution.amounts[PEAK])
+    terms = [costs.weigh(extraction.options[node].cost) for node in solution.chosen.values()]
+    terms += [costs.weigh(extraction.conversions[index]) for index in solution.conversions]
+    if extraction.problem.memory is not None:
+        terms.append(extraction.problem.memory.weight * solution.amounts[PEAK])
     return math.fsum(terms)
 
 

@@ -1,4 +1,4 @@
-"""What the e-nodes of a tensor e-graph cost, each in each way it can be run."""
+"""Costs of the e-nodes of a tensor e-graph, in each implementation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
 
-#: What a byte of derived weights adds to the objective: too little to matter, but it settles ties for the smaller.
+#: Amount that a byte of derived weights adds to the objective: too little to matter, but it breaks ties for fewer
+#: bytes.
 _BYTE = 1e-15
 
 Priced = tuple[float, Cost]
-"""What the objective makes of a cost, and the cost."""
+"""The price of a cost by the objective, and the cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,20 @@ class Pricing:
         self.derived = self._derived()
         self.splits = tuple(self._splits())
 
-    def operator(self, position: int, way: Implementation | None = None) -> Priced:
-        """An e-node run as a kernel of its own; `way` is None for the plain one."""
+    def operator(self, position: int, implementation: Implementation | None = None) -> Priced:
+        """An e-node run as a kernel of its own; `implementation` is None for the plain one."""
         node = self.snapshot.nodes[position]
         if node.op in (INPUT, CONST, ABSENT, PROJECTION):
             return 0.0, Cost()
         op = OPAQUE_NODE if node.op == OPAQUE else node.op
         operands, results, const = self.types(node), self.results(node), self.constants(node)
-        cost = self.model.node(op, node.attrs, operands, results, const, way)
+        cost = self.model.node(op, node.attrs, operands, results, const, implementation)
         if self.model.cost is None:
             return self.model.weigh(cost), cost
-        return self.model.price(op, node.attrs, operands, results, const, way), cost
+        return self.model.price(op, node.attrs, operands, results, const, implementation), cost
 
     def implementations(self, node: SnapshotNode, choices: Choices) -> tuple[Implementation, ...]:
-        """The ways to run an e-node."""
+        """The implementations of an e-node."""
         operands, results, const = tuple(self.types(node)), tuple(self.results(node)), tuple(self.constants(node))
         question = (node.op, node.attrs, operands, results, const)
         if question not in self._ways:
@@ -84,7 +85,7 @@ class Pricing:
         return [t if isinstance(t, TensorType) else None for t in node.types]
 
     def constants(self, node: SnapshotNode) -> list[bool]:
-        """Which operands are known before the program runs."""
+        """For each operand, whether it is known before the program runs."""
         return [self.snapshot.classes[k].constant for k in node.operands]
 
     def type(self, leader: int) -> TensorType | None:
@@ -93,7 +94,7 @@ class Pricing:
         return found if isinstance(found, TensorType) else None
 
     def _derived(self) -> dict[int, float]:
-        """The constant classes small enough to derive, and what settles ties between them."""
+        """The constant classes small enough to derive, and the amounts that break ties between them."""
         prices: dict[int, float] = {}
         sizes: dict[int, int] = {}
         sources: dict[int, frozenset[int]] = {}

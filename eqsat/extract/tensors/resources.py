@@ -1,4 +1,4 @@
-"""What each part of a tensor problem uses: the limits on it, and the bytes that its values occupy."""
+"""Resources that each part of a tensor problem uses: the limits on it, and the bytes that its values occupy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.tensors.tensors import TensorProblem, Way
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.ops import OPS
 from eqsat.language.terms.state import State
 from eqsat.language.terms.types import TensorType
 
 
 def limited(
-    framed: TensorProblem, model: CostModel, bounds: Mapping[str, float], counted: Iterable[str] = ()
+    extraction: TensorProblem, model: CostModel, bounds: Mapping[str, float], counted: Iterable[str] = ()
 ) -> TensorProblem:
     """The problem with at most `bounds` of each term named there, and the objective's price of peak memory.
 
@@ -32,37 +32,41 @@ def limited(
         Limit(
             term,
             wanted[term],
-            [float(getattr(way.cost, TERMS[term])) for way in framed.ways],
-            [float(getattr(cost, TERMS[term])) for cost in framed.conversions],
+            [float(getattr(option.cost, TERMS[term])) for option in extraction.options],
+            [float(getattr(cost, TERMS[term])) for cost in extraction.conversions],
         )
         for term in TERMS
         if term in wanted
     ]
     memory = None
     if PEAK_MEMORY in wanted or weight:
-        memory = Memory(_sizes(framed, model), _aliases(framed), wanted.get(PEAK_MEMORY, math.inf), weight)
+        memory = Memory(_sizes(extraction, model), _aliases(extraction), wanted.get(PEAK_MEMORY, math.inf), weight)
     if not limits and memory is None:
-        return framed
-    given = framed.problem
+        return extraction
+    given = extraction.problem
     problem = Problem(given.nodes, given.roots, given.conversions, given.states, limits, memory)
-    return replace(framed, problem=problem)
+    return replace(extraction, problem=problem)
 
 
-def _sizes(framed: TensorProblem, model: CostModel) -> dict[tuple[int, int], float]:
+def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int], float]:
     """The bytes of every value that is computed or comes in, in every state; constants are weight memory."""
     sizes: dict[tuple[int, int], float] = {}
-    problem, snapshot = framed.problem, framed.snapshot
+    problem, snapshot = extraction.problem, extraction.snapshot
     goals = {(n.eclass, n.state) for n in problem.nodes}
     goals |= {(c.eclass, s) for c in problem.conversions for s in (c.source, c.target)}
-    wholes = {n.eclass: way.split for n, way in zip(problem.nodes, framed.ways, strict=True) if way.split is not None}
+    splits = {
+        n.eclass: option.split
+        for n, option in zip(problem.nodes, extraction.options, strict=True)
+        if option.split is not None
+    }
     for eclass, state in goals:
-        split = wholes.get(eclass)
-        leader = framed.leaders[eclass] if split is None else split.source
+        split = splits.get(eclass)
+        leader = extraction.leaders[eclass] if split is None else split.source
         found = snapshot.classes[leader]
         if found.constant:
             continue
         types = snapshot.nodes[found.nodes[0]].types
-        sizes[eclass, state] = float(sum(_bytes(t, framed.states[state], model) for t in types))
+        sizes[eclass, state] = float(sum(_bytes(t, extraction.states[state], model) for t in types))
     return sizes
 
 
@@ -73,28 +77,28 @@ def _bytes(type: object, state: State, model: CostModel) -> int:
     return held.elements(model.sizes) * held.dtype.itemsize
 
 
-def _aliases(framed: TensorProblem) -> dict[int, tuple[int, int]]:
+def _aliases(extraction: TensorProblem) -> dict[int, tuple[int, int]]:
     """The nodes of the problem whose result lies where their operand does."""
     aliases: dict[int, tuple[int, int]] = {}
-    for index, (node, way) in enumerate(zip(framed.problem.nodes, framed.ways, strict=True)):
-        piece = bool(node.operands) and node.operands[0][0] >= len(framed.leaders)
-        if piece or (node.operands and _shares(framed, way)):
+    for index, (node, option) in enumerate(zip(extraction.problem.nodes, extraction.options, strict=True)):
+        piece = bool(node.operands) and node.operands[0][0] >= len(extraction.leaders)
+        if piece or (node.operands and _shares(extraction, option)):
             aliases[index] = node.operands[0]
     return aliases
 
 
-def _shares(framed: TensorProblem, way: Way) -> bool:
-    node = framed.snapshot.nodes[way.positions[0]]
-    if way.split is not None:
+def _shares(extraction: TensorProblem, option: KernelOption) -> bool:
+    node = extraction.snapshot.nodes[option.positions[0]]
+    if option.split is not None:
         return False
-    if len(way.positions) > 1 or framed.snapshot.classes[node.operands[0]].constant:
+    if len(option.positions) > 1 or extraction.snapshot.classes[node.operands[0]].constant:
         return False
     if node.op == PROJECTION:
         return True
     if node.op not in OPS:
         return False
-    types = [framed.snapshot.classes[k].type for k in node.operands]
+    types = [extraction.snapshot.classes[k].type for k in node.operands]
     tensors = [t if isinstance(t, TensorType) else None for t in types]
     return OPS[node.op].view or bool(
-        way.implementations and is_view(node.op, node.attrs, tensors, way.implementations[0])
+        option.implementations and is_view(node.op, node.attrs, tensors, option.implementations[0])
     )

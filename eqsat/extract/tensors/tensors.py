@@ -1,4 +1,4 @@
-"""The extraction problem of a tensor e-graph: its e-nodes in every way they can be run, and conversions."""
+"""The extraction problem of a tensor e-graph: its e-nodes in every implementation, and conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
-from eqsat.extract.problem.problem import Conversion, Node, Problem
+from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
@@ -28,7 +28,7 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 
-#: Whether an operator with these attributes, on operands and with results of these types, runs where the result will.
+#: True if an operator with these attributes, on operands and with results of these types, runs where the result will.
 Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
 #: Operators of the e-graph that run nothing.
 _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
@@ -37,12 +37,12 @@ _TIE = 1e-9
 
 
 def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether an operator is available where all are."""
+    """Return True: every operator is available."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class KernelOption:
     """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
 
     `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
@@ -58,27 +58,27 @@ class Way:
 
 @dataclass(frozen=True)
 class TensorProblem:
-    """A problem with the way back: `leaders` are the classes by number, which those of splits follow, `states` the
-    states; `ways` says what each node of the problem runs, `conversions` what each conversion costs."""
+    """An extraction problem and its tensors: `leaders` are the classes by number, which those of splits follow,
+    `states` the states, `options` the kernel of each node of the problem, `conversions` the cost of each conversion."""
 
     problem: Problem
     snapshot: Snapshot
     leaders: tuple[int, ...]
     states: tuple[State, ...]
-    ways: tuple[Way, ...]
+    options: tuple[KernelOption, ...]
     conversions: tuple[Cost, ...] = ()
     boundary: Mapping[str, State] = field(default_factory=dict)
 
     def original(self) -> list[int]:
         """The nodes of the problem that stand for the original graph, run as it says."""
         found = []
-        for index, way in enumerate(self.ways):
-            plain = way.split is not None or len(way.positions) == 1
-            nodes = [self.snapshot.nodes[position] for position in way.positions]
+        for index, option in enumerate(self.options):
+            plain = option.split is not None or len(option.positions) == 1
+            nodes = [self.snapshot.nodes[position] for position in option.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
             # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
             there = not self.problem.nodes[index].operands
-            plain = plain and all(i.is_plain for i in way.implementations) and not self.problem.nodes[index].state
+            plain = plain and all(i.is_plain for i in option.implementations) and not self.problem.nodes[index].state
             if there or (plain and given):
                 found.append(index)
         return found
@@ -93,18 +93,18 @@ def tensor_problem(
     *,
     contrib: bool = False,
 ) -> TensorProblem:
-    """Every e-node priced by the objective in each way it can be run; a class known before the program runs costs
-    nothing then, in whatever state it is held.
+    """Price every e-node by the objective in each implementation; a class known before the program runs costs
+    nothing, in whatever state it is held.
 
     Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
     are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
     device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
     operators of its own.
     """
-    return _Framing(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).framed()
+    return _ProblemBuilder(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).build()
 
 
-class _Framing:
+class _ProblemBuilder:
     def __init__(
         self,
         snapshot: Snapshot,
@@ -123,10 +123,10 @@ class _Framing:
         self.leaders = tuple(sorted(snapshot.classes))
         self.index = {leader: i for i, leader in enumerate(self.leaders)}
         self.states: dict[State, int] = {PLAIN: 0}
-        self.nodes: list[Node] = []
-        self.ways: list[Way] = []
+        self.nodes: list[ProblemNode] = []
+        self.options: list[KernelOption] = []
 
-    def framed(self) -> TensorProblem:
+    def build(self) -> TensorProblem:
         self._check_boundary()
         for leader in self.leaders:
             if leader not in self.pricing.derived:
@@ -134,13 +134,13 @@ class _Framing:
                     check()
                     self._offer(leader, position)
         self._drop_idle_layouts()
-        singles = self._single_ways()
+        singles = self._single_implementations()
         self._offer_splits()
         own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
         for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
             check()
-            way = Way(chain.positions, chain.cost, chain.implementations, chain.links)
-            self._add(chain.eclass, way, chain.operands, chain.implementations[-1].result, chain.price)
+            option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
+            self._add(chain.eclass, option, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
         self._hold_constants(roots)
         self._keep_possible()
@@ -151,7 +151,7 @@ class _Framing:
             self.snapshot,
             self.leaders,
             tuple(self.states),
-            tuple(self.ways),
+            tuple(self.options),
             tuple(costs),
             dict(self.boundary),
         )
@@ -160,14 +160,14 @@ class _Framing:
         return self.states.setdefault(state, len(self.states))
 
     def _runs_here(self, node: SnapshotNode) -> bool:
-        """Whether an e-node may be chosen: it runs where the result will, or the original has it."""
+        """Return whether an e-node may be chosen: it runs where the result will, or the original has it."""
         if node.original is not None or node.op not in OPS:
             return True
         types, results = self.pricing.types(node), self.pricing.results(node)
         return _runs(node, self.given) and self.available(node.op, node.attrs, types, results)
 
     def _offer(self, leader: int, position: int) -> None:
-        """Adds the ways to run one e-node by itself."""
+        """Add the implementations of one e-node by itself."""
         node = self.snapshot.nodes[position]
         if not self._runs_here(node):
             return
@@ -175,45 +175,50 @@ class _Framing:
             state = self.boundary.get(node.attrs["name"], PLAIN) if node.op == INPUT else PLAIN
             price, cost = self.pricing.operator(position)
             operands = [(k, PLAIN) for k in dict.fromkeys(node.operands)]
-            self._add(leader, Way((position,), cost), operands, state, price)
+            self._add(leader, KernelOption((position,), cost), operands, state, price)
             return
-        for way in self.pricing.implementations(node, self.choices):
-            price, cost = self.pricing.operator(position, way)
-            operands = list(dict.fromkeys(zip(node.operands, way.operands, strict=True)))
-            self._add(leader, Way((position,), cost, (way,)), operands, way.result, price)
+        for implementation in self.pricing.implementations(node, self.choices):
+            price, cost = self.pricing.operator(position, implementation)
+            operands = list(dict.fromkeys(zip(node.operands, implementation.operands, strict=True)))
+            option = KernelOption((position,), cost, (implementation,))
+            self._add(leader, option, operands, implementation.result, price)
 
     def _offer_splits(self) -> None:
-        """Adds the operators that make several slices at once, and each slice as a result of one."""
+        """Add the operators that make several slices at once, and each slice as a result of one."""
         for number, split in enumerate(self.pricing.splits, start=len(self.leaders)):
-            self.nodes.append(Node(number, ((self.index[split.source], 0),), split.price, 0, "split"))
-            self.ways.append(Way(split.positions, split.cost, split=split))
+            self.nodes.append(ProblemNode(number, ((self.index[split.source], 0),), split.price, 0, "split"))
+            self.options.append(KernelOption(split.positions, split.cost, split=split))
             for position in split.positions:
                 eclass = self.index[self.snapshot.nodes[position].eclass]
                 if self._runs_here(self.snapshot.nodes[position]):
-                    self.nodes.append(Node(eclass, ((number, 0),), 0.0, 0, "slice"))
-                    self.ways.append(Way((position,), Cost()))
+                    self.nodes.append(ProblemNode(eclass, ((number, 0),), 0.0, 0, "slice"))
+                    self.options.append(KernelOption((position,), Cost()))
 
     def _only_plain(self) -> bool:
         return self.choices.layouts == ("row",) and self.choices.policy.is_exact
 
-    def _add(self, leader: int, way: Way, operands: Sequence[tuple[int, State]], state: State, price: float) -> None:
+    def _add(
+        self, leader: int, option: KernelOption, operands: Sequence[tuple[int, State]], state: State, price: float
+    ) -> None:
         taken = tuple((self.index[k], self._state(s)) for k, s in operands)
-        name = self.snapshot.nodes[way.positions[-1]].op
-        self.nodes.append(Node(self.index[leader], taken, price, self._state(state), name))
-        self.ways.append(way)
+        name = self.snapshot.nodes[option.positions[-1]].op
+        self.nodes.append(ProblemNode(self.index[leader], taken, price, self._state(state), name))
+        self.options.append(option)
 
-    def _single_ways(self) -> dict[int, list[Implementation]]:
-        """The ways offered for every e-node that is an operator on tensors, by its position."""
+    def _single_implementations(self) -> dict[int, list[Implementation]]:
+        """The implementations offered of every e-node that is an operator on tensors, by its position."""
         found: dict[int, list[Implementation]] = {}
-        for way in watched(self.ways):
-            node = self.snapshot.nodes[way.positions[0]]
+        for option in watched(self.options):
+            node = self.snapshot.nodes[option.positions[0]]
             if node.op in OPS and node.operands and len(node.types) == 1:
                 plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
-                found.setdefault(way.positions[0], []).append(way.implementations[0] if way.implementations else plain)
+                found.setdefault(option.positions[0], []).append(
+                    option.implementations[0] if option.implementations else plain
+                )
         return found
 
     def _drop_idle_layouts(self) -> None:
-        """Drops the layouts that save nothing: exact, since everything in them can be row-major at no greater cost.
+        """Drop the layouts that save nothing. This is exact: everything in them can be row-major at no greater cost.
 
         But for one thing: on a GPU, a convolution takes a tensor to add at its end only with the channels last. That
         kernel is offered where the layout is kept for another reason, such as a measured time.
@@ -229,16 +234,16 @@ class _Framing:
         constant = {self.index[leader] for leader in self.pricing.derived}
         touched: list[list[int]] = []
         plain: dict[tuple[Any, ...], float] = {}
-        for node, way in watched(zip(self.nodes, self.ways, strict=True)):
+        for node, option in watched(zip(self.nodes, self.options, strict=True)):
             goals = [(node.eclass, node.state), *node.operands]
             touched.append([c for c, s in goals if not row[s] and c not in constant])
             if all(row[s] for _, s in goals):
-                key = _without_layouts(way)
+                key = _without_layouts(option)
                 plain[key] = min(plain.get(key, math.inf), node.cost)
         groups = _connected(len(self.leaders), touched)
         saves = [
-            node.cost < plain.get(_without_layouts(way), math.inf) * (1 - _TIE)
-            for node, way in watched(zip(self.nodes, self.ways, strict=True))
+            node.cost < plain.get(_without_layouts(option), math.inf) * (1 - _TIE)
+            for node, option in watched(zip(self.nodes, self.options, strict=True))
         ]
         saving = {groups[self.index[leader]] for leader in self._bound()}
         saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
@@ -248,10 +253,10 @@ class _Framing:
             if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
             or (groups[touched[index][0]] in saving if touched[index] else saves[index])
         ]
-        self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+        self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
-        """Offers each derived constant in every state that something reads it in."""
+        """Offer each derived constant in every state in which it is read."""
         wanted: dict[int, set[int]] = {}
         for eclass, state in itertools.chain(roots, *(node.operands for node in watched(self.nodes))):
             wanted.setdefault(eclass, {0}).add(state)
@@ -260,20 +265,20 @@ class _Framing:
             position = self.snapshot.recipes[leader]
             for number in sorted(wanted.get(self.index[leader], (0,))):
                 price, cost = self.pricing.constant(leader, states[number])
-                self._add(leader, Way((position,), cost), [], states[number], price)
+                self._add(leader, KernelOption((position,), cost), [], states[number], price)
 
     def _keep_possible(self) -> None:
-        """Drops the nodes whose operands no node makes: a class of which no e-node is available is none to rely on."""
+        """Drop nodes with an operand that nothing produces."""
         while True:
             made = {n.eclass for n in self.nodes}
             kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]
             if len(kept) == len(self.nodes):
                 return
-            self.nodes, self.ways = [self.nodes[i] for i in kept], [self.ways[i] for i in kept]
+            self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
 
-    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[Conversion], list[Cost]]:
+    def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[StateConversion], list[Cost]]:
         """Casts and copies between the states of every class that is made in one state and could be read in another."""
-        found: list[Conversion] = []
+        found: list[StateConversion] = []
         costs: list[Cost] = []
         states = tuple(self.states)
         if len(states) == 1:
@@ -296,7 +301,7 @@ class _Framing:
             for source, target in _steps([states[s] for s in sorted(used[eclass])]):
                 cost = self.model.conversion(type, source, target)
                 price = self.model.conversion_price(type, cost)
-                found.append(Conversion(eclass, self._state(source), self._state(target), price))
+                found.append(StateConversion(eclass, self._state(source), self._state(target), price))
                 costs.append(cost)
         return found, costs
 
@@ -370,12 +375,13 @@ def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
     return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
-def _without_layouts(way: Way) -> tuple[Any, ...]:
-    """What two ways share that differ in layouts alone."""
+def _without_layouts(option: KernelOption) -> tuple[Any, ...]:
+    """A key that is equal for two options which differ in layouts alone."""
     held = tuple(
-        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic) for one in way.implementations
+        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic)
+        for one in option.implementations
     )
-    return way.positions, held
+    return option.positions, held
 
 
 def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:

@@ -16,7 +16,7 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
 
-#: What `buckets` takes: for each named dim the sizes up to which a choice of its own is made.
+#: The argument `buckets`: for each named dim the sizes up to which a choice of its own is made.
 BucketsArgument: TypeAlias = "Mapping[str, Sequence[int]]"
 #: One bucket: the largest size of each named dim.
 Bucket: TypeAlias = "tuple[tuple[str, int], ...]"
@@ -33,7 +33,7 @@ class Buckets:
 
     @classmethod
     def of(cls, given: object) -> Buckets:
-        """The buckets of an argument; UsageError for what is none.
+        """The buckets of an argument; UsageError for an invalid one.
 
         >>> Buckets.of({"batch": [8, 1]}).ends
         {'batch': (1, 8)}

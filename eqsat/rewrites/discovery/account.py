@@ -1,4 +1,4 @@
-"""What the committed library rests on and leaves open, as numbers and lists for a report."""
+"""The laws that the committed library rests on and the rules it leaves open, as numbers and lists for a report."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.select.prune import Drop, Pruned
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
@@ -19,7 +19,8 @@ from eqsat.system.files import write_text
 LIBRARY = Path(__file__).parent.parent / "library"
 RULES, EVIDENCE, COUNTS = "generated.rules", "evidence.jsonl", "counts.json"
 DROPPED, MISSING, USAGE = "dropped.jsonl", "missing.jsonl", "usage.jsonl"
-#: How many candidates pruning leaves one rule of in the published generator: 28 744 graphs' pairs to 743 rules.
+#: Number of candidates for each rule that pruning leaves, in the published generator: 28 744 graphs' pairs to 743
+#: rules.
 PUBLISHED_REDUCTION = 39
 
 _HEAD = """\
@@ -30,7 +31,7 @@ _HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often a rule fired on one model, and in how many changes of the result it had a part."""
+    """The number of times a rule fired on one model, and of changes of the result it had a part in."""
 
     rule: str
     model: str
@@ -46,12 +47,12 @@ def read_usage(path: Path = LIBRARY / USAGE) -> list[Use]:
 
 
 def write_usage(uses: Iterable[Use], path: Path = LIBRARY / USAGE) -> None:
-    """Writes uses, by rule and model."""
+    """Write uses, by rule and model."""
     write_json_lines(sorted(uses, key=lambda u: (u.rule, u.model)), path)
 
 
 def read_dropped(path: Path = LIBRARY / DROPPED) -> list[Drop]:
-    """What pruning left out, none where there is no file; RuleError with the line for a record that is none."""
+    """The rules that pruning left out, none if there is no file; RuleError with the line of a faulty record."""
     if not path.exists():
         return []
 
@@ -84,7 +85,7 @@ def ordered(rules: Sequence[Rule], uses: Iterable[Use] = ()) -> list[Rule]:
 
     def worth(rule: Rule) -> tuple[Any, ...]:
         pays = -chosen.get(rule.name, 0), -fired.get(rule.name, 0)
-        return PHASES.index(rule.phase), *pays, Statement.of(rule).effort, rule.name
+        return PHASES.index(rule.phase), *pays, RuleStatement.of(rule).effort, rule.name
 
     return sorted(rules, key=worth)
 
@@ -103,7 +104,7 @@ def rules_text(rules: Sequence[Rule], head: str = _HEAD) -> str:
 
 
 def dropped_text(pruned: Pruned) -> str:
-    """What went, by name, as JSON lines."""
+    """The rules that were dropped, by name, as JSON lines."""
     return json_lines(sorted(pruned.dropped.values(), key=lambda d: d.name))
 
 
@@ -115,7 +116,7 @@ def write_library(
     folder: Path,
     uses: Iterable[Use] = (),
 ) -> list[Rule]:
-    """Writes the rules that stay in their order, their evidence, what went, the counts, and rules that lack a law."""
+    """Write the rules that stay, in order, their evidence, the dropped ones, the counts, and rules that lack a law."""
     rules = ordered(pruned.kept, uses)
     folder.mkdir(parents=True, exist_ok=True)
     write_json_lines((evidence[r.name] for r in rules), folder / EVIDENCE)

@@ -1,4 +1,4 @@
-"""The whole factory: generate, verify, prune, write; and what it comes to, in numbers."""
+"""The discovery pipeline: generate, verify, prune, write; and its counts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
-from eqsat.rewrites.discovery.equations.outcome import STATUSES, Outcome, verified_rules
-from eqsat.rewrites.discovery.equations.sides import Statement
-from eqsat.rewrites.discovery.generalise.settle import Settle
+from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
+from eqsat.rewrites.discovery.generalise.general_rules import Generaliser
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates
@@ -22,14 +22,14 @@ from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.discovery.enumerate.generate import Progress, Settings
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationProgress, GenerationSettings
 
 Follow = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Built:
-    """A library as it was made: its rules in their order, what went, and the counts of each stage."""
+    """A library as it was made: its rules in order, those dropped, and the counts of each stage."""
 
     rules: tuple[Rule, ...]
     pruned: Pruned
@@ -37,7 +37,7 @@ class Built:
 
 
 def build(
-    settings: Settings,
+    settings: GenerationSettings,
     folder: Path,
     *,
     laws: Sequence[Rule] | None = None,
@@ -47,7 +47,7 @@ def build(
     progress: Follow | None = None,
     work: Path | None = None,
 ) -> Built:
-    """Makes a library from nothing and writes it into a folder; the same settings give the same files.
+    """Make a library and write it into a folder; the same settings give the same files.
 
     `laws` are those that rules must follow from, by default the derived and hand-written ones. A library stands alone:
     what it leaves out follows from what it keeps; `beyond_laws` makes one of what laws, run as rules, do not reach.
@@ -77,33 +77,33 @@ def build(
         )
 
 
-def _forwarded(progress: Follow | None) -> Callable[[Progress], None] | None:
-    """What the generator reports, as the other stages do."""
+def _forwarded(progress: Follow | None) -> Callable[[GenerationProgress], None] | None:
+    """Progress of the generator, reported as the other stages do."""
     if progress is None:
         return None
     return lambda at: progress(f"{at.domain}: {at.stage}", at.done, at.total)
 
 
 def assemble(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[CandidateEquation],
     generated: Mapping[str, Any],
     laws: Sequence[Rule],
     folder: Path,
     *,
     beyond_laws: bool = False,
-    settle: Settle | None = None,
+    generaliser: Generaliser | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
-    """Verifies and prunes candidates and writes what stays into a folder."""
+    """Verify and prune candidates, and write the remaining rules into a folder."""
     outcomes = list(
         verify_candidates(
             candidates,
             laws,
             known=laws if beyond_laws else (),
-            settle=settle,
+            generaliser=generaliser,
             executor=executor,
             journal=journal,
             progress=progress,
@@ -115,7 +115,7 @@ def assemble(
 
 
 def finish(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CandidateOutcome],
     generated: Mapping[str, Any],
     laws: Sequence[Rule],
     folder: Path,
@@ -125,7 +125,7 @@ def finish(
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
-    """Prunes verified rules and writes what stays into a folder."""
+    """Prune verified rules, and write the remaining ones into a folder."""
     verified = verified_rules(outcomes, on_request=not beyond_laws)
     evidence = {name: found for name, (_, found) in verified.items()}
     check = entailed(laws)
@@ -144,8 +144,8 @@ def finish(
     return Built(tuple(rules), pruned, counts)
 
 
-def stage_counts(outcomes: Sequence[Outcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
-    """How many candidates and rules each stage was given and let through."""
+def stage_counts(outcomes: Sequence[CandidateOutcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of candidates and rules that each stage was given and let through."""
     found = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
     kept = len(pruned.kept)
@@ -164,7 +164,7 @@ def _verdict(evidence: Evidence) -> str:
     return evidence.verdict
 
 
-def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
+def plausible(outcomes: Iterable[CandidateOutcome]) -> list[dict[str, str]]:
     """Rules that hold wherever they were tried but follow from no laws, each with the law that would prove it.
 
     Of a rule and its inverse the first stands for both.
@@ -173,7 +173,7 @@ def plausible(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     for outcome in outcomes:
         for rule, evidence in outcome.as_rules():
             if _verdict(evidence) == "not entailed":
-                key = canonical(replace(Statement.of(rule), conditions=()), directed=False)
+                key = canonical(replace(RuleStatement.of(rule), conditions=()), directed=False)
                 record = {"name": rule.name, "phase": rule.phase, "text": rule.text, "missing": evidence.missing}
                 found.setdefault(key, record)
     return sorted(found.values(), key=lambda record: record["text"])

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from eqsat.egraph.saturate import Limits
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.derivable import (
     BY_LAWS,
     CHEAP,
@@ -25,13 +25,13 @@ from eqsat.rewrites.discovery.equations.outcome import (
     OPEN,
     PLAUSIBLE,
     PROVED,
-    Outcome,
+    CandidateOutcome,
     as_record,
     from_record,
     is_proved,
 )
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
-from eqsat.rewrites.discovery.generalise.settle import Settle, claim, of_law, phases, settled
+from eqsat.rewrites.discovery.generalise.general_rules import Generaliser, claim, general_rules, of_law, phases
 from eqsat.rewrites.discovery.select.repeated import Repeated
 from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.rules.evidence import Evidence
@@ -48,37 +48,39 @@ _TRACED, _DERIVE, _VERIFY = 256, 512, 24
 _ANY = (BY_LAWS, ON_REQUEST)
 
 Follow = Callable[[str, int, int], None]
-#: What became of some candidates, and then those that are to be verified and those that are large.
-Parted: TypeAlias = "Generator[Outcome, None, tuple[list[Candidate], list[Candidate]]]"
+#: Outcomes of some candidates, and then the candidates to be verified and the large ones.
+Parted: TypeAlias = "Generator[CandidateOutcome, None, tuple[list[CandidateEquation], list[CandidateEquation]]]"
 
 
 def verify_candidates(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[CandidateEquation],
     laws: Sequence[Rule],
     *,
     known: Sequence[Rule] | None = None,
     everything: bool = False,
-    settle: Settle | None = None,
+    generaliser: Generaliser | None = None,
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
-) -> Iterator[Outcome]:
-    """What becomes of each candidate, small ones first; the same for every executor.
+) -> Iterator[CandidateOutcome]:
+    """The outcome of each candidate, small ones first; the same for every executor.
 
     Rules follow from `laws`; candidates that `known` rules derive, by default the laws, are set aside. With none known
     all that is set aside follows from rules that the candidates themselves led to: a candidate that laws prove leads to
     the laws of its proof. `everything` verifies those too that save no work either way round, and large ones that
     neither laws nor known rules derive.
 
-    `settle` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set aside
-    later candidates that they derive, so that what lacks a law is listed once.
+    `generaliser` generalises and verifies one candidate. Rules that come out true, even those that no law entails, set
+    aside later candidates that they derive, so that what lacks a law is listed once.
     """
-    settle = settle or partial(settled, laws=tuple(laws))
+    generaliser = generaliser or partial(general_rules, laws=tuple(laws))
     base = tuple(laws if known is None else known)
-    yield from _Verification(base, tuple(laws), everything, settle, executor, journal, progress).run(list(candidates))
+    yield from _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress).run(
+        list(candidates)
+    )
 
 
-def _effort(candidate: Candidate) -> tuple[int, int, int, int, str]:
+def _effort(candidate: CandidateEquation) -> tuple[int, int, int, int, str]:
     """Few operators first; of as many, more variables first: equations of fewer are mostly cases of theirs."""
     most, least = max(candidate.left_ops, candidate.right_ops), min(candidate.left_ops, candidate.right_ops)
     return most, len(candidate.left), least, -len(candidate.shapes), candidate.text
@@ -89,14 +91,14 @@ class _Verification:
     base: tuple[Rule, ...]
     laws: tuple[Rule, ...]
     everything: bool
-    settle: Settle
+    generaliser: Generaliser
     executor: Executor | None
     journal: Journal | None
     progress: Follow | None
     taken: dict[str, str] = field(default_factory=dict)
     accepted: dict[str, Rule] = field(default_factory=dict)
 
-    def run(self, candidates: Sequence[Candidate]) -> Iterator[Outcome]:
+    def run(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
         known = self.journal if self.journal is not None else Journal()
         general = sorted(self._ancestors(candidates, known), key=_effort)
         yield from (pending := Repeated(general)).outcomes()
@@ -108,9 +110,9 @@ class _Verification:
         yield from self._generalised(rest, pending.forms, known)
         if large and self.accepted:
             large = yield from self._without(large, self.accepted.values(), "of the large ones", known, _ANY)
-        yield from (Outcome(c.name, c.text, OPEN) for c in large)
+        yield from (CandidateOutcome(c.name, c.text, OPEN) for c in large)
 
-    def _ancestors(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Candidate]:
+    def _ancestors(self, candidates: Sequence[CandidateEquation], known: Journal) -> Iterator[CandidateEquation]:
         """The most general candidates of which these are cases, under the names of these."""
         batches = [candidates[i : i + _TRACED] for i in range(0, len(candidates), _TRACED)]
         keys = [f"ancestors:{batch[0].name}:{len(batch)}" for batch in batches]
@@ -121,20 +123,20 @@ class _Verification:
         for key in keys:
             yield from map(_candidate, known[key])
 
-    def _beyond(self, rest: list[Candidate], known: Journal) -> Parted:
-        """What known rules derive, or what makes no rule worth having, goes; the rest, and what is too large."""
+    def _beyond(self, rest: list[CandidateEquation], known: Journal) -> Parted:
+        """Drop candidates that known rules derive or that are worth no rule; the rest, and the large ones."""
         rest = yield from self._without(rest, self.base, "by known rules", known, (CHEAP,), strict=True)
         if self.everything:
             return rest, []
         saving = {c.name for c in rest if phases(c) & _SAVES}
-        yield from (Outcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
+        yield from (CandidateOutcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
         rest = [c for c in rest if c.name in saving]
         by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
         large = [c for c in rest if c.name not in by and _effort(c)[0] > _SMALL]
         return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
 
-    def _by_laws(self, rest: list[Candidate], known: Journal) -> Parted:
-        """What laws prove leads to the laws of its proof; the rest, of which no more than is small is verified."""
+    def _by_laws(self, rest: list[CandidateEquation], known: Journal) -> Parted:
+        """Replace candidates that laws prove by the laws of their proofs; the rest, of which only small ones go on."""
         proofs = self._derived(rest, self.laws, "by laws", known, _ANY)
         laws = {law.name: law for law in self.laws}
         for candidate in rest:
@@ -154,7 +156,9 @@ class _Verification:
         held = {c.name for c in large}
         return [c for c in rest if c.name not in held], large
 
-    def _generalised(self, rest: list[Candidate], forms: dict[str, str], known: Journal) -> Iterator[Outcome]:
+    def _generalised(
+        self, rest: list[CandidateEquation], forms: dict[str, str], known: Journal
+    ) -> Iterator[CandidateOutcome]:
         """Candidates a few at a time, each only if the rules so far do not derive it.
 
         Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one axis
@@ -164,7 +168,7 @@ class _Verification:
         limits, strict = ((CHEAP, THOROUGH), True) if self.base else (_ANY, False)
         total, swept = len(rest), len(self.accepted)
         while rest:
-            first: dict[str, Candidate] = {}
+            first: dict[str, CandidateEquation] = {}
             for candidate in rest:
                 if _effort(candidate)[0] == _effort(rest[0])[0]:
                     first.setdefault(forms[candidate.name], candidate)
@@ -185,13 +189,13 @@ class _Verification:
 
     def _without(
         self,
-        rest: Sequence[Candidate],
+        rest: Sequence[CandidateEquation],
         rules: Iterable[Rule],
         stage: str,
         known: Journal,
         limits: Sequence[Limits],
         strict: bool = False,
-    ) -> Generator[Outcome, None, list[Candidate]]:
+    ) -> Generator[CandidateOutcome, None, list[CandidateEquation]]:
         """The candidates that rules do not derive."""
         by = self._derived(rest, tuple(rules), stage, known, limits, strict=strict)
         yield from (_derived_outcome(c, by[c.name]) for c in rest if c.name in by)
@@ -199,7 +203,7 @@ class _Verification:
 
     def _derived(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[CandidateEquation],
         rules: Sequence[Rule],
         stage: str,
         known: Journal,
@@ -223,15 +227,15 @@ class _Verification:
                 self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
         return {name: used for key in keys for name, used in known[key].items()}
 
-    def _settled(self, candidates: Sequence[Candidate], known: Journal) -> Iterator[Outcome]:
+    def _settled(self, candidates: Sequence[CandidateEquation], known: Journal) -> Iterator[CandidateOutcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in known]
-        for candidate, found in zip(todo, self._map(self.settle, todo), strict=True):
+        for candidate, found in zip(todo, self._map(self.generaliser, todo), strict=True):
             named = [self._named(rule, evidence) for rule, evidence in found]
             known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
         yield from (self._accepted(candidate, known) for candidate in candidates)
 
-    def _accepted(self, candidate: Candidate, known: Journal) -> Outcome:
-        """What became of a settled candidate, whose rules count from now on."""
+    def _accepted(self, candidate: CandidateEquation, known: Journal) -> CandidateOutcome:
+        """The outcome of a generalised candidate, whose rules count from now on."""
         outcome = from_record(known[f"settled:{candidate.name}"])
         self.taken |= {name: text for name, _, text in outcome.rules}
         self.accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
@@ -253,17 +257,19 @@ class _Verification:
             self.progress(stage, min(done, total), total)
 
 
-def _traced(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+def _traced(candidates: Sequence[CandidateEquation]) -> list[dict[str, Any]]:
     return [asdict(ancestor(c)) for c in candidates]
 
 
-def _candidate(record: dict[str, Any]) -> Candidate:
+def _candidate(record: dict[str, Any]) -> CandidateEquation:
     shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
-    return Candidate(**record | {"left": tuple(record["left"]), "right": tuple(record["right"]), "shapes": shapes})
+    return CandidateEquation(
+        **record | {"left": tuple(record["left"]), "right": tuple(record["right"]), "shapes": shapes}
+    )
 
 
 def _derive(
-    candidates: Sequence[Candidate], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
+    candidates: Sequence[CandidateEquation], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
 ) -> dict[str, list[str]]:
     made = [c for c in map(claim, candidates) if c is not None]
     if not strict:
@@ -271,15 +277,15 @@ def _derive(
     return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
 
 
-def _derived_outcome(candidate: Candidate, by: Iterable[str]) -> Outcome:
-    return Outcome(candidate.name, candidate.text, DERIVED, tuple(by))
+def _derived_outcome(candidate: CandidateEquation, by: Iterable[str]) -> CandidateOutcome:
+    return CandidateOutcome(candidate.name, candidate.text, DERIVED, tuple(by))
 
 
-def _outcome(candidate: Candidate, found: Sequence[tuple[Rule, Evidence]]) -> Outcome:
+def _outcome(candidate: CandidateEquation, found: Sequence[tuple[Rule, Evidence]]) -> CandidateOutcome:
     status = FAILED
     if any(is_proved(e) for _, e in found):
         status = PROVED
     elif any(e.verdict == "proved" for _, e in found):
         status = PLAUSIBLE
     rules = tuple((r.name, r.phase, r.text) for r, _ in found)
-    return Outcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))
+    return CandidateOutcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))

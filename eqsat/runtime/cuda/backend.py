@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from eqsat.runtime.cuda.device.toolkit import Toolkit
 
 INSTALL = "pip install 'eqsat[cuda13]'"
-#: The first version of CuPy whose streams, graphs and element types are what is used here.
+#: The first version of CuPy that has the streams, graphs and element types used here.
 LEAST_CUPY = (14, 0)
-#: What is lost without a library.
+#: The loss where a library is absent.
 _WITHOUT = {"cublaslt": "matrix products run", "cudnn": "convolutions and attention run"}
 
 
@@ -32,7 +32,7 @@ class CupyBackend:
         self._toolkits: dict[int, Toolkit] = {}
 
     def available(self) -> str | None:
-        """None where CuPy finds a GPU, and a driver and compiler that fit, else what is missing."""
+        """The missing part, or None where CuPy finds a GPU, and a driver and compiler that fit."""
         return fault()
 
     def compile(self, graph: Graph | Plan, *, threads: int | None = None, plans: Iterable[str] = ()) -> CompiledProgram:
@@ -80,7 +80,7 @@ class CupyBackend:
 
 
 def warn_of(missing: dict[str, str]) -> None:
-    """Says which libraries cannot be used, why, and what runs on generated kernels instead."""
+    """Warn of libraries that cannot be used, with the reason and the operators that run on generated kernels."""
     for name, reason in missing.items():
         warnings.warn(
             f"{reason}; {_WITHOUT[name]} on generated kernels, which are slower: {INSTALL}",
@@ -90,7 +90,7 @@ def warn_of(missing: dict[str, str]) -> None:
 
 
 def is_static(graph: Graph) -> bool:
-    """Whether the sizes of all inputs are known."""
+    """Return whether the sizes of all inputs are known."""
     types = (graph.type(name) for name in graph.inputs)
     return all(isinstance(t, TensorType) and t.is_static for t in types)
 
@@ -106,7 +106,7 @@ def fault() -> str | None:
 
 
 def _version_fault(libraries: dict[str, str]) -> str | None:
-    """Which library or driver is of a version that does not fit: its name, what was found, and what is needed."""
+    """The library or driver whose version does not fit: its name, the version found, and the version needed."""
     import cupy
 
     from eqsat.runtime.cuda.compiler.nvrtc import nvrtc

@@ -18,10 +18,19 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.device.inputs import Device, Given, check_apart, check_output, is_same, overlap, span, taken
+from eqsat.runtime.cuda.device.inputs import (
+    CudaDevice,
+    PassedArrays,
+    check_apart,
+    check_output,
+    is_same,
+    overlap,
+    span,
+    taken,
+)
 from eqsat.runtime.cuda.device.profile import Profile, Span
 from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 
 #: For how many sizes of named dims programs are kept, the one used longest ago dropped first.
 KEPT_SIZES = 4
@@ -41,7 +50,7 @@ class Machine(Protocol):
     `timed` runs them one by one.
     """
 
-    program: Program
+    program: CudaProgram
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -52,25 +61,25 @@ class Machine(Protocol):
         """The arrays that outputs are written to, by name."""
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in."""
+        """Copy an input in."""
 
     def get(self, name: str, *, on_device: bool = False) -> Any:
         """A copy of an output."""
 
     def launch(self) -> None:
-        """Starts all launches."""
+        """Start all launches."""
 
     def wait(self) -> None:
-        """Waits until all that was started is done."""
+        """Wait until everything started is done."""
 
     def join(self) -> None:
-        """Makes what the caller starts on the device next wait for what was started here."""
+        """Make the caller's next work on the device wait for the work started here."""
 
     def timed(self) -> list[Span]:
-        """Runs every launch by itself; how long each took."""
+        """Run every launch by itself; return the seconds of each."""
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
 
 
 class CompiledProgram:
@@ -79,7 +88,9 @@ class CompiledProgram:
     Safe to call from several threads, one at a time. `close` gives all memory back; a later call takes it anew.
     """
 
-    def __init__(self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: Device | None = None) -> None:
+    def __init__(
+        self, given: Graph | Plan, build: Callable[[Sizes], Machine], device: CudaDevice | None = None
+    ) -> None:
         self.graph = interface(given) if isinstance(given, Plan) else given
         self._build, self._device = build, device
         self._machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
@@ -101,7 +112,7 @@ class CompiledProgram:
         return self.run(inputs)
 
     def run_into(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-        """Runs, and writes outputs to arrays of the caller's.
+        """Run, and write outputs to arrays of the caller's.
 
         BackendError for one that is no output, of another shape, element type or device, read-only, whose elements
         share memory, or that shares memory with an input or another output.
@@ -142,12 +153,12 @@ class CompiledProgram:
         return call
 
     def prepare(self, sizes: Sizes) -> None:
-        """Makes the machine for these sizes of named dims now, and not with the first run."""
+        """Make the machine for these sizes of named dims now, and not with the first run."""
         with self._turn:
             self._machine(self._known(sizes))
 
     def memory(self, sizes: Sizes | None = None) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         with self._turn:
             return self._machine(self._known(sizes or {})).program.memory()
 
@@ -158,7 +169,7 @@ class CompiledProgram:
 
     @contextmanager
     def profile(self) -> Iterator[Profile]:
-        """Times every launch of the runs within: `with program.profile() as p: program.run(inputs)`.
+        """Time every launch of the runs within: `with program.profile() as p: program.run(inputs)`.
 
         Launches then run one by one, not as one captured graph, so that the whole takes longer than it does otherwise.
         """
@@ -170,7 +181,7 @@ class CompiledProgram:
             self._profiles.remove(profile)
 
     def close(self) -> None:
-        """Gives the memory of all machines back."""
+        """Give the memory of all machines back."""
         with self._turn:
             while self._machines:
                 self._drop()
@@ -194,12 +205,12 @@ class CompiledProgram:
             f"no output {name!r}", where=self.graph.name, expected="some of " + ", ".join(self.graph.outputs)
         )
 
-    def _fed(self, given: Given) -> Machine:
+    def _fed(self, given: PassedArrays) -> Machine:
         machine = self._machine(bound_sizes(self.graph, given.arrays))
         self._feed(machine, given)
         return machine
 
-    def _feed(self, machine: Machine, given: Given) -> None:
+    def _feed(self, machine: Machine, given: PassedArrays) -> None:
         self._bound.pop(id(machine), None)
         for name in machine.program.inputs:
             machine.put(name, given.arrays[name])
@@ -272,7 +283,7 @@ class StaticProgram:
         return self._machine.outputs
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
-        """Runs on what is given, and on what the other input arrays hold."""
+        """Run on the given inputs, and on the present content of the other input arrays."""
         program, machine = self._program, self._machine
         if inputs:
             self._put(inputs)
@@ -300,21 +311,21 @@ class StaticProgram:
             machine.put(name, array)
 
     def memory(self) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         return self._machine.program.memory()
 
     def profile(self) -> AbstractContextManager[Profile]:
-        """Times every launch of the calls within: `with program.profile() as p: program()`."""
+        """Time every launch of the calls within: `with program.profile() as p: program()`."""
         return self._program.profile()
 
     def close(self) -> None:
-        """Gives the memory back; the arrays must not be used after that."""
+        """Give the memory back; the arrays must not be used after that."""
         if self._taken is not None:
             self._taken.close()
         self._taken = None
 
     def _held(self, passed: Mapping[str, Any]) -> dict[str, Any]:
-        """What stands for inputs that are not passed: arrays of the declared type, of the size compiled for."""
+        """Stand-ins for inputs that are not passed: arrays of the declared type, of the size compiled for."""
         held = {}
         for name, view in self._machine.program.inputs.items():
             declared = self._program.graph.type(name)

@@ -1,4 +1,4 @@
-"""What to say where a GPU cannot run a program: too little memory, a driver that is too old."""
+"""Messages where a GPU cannot run a program: too little memory, a driver that is too old."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eqsat.runtime.cuda.program.arena import Arrangement
 
 
 def shortage(name: str, arrangement: Arrangement, workspace: int, free: int) -> DeviceMemoryError:
-    """The error for a program that needs more bytes than are free: what would fit, and what is largest."""
+    """The error for a program that needs more bytes than are free: the sizes that would fit, and the largest values."""
     needed = arrangement.total + workspace
     growing = arrangement.arena + arrangement.inputs + arrangement.outputs
     left = free - arrangement.weights - workspace

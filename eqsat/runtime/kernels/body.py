@@ -1,9 +1,9 @@
-"""The statements of a generated kernel: any value of a group at any coordinates, pulled from what it is made of.
+"""The statements of a generated kernel: any value of a group at any coordinates, computed from its operands.
 
 A template says which element is wanted, and asks for it::
 
-    body = Body(group)
-    i = Index.variable("i", count)
+    body = KernelBody(group)
+    i = AffineIndex.variable("i", count)
     body.writer.line("const int i = blockIdx.x * 256 + threadIdx.x;")
     coords = unflattened(i, shape)
     body.store("y", coords, body.value("y", coords))
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, offset, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import PARAMETERS, is_pointwise
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
-from eqsat.runtime.kernels.source import Extent, Source
+from eqsat.runtime.kernels.source import Extent, KernelSource
 from eqsat.runtime.kernels.statements import Statements
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 from eqsat.runtime.kernels.writer import bare
@@ -53,13 +53,13 @@ class Access:
 
     value: str
     coords: Coords
-    offset: Index
+    offset: AffineIndex
     conditional: bool
     packed: bool
 
 
-class Body(Statements):
-    """A kernel of a group under construction. Every method that needs what has no C raises UnsupportedError."""
+class KernelBody(Statements):
+    """A kernel of a group under construction. A method that needs an operation without C raises UnsupportedError."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -71,7 +71,7 @@ class Body(Statements):
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
-    def value(self, name: str, coords: Sequence[Index]) -> Expr:
+    def value(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
         """The element of a value at coordinates, in the type it is computed in: a name of C, or a number."""
         coords = tuple(coords)
         known: Expr | None = self.writer.recall((name, coords))
@@ -106,7 +106,7 @@ class Body(Statements):
         return self.named(made, node.op, told(node) if node.op != "cast" else "")
 
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
-        """Where an operator element by element reads an operand."""
+        """The coordinates at which an operator element by element reads an operand."""
         shape = self.group.types[value].static
         return PARAMETERS[node.op](node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
 
@@ -115,17 +115,17 @@ class Body(Statements):
         type = self.group.types[value]
         return type.with_shape(()) if _is_parameter(node, place) and node.op != "batch_norm" else type
 
-    def give(self, name: str, coords: Sequence[Index], value: Expr) -> None:
-        """Says what the element of a value at coordinates is, until the block ends."""
+    def give(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
+        """Define the element of a value at coordinates, until the block ends."""
         self.writer.remember((name, tuple(coords)), value)
 
     def produce(self, name: str, producer: Producer) -> None:
-        """Says how elements of a value are made; the producer writes what it takes and returns the element."""
+        """Give the producer of a value's elements; it writes the statements it needs and returns the element."""
         self.producers[name] = producer
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
-    def load(self, name: str, coords: Sequence[Index]) -> Expr:
+    def load(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
         """The element of an operand at coordinates, read from memory."""
         view = self.group.operands.get(name)
         if view is None:
@@ -150,7 +150,7 @@ class Body(Statements):
             yield
             self._lanes = None
 
-    def _pack(self, name: str, place: Index) -> str | None:
+    def _pack(self, name: str, place: AffineIndex) -> str | None:
         """The element of the lane that is written, of several elements read at once; None where they lie apart.
 
         Where conditions hold for all lanes or for none, the access is made where they hold.
@@ -170,11 +170,11 @@ class Body(Statements):
         return self.writer.define(type, f"{pointer}_pack", text, safe=True) + ".at[k]"
 
     def hold(self, access: Access, text: str) -> None:
-        """Says which text of C holds an element of an operand as it lies in memory, until the block ends."""
+        """Define the text of C for an element of an operand as it lies in memory, until the block ends."""
         self.writer.remember(("held", access.value, access.coords), text)
 
     def read(self, name: str, text: str) -> Expr:
-        """What C reads of an operand as a text, in the type that its value is computed in."""
+        """The value of an operand that C reads as `text`, in the type that it is computed in."""
         view = self.group.operands[name]
         held = computed(view.dtype)
         text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
@@ -186,8 +186,8 @@ class Body(Statements):
         text = self.writer.render(convert(value, computed(view.dtype)), "stored")
         return f"narrow<{STORED[view.dtype]}>({bare(text)})" if STORED[view.dtype] in ("f16", "bf16") else bare(text)
 
-    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
-        """Writes an element of a result."""
+    def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
+        """Write an element of a result."""
         place = offset(tuple(coords), self.group.results[name].strides)
         text = self.stored(name, value)
         self.writer.line(f"{self.pointer(name)}[{self.writer.index(place)}] = {text};")
@@ -200,8 +200,8 @@ class Body(Statements):
 
     # ---- coordinates ----------------------------------------------------------------------------------------------
 
-    def onward(self, source: str, target: str, coords: Sequence[Index]) -> Coords:
-        """Where an element of `source` lies in `target`, which operators that keep every element make of it."""
+    def onward(self, source: str, target: str, coords: Sequence[AffineIndex]) -> Coords:
+        """The coordinates in `target` of an element of `source`, where operators that keep every element lead."""
         if source == target:
             return tuple(coords)
         node, _ = self.makers.get(target, (None, 0))
@@ -214,7 +214,7 @@ class Body(Statements):
         raise UnsupportedError(f"{target} is not made of {source}")
 
     def depends(self, value: str, source: str) -> bool:
-        """Whether a value is made of another, or is it itself."""
+        """Return whether a value is made of another, or is it itself."""
         seen, waiting = set[str](), [value]
         while waiting:
             current = waiting.pop()
@@ -237,12 +237,12 @@ class Body(Statements):
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
-    def store_results(self, coords: Sequence[Index]) -> None:
-        """Writes the elements of all results at the same coordinates."""
+    def store_results(self, coords: Sequence[AffineIndex]) -> None:
+        """Write the elements of all results at the same coordinates."""
         for name in self.group.results:
             self.store(name, coords, self.value(name, coords))
 
-    def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> Source:
+    def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> KernelSource:
         """The kernel, once all is written."""
         read = {n: p for n, p in self._pointers.items() if n not in self.group.results}
         written = {n: p for n, p in self._pointers.items() if n in self.group.results}
@@ -252,7 +252,7 @@ class Body(Statements):
         head = f'extern "C" __global__ void __launch_bounds__({count}) {entry}('
         body = "\n".join("  " + line for line in self.writer.text().splitlines())
         code = f"{head}{_wrapped(parameters)}) {{\n{body}\n}}\n"
-        return Source(entry, code, (*read, *written), grid, threads, shared, comment(self.group))
+        return KernelSource(entry, code, (*read, *written), grid, threads, shared, comment(self.group))
 
 
 def _wrapped(parameters: list[str]) -> str:
@@ -276,8 +276,8 @@ def entry_name(group: Group) -> str:
 _SHORT = {"float": "f32", "double": "f64"}
 
 
-def fits(view: View, place: Index, width: int) -> bool:
-    """Whether `width` elements, numbered by k, follow each other from an address that is a multiple of their bytes."""
+def fits(view: View, place: AffineIndex, width: int) -> bool:
+    """Return whether `width` elements, numbered by k, follow each other from an aligned address."""
     size, rest = width * view.dtype.itemsize, place.without("k")
     if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
         return False
@@ -296,7 +296,7 @@ def told(node: Node) -> str:
 
 
 def comment(group: Group) -> str:
-    """What a kernel computes, in the graph's names."""
+    """A comment with the operators of a kernel, in the graph's names."""
     lines = []
     for node in group.nodes:
         operands = ", ".join(v or "" for v in node.inputs)

@@ -1,4 +1,4 @@
-"""What one kernel computes, as the code generator sees it: operators, and where their values lie."""
+"""The operators that one kernel computes, as the code generator sees them, and where their values lie."""
 
 from __future__ import annotations
 

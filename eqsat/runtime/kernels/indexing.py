@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
 from eqsat.runtime.kernels.statements import Statements
@@ -18,15 +18,15 @@ from eqsat.runtime.kernels.writer import bare
 MOST_UPDATES = 256
 
 
-def place_in(body: Statements, value: str, coords: Coords, size: int) -> Index:
+def place_in(body: Statements, value: str, coords: Coords, size: int) -> AffineIndex:
     """A coordinate that is an element of a tensor of indices; negative ones count from the end."""
     index = body.value(value, coords)
     if index.value is not None:
         whole = int(index.value)
-        return Index.number(min(max(whole + size if whole < 0 else whole, 0), size - 1))
+        return AffineIndex.number(min(max(whole + size if whole < 0 else whole, 0), size - 1))
     type = "long long" if size > INT_LIMIT else "int"
     text = f"({type})placed({index.template}, ({index.c_type}){size})"
-    return Index.variable(body.writer.define(type, "place", text), size)
+    return AffineIndex.variable(body.writer.define(type, "place", text), size)
 
 
 def gather(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
@@ -53,7 +53,7 @@ def gather_nd(body: Statements, node: Node, output: int, coords: Coords) -> Expr
     x, indices, batch = given(node), given(node, 1), node.attrs["batch_dims"]
     shape, (*lead, depth) = body.shape(x), body.shape(indices)
     head = coords[: len(lead)]
-    vector = [place_in(body, indices, (*head, Index.number(i)), shape[batch + i]) for i in range(depth)]
+    vector = [place_in(body, indices, (*head, AffineIndex.number(i)), shape[batch + i]) for i in range(depth)]
     return body.value(x, (*coords[:batch], *vector, *coords[len(lead) :]))
 
 
@@ -65,7 +65,7 @@ def one_hot(body: Statements, node: Node, output: int, coords: Coords) -> Expr:
     zero, count = number(0, DType.INT64), number(depth, DType.INT64)
     counted = ARITHMETIC.where(ARITHMETIC.less(index, zero), ARITHMETIC.add(index, count), index)
     place = Expr(DType.INT64, "(i64)({0})", (Expr(DType.INT32, body.writer.index(coords[at])),))
-    others, own = (body.value(values, (Index.number(i),)) for i in range(2))
+    others, own = (body.value(values, (AffineIndex.number(i),)) for i in range(2))
     return body.named(ARITHMETIC.where(ARITHMETIC.equal(counted, place), own, others), node.op)
 
 
@@ -76,7 +76,7 @@ def reverse_sequence(body: Statements, node: Node, output: int, coords: Coords) 
     length = body.value(given(node, 1), (coords[batch],)).template
     type = "long long" if steps > INT_LIMIT else "int"
     text = f"({type})turned({body.writer.index(coords[time])}, {length}, {steps})"
-    place = Index.variable(body.writer.define(type, "place", text), steps)
+    place = AffineIndex.variable(body.writer.define(type, "place", text), steps)
     return body.value(x, [place if axis == time else c for axis, c in enumerate(coords)])
 
 
@@ -97,7 +97,7 @@ def scatter_elements(body: Statements, node: Node, output: int, coords: Coords) 
     others = [(c, n) for i, (c, n) in enumerate(zip(coords, shape, strict=True)) if i != axis and c.high >= n]
     inside = " && ".join(f"{body.writer.index(c)} < {n}" for c, n in others)
 
-    def update(u: Index) -> tuple[list[Index], Callable[[], Expr]]:
+    def update(u: AffineIndex) -> tuple[list[AffineIndex], Callable[[], Expr]]:
         at = (*coords[:axis], u, *coords[axis + 1 :])
         return [place_in(body, indices, at, size) - coords[axis]], lambda: body.value(updates, at)
 
@@ -109,9 +109,9 @@ def scatter_nd(body: Statements, node: Node, output: int, coords: Coords) -> Exp
     x, indices, updates = given(node), given(node, 1), given(node, 2)
     shape, (*lead, depth) = body.shape(x), body.shape(indices)
 
-    def update(u: Index) -> tuple[list[Index], Callable[[], Expr]]:
+    def update(u: AffineIndex) -> tuple[list[AffineIndex], Callable[[], Expr]]:
         head = unflattened(u, lead)
-        vector = [place_in(body, indices, (*head, Index.number(i)), shape[i]) for i in range(depth)]
+        vector = [place_in(body, indices, (*head, AffineIndex.number(i)), shape[i]) for i in range(depth)]
         gaps = [place - coord for place, coord in zip(vector, coords, strict=False)]
         return gaps, lambda: body.value(updates, (*head, *coords[depth:]))
 
@@ -124,7 +124,7 @@ def _scattered(
     value: Expr,
     count: int,
     inside: str,
-    update: Callable[[Index], tuple[list[Index], Callable[[], Expr]]],
+    update: Callable[[AffineIndex], tuple[list[AffineIndex], Callable[[], Expr]]],
 ) -> Expr:
     """The value after all updates that meet it: those whose distances from it are all 0."""
     if count > MOST_UPDATES:
@@ -137,7 +137,7 @@ def _scattered(
         if inside:
             blocks.enter_context(writer.block(f"if ({inside})"))
         blocks.enter_context(writer.loop(f"for (int {u} = 0; {u} < {count}; ++{u})", u, found.template))
-        gaps, make = update(Index.variable(u, count))
+        gaps, make = update(AffineIndex.variable(u, count))
         conditions = [f"{writer.index(gap)} == 0" for gap in gaps if not gap.is_number or gap.constant]
         if conditions:
             blocks.enter_context(writer.block(f"if ({' && '.join(conditions)})"))

@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast, flattened, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, cast, computed, number
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.indexing import (
@@ -110,10 +110,10 @@ def _pad(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, at)
 
 
-def _repeated(body: Statements, coord: Index, size: int, begin: int, mode: str) -> Index:
+def _repeated(body: Statements, coord: AffineIndex, size: int, begin: int, mode: str) -> AffineIndex:
     """The element of an axis that stands at a coordinate of the axis with a border that repeats elements."""
     if size == 1:
-        return Index.number(0)
+        return AffineIndex.number(0)
     if mode == "wrap":
         return (coord + (-begin % size)) % size
     if mode == "reflect":
@@ -123,10 +123,10 @@ def _repeated(body: Statements, coord: Index, size: int, begin: int, mode: str) 
             return folded
         text = body.writer.index(folded)
         name = body.writer.define("int", "reflected", f"{text} < {size} ? {text} : {period} - ({text})")
-        return Index.variable(name, size)
+        return AffineIndex.variable(name, size)
     text = body.writer.index(coord - begin)
     name = body.writer.define("int", "edge", f"{text} < 0 ? 0 : {text} < {size} ? {text} : {size - 1}")
-    return Index.variable(name, size)
+    return AffineIndex.variable(name, size)
 
 
 def _tile(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
@@ -163,7 +163,7 @@ def _trilu(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
     return _kept(body, node, beyond, _puller(body, x, coords), zero)
 
 
-def _kept(body: Statements, node: Node, beyond: Index, inside: Callable[[], Expr], outside: Expr) -> Expr:
+def _kept(body: Statements, node: Node, beyond: AffineIndex, inside: Callable[[], Expr], outside: Expr) -> Expr:
     """A value where a difference is 0 or more, else another."""
     if beyond.low >= 0:
         return inside()
@@ -191,7 +191,7 @@ def _fill(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
     return _stated(node.attrs["value"], node.attrs["dtype"])
 
 
-def _equal(body: Statements, node: Node, pairs: Sequence[Index]) -> Expr:
+def _equal(body: Statements, node: Node, pairs: Sequence[AffineIndex]) -> Expr:
     """1 where all differences are 0, else 0."""
     dtype = node.attrs["dtype"]
     if any(d.low > 0 or d.high < 0 for d in pairs):

@@ -8,27 +8,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import Access, Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, Variable, offset
+from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, IndexVariable, offset
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
-#: What a statement of generated code defines.
+#: The name that a statement of generated code defines.
 _DEFINED = re.compile(r"^\s*const [\w ]+ (\w+) = ", re.MULTILINE)
 
 
-class PackedBody(Body):
-    """A body that notes what is stored, and puts into packs what is stored several elements at once."""
+class PackedBody(KernelBody):
+    """A body that records the stores, and puts into packs those of several elements at once."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
-        self.stores: list[tuple[str, Index]] = []
+        self.stores: list[tuple[str, AffineIndex]] = []
         self._packs: dict[str, str] = {}
 
-    def store(self, name: str, coords: Sequence[Index], value: Expr) -> None:
-        """Writes an element of a result, to memory or to the pack that goes there."""
+    def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
+        """Write an element of a result, to memory or to the pack that goes there."""
         self.stores.append((name, offset(tuple(coords), self.group.results[name].strides)))
         pack = self._packs.get(name)
         if pack is None:
@@ -37,7 +37,7 @@ class PackedBody(Body):
             self.writer.line(f"{pack} = {self.stored(name, value)};")
 
     def store_made(self, made: str, names: Sequence[str], coords: Coords, value: Expr) -> None:
-        """Stores the results of those names, given the element of the value that they are made of."""
+        """Store the results of those names, given the element of the value that they are made of."""
         self.give(made, coords, value)
         for name in names:
             at = self.onward(made, name, coords)
@@ -54,15 +54,15 @@ class PackedBody(Body):
 
     def plain(self, coords: Coords) -> Coords:
         """The coordinates with a name of C for each quotient in them, so that they can be put together anew."""
-        return tuple(Index(tuple((self._plain(v), c) for v, c in at.terms), at.constant) for at in coords)
+        return tuple(AffineIndex(tuple((self._plain(v), c) for v, c in at.terms), at.constant) for at in coords)
 
-    def _plain(self, variable: Variable) -> Variable:
+    def _plain(self, variable: IndexVariable) -> IndexVariable:
         if variable.of is None or variable.of.reads("k"):
             return variable
-        return Variable(self.writer.index(Index(((variable, 1),))), variable.size)
+        return IndexVariable(self.writer.index(AffineIndex(((variable, 1),))), variable.size)
 
-    def load_packs(self, probe: Body, width: int) -> None:
-        """Reads what `width` elements need and lies side by side, before the loop over k.
+    def load_packs(self, probe: KernelBody, width: int) -> None:
+        """Read the operands of `width` elements that lie side by side, before the loop over k.
 
         `probe` is a body in which one of them was made; a place that is worked out from other elements is known only
         within the loop.
@@ -85,8 +85,8 @@ class PackedBody(Body):
         self.hold(access, _element(name, chunk, width))
 
     @contextmanager
-    def stored_packs(self, stores: Sequence[tuple[str, Index]], width: int) -> Iterator[None]:
-        """Gathers the elements that the loop over k stores side by side, and stores them after it."""
+    def stored_packs(self, stores: Sequence[tuple[str, AffineIndex]], width: int) -> Iterator[None]:
+        """Gather the elements that the loop over k stores side by side, and store them after it."""
         stored = []
         for name, place in dict(stores).items() if width > 1 else []:
             view = self.group.results[name]
@@ -123,8 +123,8 @@ def varying(accesses: Sequence[Access]) -> list[Access]:
     return list({(a.value, a.coords): a for a in accesses if not a.conditional and a.offset.reads("k")}.values())
 
 
-def chunk_of(view: View, place: Index, width: int) -> int:
-    """How many of `width` elements, numbered by k, one access reads; 0 where they do not follow each other."""
+def chunk_of(view: View, place: AffineIndex, width: int) -> int:
+    """The number of elements, of `width` numbered by k, that one access reads; 0 if they are not consecutive."""
     chunk = min(width, WIDEST_ACCESS // view.dtype.itemsize)
     rest = first_of(place)
     if place.coefficient("k") != 1 or rest.reads("k") or view.alignment % (chunk * view.dtype.itemsize):
@@ -132,19 +132,19 @@ def chunk_of(view: View, place: Index, width: int) -> int:
     return 0 if math.gcd(rest.constant, *(c for _, c in rest.terms)) % chunk else chunk
 
 
-def first_of(place: Index) -> Index:
+def first_of(place: AffineIndex) -> AffineIndex:
     """The place of the first of several elements numbered by k."""
-    return Index(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
+    return AffineIndex(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
 
 
-def generated(group: Group, node: Node, template: Callable[[Group, Node], Source]) -> Source | None:
-    """What a template makes of a group around one of its nodes; None where it refuses."""
+def generated(group: Group, node: Node, template: Callable[[Group, Node], KernelSource]) -> KernelSource | None:
+    """The kernel that a template makes of a group around one of its nodes; None where it refuses."""
     if any(view.count for view in group.results.values()):
         try:
             return template(group, node)
         except UnsupportedError:
             return None
-    body = Body(group)  # there is nothing to make, and nothing to launch
+    body = KernelBody(group)  # there is nothing to make, and nothing to launch
     for name in group.results:
         body.pointer(name)
     return body.source(entry_name(group), (0, 1, 1), (1, 1, 1))

@@ -8,7 +8,7 @@ Extent = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """CUDA C++ of one kernel, compiled after the prelude, for fixed shapes and strides.
 
     `entry` is the function's name, which has C linkage. It takes one pointer for each of `arguments`, values of the

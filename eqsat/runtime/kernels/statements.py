@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import Index
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, convert
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.writer import Writer, bare
+from eqsat.runtime.kernels.writer import CodeWriter, bare
 
 
 class Statements(ABC):
@@ -17,12 +17,12 @@ class Statements(ABC):
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self.writer = Writer()
+        self.writer = CodeWriter()
         #: The conditions under which the next statement runs, the outermost first.
         self.conditions: list[str] = []
 
     @abstractmethod
-    def value(self, name: str, coords: Sequence[Index]) -> Expr:
+    def value(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
         """The element of a value at coordinates, in the type it is computed in: a name of C, or a number."""
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -57,17 +57,17 @@ class Statements(ABC):
             self.conditions.pop()
         return found
 
-    def below(self, index: Index, bound: int) -> str:
+    def below(self, index: AffineIndex, bound: int) -> str:
         """The condition that a coordinate is less than a bound."""
         index, bound = index.compared(bound)
         return f"{self.writer.index(index)} < {bound}"
 
-    def least(self, index: Index, bound: int = 0) -> str:
+    def least(self, index: AffineIndex, bound: int = 0) -> str:
         """The condition that a coordinate is no less than a bound."""
         index, bound = index.compared(bound)
         return f"{self.writer.index(index)} >= {bound}"
 
-    def within(self, places: Sequence[Index], sizes: Sequence[int]) -> str:
+    def within(self, places: Sequence[AffineIndex], sizes: Sequence[int]) -> str:
         """The condition that coordinates lie within axes of these sizes; nothing where they always do."""
         conditions = [self.least(p) for p in places if p.low < 0]
         conditions += [self.below(p, n) for p, n in zip(places, sizes, strict=True) if p.high >= n]

@@ -1,4 +1,4 @@
-"""Where a value lies: a buffer, and the strides by which its elements are found there."""
+"""Views of values: a buffer, and the strides by which elements are found in it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements follow each other in the order of the axes; axes of one element may have any stride."""
+        """True if the elements follow each other in the order of the axes; axes of one element may have any stride."""
         step = 1
         for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if size != 1 and stride != step:
@@ -82,7 +82,7 @@ class View:
         return math.gcd(place, WIDEST_ACCESS) if place else WIDEST_ACCESS
 
     def permuted(self, order: Sequence[int]) -> View:
-        """The view with its axes in another order: axis i is what was axis order[i]."""
+        """The view with its axes in another order: axis i is the former axis order[i]."""
         return replace(self, shape=tuple(self.shape[a] for a in order), strides=tuple(self.strides[a] for a in order))
 
     def sliced(self, axis: int, start: int, size: int, step: int = 1) -> View:

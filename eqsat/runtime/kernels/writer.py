@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.runtime.kernels.expressions.coordinates import Index, Variable
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError
 
 #: Longer expressions are cut where they are read, and the parts get names.
@@ -20,8 +20,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass
-class _Scope:
-    """A block: its lines, what is known in it, and for a loop the names that may differ from one round to the next."""
+class _CodeBlock:
+    """A block: its lines, the facts known in it, and for a loop the names that may differ between rounds."""
 
     lines: list[str] = field(default_factory=list)
     known: dict[Hashable, Any] = field(default_factory=dict)
@@ -29,10 +29,10 @@ class _Scope:
     is_case: bool = False
 
 
-class Writer:
-    """Statements, and the names of what they define. What a loop defines the same in every round stands before it.
+class CodeWriter:
+    """Statements, and the names they define. Definitions that are the same in every round of a loop stand before it.
 
-    >>> w = Writer()
+    >>> w = CodeWriter()
     >>> with w.loop("for (int k = 0; k < 4; ++k)", "k"):
     ...     row = w.define("int", "row", "t * 8")
     ...     name = w.define("int", "place", f"{row} + k")
@@ -44,47 +44,47 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self._scopes = [_Scope()]
+        self._scopes = [_CodeBlock()]
         self._taken: dict[str, int] = {}
         self._written = 0
 
     def line(self, text: str) -> None:
-        """Writes a line as it is."""
+        """Write a line as it is."""
         self._add(self._scopes[-1], text)
 
-    def _add(self, scope: _Scope, text: str) -> None:
+    def _add(self, scope: _CodeBlock, text: str) -> None:
         self._written += 1
         if self._written > MOST_LINES:
             raise UnsupportedError("too many statements")
         scope.lines.append(text)
 
     def comment(self, text: str) -> None:
-        """Writes a comment."""
+        """Write a comment."""
         self.line(f"// {text}")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Lines in braces after `head`; what they define is gone after them."""
-        with self._scope(head, _Scope()):
+        """Lines in braces after `head`; their definitions end with them."""
+        with self._scope(head, _CodeBlock()):
             yield
 
     @contextmanager
     def case(self, head: str) -> Iterator[None]:
         """A block that is run under a condition: coordinates that it defines may be worked out without it as well."""
-        with self._scope(head, _Scope(is_case=True)):
+        with self._scope(head, _CodeBlock(is_case=True)):
             yield
 
     @contextmanager
     def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
-        """A block that is run many times: what it defines without reading what varies is put before it.
+        """A block that is run many times: definitions that read no varying name are put before it.
 
         What varies is the variables named, those that the block assigns to among them, and what it defines by them.
         """
-        with self._scope(head, _Scope(varying=set(variables)), "#pragma unroll" if unroll else ""):
+        with self._scope(head, _CodeBlock(varying=set(variables)), "#pragma unroll" if unroll else ""):
             yield
 
     @contextmanager
-    def _scope(self, head: str, scope: _Scope, before: str = "") -> Iterator[None]:
+    def _scope(self, head: str, scope: _CodeBlock, before: str = "") -> Iterator[None]:
         self._scopes.append(scope)
         try:
             yield
@@ -100,7 +100,7 @@ class Writer:
         return len(self._scopes) - 1
 
     def name(self, stem: str) -> str:
-        """A name that nothing else has, for what is assigned to: the stem with a number."""
+        """A new name for a variable that is assigned to: the stem with a number."""
         name = self._fresh(stem)
         for scope in self._scopes:
             if scope.varying is not None:
@@ -138,28 +138,28 @@ class Writer:
             place -= 1
         return place if self._scopes[place].varying is not None else 0
 
-    def _is_constant(self, text: str, scope: _Scope) -> bool:
-        """Whether a scope is a loop, and a text has the same value in all its rounds."""
+    def _is_constant(self, text: str, scope: _CodeBlock) -> bool:
+        """Return whether a scope is a loop, and a text has the same value in all its rounds."""
         return scope.varying is not None and scope.varying.isdisjoint(_WORD.findall(text))
 
     def is_constant(self, text: str) -> bool:
-        """Whether a text has the same value in all rounds of the loop around the next line, and is known before it."""
+        """Return whether a text has the same, known value in all rounds of the loop around the next line."""
         loop = self._loop_of(len(self._scopes) - 1, True)
         return bool(loop) and self._is_constant(text, self._scopes[loop])
 
     def remember(self, key: Hashable, value: Any) -> None:
-        """Keeps what holds until the block ends."""
+        """Store a fact that holds until the block ends."""
         self._scopes[-1].known[key] = value
 
     def recall(self, key: Hashable) -> Any:
-        """What was kept under a key in this block or one around it; None where nothing was."""
+        """The object stored under a key in this block or one around it; None where there is none."""
         return next((scope.known[key] for scope in reversed(self._scopes) if key in scope.known), None)
 
-    def index(self, index: Index) -> str:
+    def index(self, index: AffineIndex) -> str:
         """A coordinate as an operand of C: quotients and remainders are defined on the way."""
         return index.text(self._variable)
 
-    def _variable(self, variable: Variable) -> str:
+    def _variable(self, variable: IndexVariable) -> str:
         if variable.of is None:
             return variable.name
         of = self.index(variable.of)
@@ -172,7 +172,7 @@ class Writer:
         return self.define(type, "quotient" if variable.kind == "/" else "rest", text, safe=True)
 
     def render(self, expr: Expr, stem: str) -> str:
-        """A value as an operand of C; what is read twice, or is long, gets a name that begins with the stem."""
+        """A value as an operand of C; one that is read twice, or is long, gets a name that begins with the stem."""
         uses: dict[int, int] = {}
         _count(expr, uses)
         return self._rendered(expr, stem, uses, {})
@@ -192,7 +192,7 @@ class Writer:
 
 
 def _count(expr: Expr, uses: dict[int, int]) -> None:
-    """How often each part of an expression is read."""
+    """Count the reads of each part of an expression."""
     for place, operand in enumerate(expr.operands):
         seen = id(operand) in uses
         uses[id(operand)] = uses.get(id(operand), 0) + expr.template.count(f"{{{place}}}")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 #: A run of more seconds than this is ended.
 SECONDS = 30.0
-#: What the process does: a session, then for each line the inputs in that file, and one line that says how it went.
+#: The program of the process: make a session; for each line, run the inputs in that file and write one line with the
+#: result.
 _LOOP = """
 import json
 import sys
@@ -53,7 +54,7 @@ for line in sys.stdin:
 
 
 def may_end_the_process(graph: Graph) -> bool:
-    """Whether integers that a caller feeds reach a node that is kept as it is, which may take them for sizes.
+    """Return whether integers that a caller feeds reach an opaque node, which may take them for sizes.
 
     ONNX Runtime divides by some of these without looking: an STFT of frames of length 0 ends the process.
     """
@@ -111,7 +112,7 @@ class ChildProgram:
         return lambda: self.run(inputs)
 
     def close(self) -> None:
-        """Ends the process and removes its files."""
+        """End the process and remove its files."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -164,7 +165,7 @@ def child_of(graph: Graph, source: Path | ModelProto | None) -> ChildProgram:
 
 
 def _cause(code: int) -> str:
-    """How a process ended.
+    """The cause of a process's end.
 
     >>> _cause(-8), _cause(1)
     ('SIGFPE', 'exit code 1')

@@ -16,7 +16,7 @@ from eqsat.system.deadline import current
 
 #: Seconds between two looks at the deadline, which may come to end earlier.
 _LOOK_SECONDS = 0.2
-#: What the process does: a session of a model on standard input, or in a file, as `session` makes it.
+#: The program of the process: make a session of a model on standard input, or in a file, as `session` does.
 _MAKE = """
 import sys
 import onnxruntime as ort
@@ -30,7 +30,7 @@ ort.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabl
 
 
 def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> None:
-    """Makes a session of a file or of a serialised model in another process, `without` some fusions, and drops it.
+    """Make a session of a file or of a serialised model in another process, `without` some fusions, and drop it.
 
     TimeUp where that is not done when the deadline is over, or where there is less time left than it took: here it
     would take as long. Without a deadline in seconds nothing is done. What ONNX Runtime refuses is for the caller.
@@ -60,7 +60,7 @@ def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> 
 
 
 def _send(process: subprocess.Popen[bytes], data: bytes | None) -> None:
-    """Writes a model to the standard input of a process, and closes that; a process that has ended reads no more."""
+    """Write a model to the standard input of a process, and close that; a process that has ended reads no more."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as stream:
         if data is not None:

@@ -92,12 +92,12 @@ class SessionProgram:
         return lambda: self._call(self._plain_run, feeds)
 
     def end(self) -> None:
-        """Asks a run that is going on to end, from another thread."""
+        """Ask a run that is going on to end, from another thread."""
         if self._options is not None:
             self._options.terminate = True
 
     def go_on(self) -> None:
-        """Lets runs go on to their end, after `end`."""
+        """Let runs finish, after `end`."""
         from onnxruntime import RunOptions
 
         self._options = RunOptions()

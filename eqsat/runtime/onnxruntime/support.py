@@ -15,8 +15,9 @@ from eqsat.language.terms.graph import Attrs, Graph
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.onnxruntime.halves import ends_the_process
 
-#: How kernels call element types; the rest are called as here. What has no kernel for float16 is run in float32 between
-#: casts that ONNX Runtime puts in; of bfloat16 it runs next to nothing, so there is nothing to choose by.
+#: Names of element types among kernels; the rest are called as here. An operator without a kernel for float16 is run in
+#: float32 between casts that ONNX Runtime puts in; of bfloat16 it runs next to nothing, so there is nothing to choose
+#: by.
 _NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT16: "float", DType.BFLOAT16: "float"}
 Types = Sequence[TensorType | None]
 
@@ -24,7 +25,7 @@ Types = Sequence[TensorType | None]
 def available_on(
     device: str, opset: int, *, contrib: bool = False, windowed: Collection[Dim] = ()
 ) -> Callable[[str, Attrs, Types, Types], bool]:
-    """Whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
+    """Return whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
 
     With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that. `windowed`
     are dims that the original moves windows over: at sizes where one is 0 it does not run either.
@@ -87,7 +88,7 @@ def _may_be_empty(type: TensorType | None) -> bool:
 
 
 def has_fused_kernel(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
-    """Whether ONNX Runtime has a kernel of its own for one of our operators on operands of these types, on the CPU.
+    """Return whether ONNX Runtime has its own CPU kernel for one of our operators on operands of these types.
 
     >>> heads = TensorType.of("float32", (1, 2, 3, 4))
     >>> attrs = OPS["attention"].complete({"hidden": "nan"})

@@ -74,7 +74,7 @@ def refuted(example: Counterexample) -> CounterexampleError:
 
 
 def counterexample(rule: Rule, bindings: Bindings, reason: str) -> Counterexample:
-    """What refutes a rule, with both sides computed in float64 where they type."""
+    """The counterexample to a rule, with both sides computed in float64 where they type."""
     left = left_terms(rule, bindings)
     right: list[Any] | GraphError
     try:
@@ -157,15 +157,15 @@ class _Script(OverBindings):
         return "\n".join([f"# {self.rule}".replace("\n", "\n#"), *head, "", *graph, *self.lines])
 
     def left(self, outputs: int) -> list[str]:
-        """Assigns the outputs of the left side."""
+        """Assign the outputs of the left side."""
         return self.assign("left", spread_roots(self.rule.left), outputs)
 
     def right(self, outputs: int) -> list[str]:
-        """Assigns the outputs of the right side."""
+        """Assign the outputs of the right side."""
         return self.assign("right", self.rule.right, outputs)
 
     def assign(self, side: str, patterns: Iterable[Pattern | Spread], outputs: int) -> list[str]:
-        """Gives the outputs of a side names: that of the side, or left_0, left_1 and so on where there are several."""
+        """Name the outputs of a side: by the side, or left_0, left_1 and so on if there are several."""
         names = [side] if outputs == 1 else [f"{side}_{i}" for i in range(outputs)]
         made = instantiate_all(patterns, self.bindings, self)
         if len(made) == 1:
@@ -205,7 +205,7 @@ class _Script(OverBindings):
 
 
 def _declarations(rule: Rule) -> list[str]:
-    """What loads the operators that eqsat does not declare: modules by their names, single files by their paths."""
+    """Statements that load operators which eqsat does not declare: modules by name, single files by path."""
     lines: list[str] = []
     for declared in map(spec, sorted(rule.operators())):
         module = declared.reference.__module__

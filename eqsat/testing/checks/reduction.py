@@ -74,7 +74,7 @@ def _applied(bindings: Bindings, cut: Cut) -> Bindings | None:
 
 
 def _is_instance(rule: Rule, bindings: Bindings) -> bool:
-    """Whether the left side types, and the conditions hold."""
+    """Return whether the left side types, and the conditions hold."""
     try:
         left_terms(rule, bindings)
     except GraphError:

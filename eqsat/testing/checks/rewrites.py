@@ -1,4 +1,4 @@
-"""Looks for an instance that refutes a rule, and shrinks what it finds."""
+"""Search for an instance that refutes a rule, and shrinking of the one found."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class CheckedRule:
 
 @dataclass(frozen=True)
 class RewriteReport:
-    """What checking found of each rule in turn, when it refuted none."""
+    """The results for each rule in turn, when checking refuted none."""
 
     checked: tuple[CheckedRule, ...]
 
     @property
     def proved(self) -> bool:
-        """Whether every rule has evidence that proves it, so that `optimize` takes it."""
+        """True if every rule has evidence that proves it, so that `optimize` takes it."""
         return all(c.evidence is not None and c.evidence.verdict == "proved" for c in self.checked)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class RewriteReport:
 
 
 def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, prove: bool = True) -> RewriteReport:
-    """Tries to refute a rule, or every rule of a text, on instances that Hypothesis draws and shrinks.
+    """Try to refute a rule, or every rule of a text, on instances that Hypothesis draws and shrinks.
 
     CounterexampleError, an UnsoundRuleError, has the smallest instance found and a program that shows it; an instance
     also refutes where the right side does not type, or has other types than the left. RuleError where no instance meets
@@ -89,14 +89,14 @@ def _parsed(text: str) -> tuple[Rule, ...]:
 
 
 def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRule:
-    search = _Search(rule, max_examples, seed)
+    search = _RefutationSearch(rule, max_examples, seed)
     least = search.smallest()
     if least is not None:
         raise refuted(search.shrunk(*least))
     return CheckedRule(rule, len(search.tried), _evidence(rule) if prove else None)
 
 
-class _Search:
+class _RefutationSearch:
     """The instances of a rule that a seed leads to.
 
     What is shrunk is the smallest of all that refute, since shrinking leads to the least instance near its start.
@@ -111,7 +111,7 @@ class _Search:
         self.tried: set[Any] = set()
 
     def smallest(self) -> tuple[int, tuple[int, int]] | None:
-        """Which test the smallest instance that refutes the rule fails, the plainest there is, and its size."""
+        """The plainest test that the smallest refuting instance fails, and the size of that instance; else None."""
         found: list[tuple[int, tuple[int, int]]] = []
 
         def seen(bindings: Bindings) -> bool:
@@ -143,7 +143,7 @@ class _Search:
 
 
 def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexample:
-    """What is left of an instance that fails a test after all cuts which leave it one."""
+    """The counterexample left of an instance that fails a test, after all cuts under which it still fails."""
     found = test(rule, bindings)
     if found is not None and mismatch(rule, found.instance) is not None:
         test, bindings = mismatch, found.instance  # what the test put in is reduced as well
@@ -159,29 +159,29 @@ def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexampl
 
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule, by types or by elements in float64; None where it does not."""
+    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
     made = build(rule, bindings)
     return made if isinstance(made, Mismatch) else numeric_mismatch(made)
 
 
 def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule with integers in place of floats, where conditions and operators allow them."""
+    """The mismatch that refutes a rule with integers for floats, where conditions and operators allow them."""
     found = integer_mismatch(rule, bindings)
     return None if found is None else Mismatch(*found)
 
 
 def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """How an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
+    """The mismatch by which an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
     found = nonfinite_mismatch(rule, bindings)
     return None if found is None else Mismatch(*found)
 
 
-#: What an instance is put to, the plainest first.
+#: Tests of an instance, the plainest first.
 TESTS: tuple[Test, ...] = (mismatch, integers, nonfinite)
 
 
 def _evidence(rule: Rule) -> Evidence:
-    """What the check finds; CounterexampleError where that draws an instance which the search did not come upon."""
+    """The evidence that the check finds; CounterexampleError if that draws an instance the search did not meet."""
     evidence = check(rule)
     if evidence.verdict != "refuted":
         return evidence
@@ -200,6 +200,6 @@ def _evidence(rule: Rule) -> Evidence:
 
 
 def _key(bindings: Bindings) -> Any:
-    """What tells instances apart: types and attributes, not elements."""
+    """A key that distinguishes instances: types and attributes, not elements."""
     types = tuple((o.name, o.type, o.constant) for o in operands(bindings))
     return types, repr(sorted(bindings.attrs.items(), key=lambda item: item[0]))

@@ -23,7 +23,7 @@ from pathlib import Path
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.compiler.store import Store, key_of
 from eqsat.runtime.kernels.prelude import prelude
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 MOST_THREADS = 1024
 MOST_SHARED_BYTES = 227 * 1024
@@ -48,8 +48,8 @@ def shim() -> str:
     )
 
 
-def emulate(source: Source, addresses: Sequence[int], *, descending: bool = False) -> None:
-    """Runs a kernel on host memory, given the address of each argument's first element.
+def emulate(source: KernelSource, addresses: Sequence[int], *, descending: bool = False) -> None:
+    """Run a kernel on host memory, given the address of each argument's first element.
 
     Threads take turns in the order of their numbers, or `descending`. BackendError where the kernel does not compile,
     where its threads do not meet at a barrier or shuffle, or where it asks for more than a GPU has.
@@ -60,8 +60,8 @@ def emulate(source: Source, addresses: Sequence[int], *, descending: bool = Fals
     _emulator().kernel(source).run(source, addresses, descending)
 
 
-def build(sources: Sequence[Source]) -> None:
-    """Compiles many kernels at once, which takes far less time than one after the other."""
+def build(sources: Sequence[KernelSource]) -> None:
+    """Compile many kernels at once, which takes far less time than one after the other."""
     _emulator().build(sources)
 
 
@@ -72,7 +72,7 @@ class _Kernel:
     function: Callable[..., bytes | None]
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, source: Source, addresses: Sequence[int], descending: bool) -> None:
+    def run(self, source: KernelSource, addresses: Sequence[int], descending: bool) -> None:
         pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         launch = (ctypes.c_uint * 8)(*source.grid, *source.block, source.shared, descending)
         with self.turn:
@@ -87,7 +87,7 @@ class _Kernel:
 
 
 class _Emulator:
-    """Kernels by what they were compiled from, in this process and in the store."""
+    """Kernels by the source they were compiled from, in this process and in the store."""
 
     def __init__(self) -> None:
         self._compiler = _compiler()
@@ -95,13 +95,13 @@ class _Emulator:
         self._kernels: dict[str, _Kernel] = {}
         self._lock = threading.Lock()
 
-    def kernel(self, source: Source) -> _Kernel:
+    def kernel(self, source: KernelSource) -> _Kernel:
         key = self._key(source)
         if key not in self._kernels:
             self.build([source])
         return self._kernels[key]
 
-    def build(self, sources: Sequence[Source]) -> None:
+    def build(self, sources: Sequence[KernelSource]) -> None:
         with self._lock:
             wanted = {self._key(s): s for s in sources}
             missing = {k: s for k, s in wanted.items() if k not in self._kernels}
@@ -128,7 +128,7 @@ class _Emulator:
             function.restype = ctypes.c_char_p
             self._kernels[key] = _Kernel(function, lock)
 
-    def _key(self, source: Source) -> str:
+    def _key(self, source: KernelSource) -> str:
         return key_of(prelude(), shim(), *self._compiler, *FLAGS, source.entry, source.code, str(len(source.arguments)))
 
 
@@ -138,7 +138,7 @@ def _emulator() -> _Emulator:
 
 
 def _compiler() -> tuple[str, str]:
-    """The C++ compiler, and what it says it is."""
+    """The C++ compiler, and the version that it reports."""
     for name in filter(None, (os.environ.get("CXX"), *COMPILERS)):
         found = shutil.which(name)
         if found:
@@ -151,7 +151,7 @@ def _compiler() -> tuple[str, str]:
     )
 
 
-def _check(source: Source, addresses: Sequence[int]) -> None:
+def _check(source: KernelSource, addresses: Sequence[int]) -> None:
     where = source.comment.partition("\n")[0] or source.entry
     if len(addresses) != len(source.arguments):
         raise BackendError(
@@ -166,7 +166,7 @@ def _check(source: Source, addresses: Sequence[int]) -> None:
         raise BackendError(f"a grid of {source.grid} blocks", where=where, expected=f"at most {MOST_BLOCKS}")
 
 
-def _compiled(sources: dict[str, Source], compiler: str) -> bytes:
+def _compiled(sources: dict[str, KernelSource], compiler: str) -> bytes:
     """One library of several kernels; where that fails, the error of the first that does not compile."""
     with tempfile.TemporaryDirectory() as folder:
         written, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
@@ -192,14 +192,14 @@ def _compiled(sources: dict[str, Source], compiler: str) -> bytes:
     )
 
 
-def _kept(source: Source) -> Path:
+def _kept(source: KernelSource) -> Path:
     """The kernel's text in a file of its own, for a person to read."""
     path = Path(tempfile.mkdtemp(prefix="eqsat-kernel-")) / f"{source.entry}.cu"
     path.write_text(source.text, encoding="utf-8")
     return path
 
 
-def _translation_unit(sources: dict[str, Source]) -> str:
+def _translation_unit(sources: dict[str, KernelSource]) -> str:
     """Each kernel in a namespace of its own and, since C linkage knows none, under a name of its own."""
     parts = ['#line 1 "shim.h"', shim(), '#line 1 "prelude.cuh"', prelude()]
     for key, source in sources.items():

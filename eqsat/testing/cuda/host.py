@@ -17,14 +17,14 @@ from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, aligned, strided
 from eqsat.runtime.cuda.program.fallback import run_fallback
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
-from eqsat.runtime.cuda.program.program import Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.emulator import build, emulate
 
-#: What memory holds before a run: NaN in every float, so that reads of what nothing has written show.
+#: Content of memory before a run: NaN in every float, so that reads of what nothing has written show.
 POISON = 0xFF
-#: What lies before and after the memory of every buffer, to show writes beyond it.
+#: Bytes before and after the memory of every buffer, to show writes beyond it.
 _GUARD = 0xA5
 _GUARD_BYTES = BUFFER_ALIGNMENT
 _FLOATS = Floats()
@@ -37,7 +37,7 @@ class HostMachine:
     and after each run those round all, must be as they were: BackendError names the launch that wrote there.
     """
 
-    def __init__(self, program: Program, arrangement: Arrangement) -> None:
+    def __init__(self, program: CudaProgram, arrangement: Arrangement) -> None:
         self.program = program
         self._guarded: dict[str, Bytes] = {"": _guarded(arrangement.arena)}
         self._memory: dict[str, Bytes] = {}
@@ -51,7 +51,7 @@ class HostMachine:
                 self._memory[name] = _inner(self._guarded[name])
         for constant, view in program.weights.values():
             self.array(view)[...] = narrowed(constant.array, view.dtype)
-        build([launch.work for launch in program.launches if isinstance(launch.work, Source)])
+        build([launch.work for launch in program.launches if isinstance(launch.work, KernelSource)])
 
     def array(self, view: View) -> Array:
         """The elements of a view, where they lie."""
@@ -68,7 +68,7 @@ class HostMachine:
         return {name: self.array(view) for name, view in self.program.outputs.items()}
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in."""
+        """Copy an input in."""
         self.array(self.program.inputs[name])[...] = array
 
     def get(self, name: str, *, on_device: bool = False) -> Array:
@@ -76,7 +76,7 @@ class HostMachine:
         return np.array(self.array(self.program.outputs[name]))
 
     def launch(self) -> None:
-        """Runs every launch in order."""
+        """Run every launch in order."""
         self.timed()
 
     def wait(self) -> None:
@@ -86,11 +86,11 @@ class HostMachine:
         """Nothing is left running here."""
 
     def timed(self) -> list[Span]:
-        """Runs every launch in order; how long each took."""
+        """Run every launch in order; return the seconds of each."""
         return self.launch_in(range(len(self.program.launches)))
 
     def launch_in(self, order: Iterable[int]) -> list[Span]:
-        """Runs the launches, by index, in another order, which must keep what each reads made before it."""
+        """Run the launches, by index, in another order, in which each must follow those that it reads from."""
         for name, buffer in self.program.buffers.items():
             if buffer.role == "output":
                 self._memory[name][:] = POISON
@@ -117,12 +117,12 @@ class HostMachine:
         return {name: self.get(name) for name in self.program.outputs}
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
         self._guarded.clear()
         self._memory.clear()
 
     def _run(self, launch: Launch) -> None:
-        if isinstance(launch.work, Source):
+        if isinstance(launch.work, KernelSource):
             emulate(launch.work, [self._address(view) for view in (*launch.reads, *launch.writes)])
         elif isinstance(launch.work, Fallback):
             self._fall_back(launch, launch.work)

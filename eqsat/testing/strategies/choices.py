@@ -1,4 +1,4 @@
-"""Random choices that Hypothesis makes, so that what sample rules draw with them shrinks."""
+"""Random choices that Hypothesis makes, so that instances drawn by sample rules shrink."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Below: TypeAlias = Callable[[int], int]
 #: Draws from a strategy, as composite strategies do.
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
 
-#: How many values `Choices.random` has.
+#: Number of distinct values of `ChoiceSource.random`.
 _LEVELS = 40
 #: One drawn choice: below `_PLAIN` it is the choice, else a trace is followed.
 _PLAIN = 64
 _CHOICE = st.integers(0, 16 * _PLAIN - 1)
 
 
-class Choices(random.Random):
+class ChoiceSource(random.Random):
     """A source of randomness all of whose answers come from `below`, lower choices giving simpler answers."""
 
     def __init__(self, below: Below) -> None:
@@ -60,7 +60,7 @@ class Choices(random.Random):
         return [pool.pop(self._under(len(pool))) for _ in range(k)]
 
     def shuffle(self, x: Any) -> None:
-        """Puts the elements in another order, that they have simplest."""
+        """Shuffle the elements; the simplest order is their own."""
         x[:] = self.sample(x, len(x))
 
     def _under(self, bound: int) -> int:

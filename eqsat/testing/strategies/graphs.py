@@ -1,4 +1,4 @@
-"""Strategies for graphs and for what they read."""
+"""Strategies for graphs and for their inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.testing.strategies.choices import Choices, Draw
+from eqsat.testing.strategies.choices import ChoiceSource, Draw
 from eqsat.testing.strategies.tensors import BLOCK, array, completed, sampled, tensors
 
 #: Values with more elements than this are not drawn.
@@ -50,7 +50,7 @@ def graphs(
     declared = [sampled(name) for name in names]
     dtype, extra = draw(st.sampled_from([DType.of(d) for d in dtypes])), draw(st.integers(0, max_nodes))
     plans = draw(st.lists(_plans(declared), min_size=min_nodes, max_size=max_nodes))
-    drawing = _Drawing(dtype, inputs or {})
+    drawing = _GraphDraft(dtype, inputs or {})
     for plan in plans:
         drawing.node(plan)
     assume(drawing.nodes >= min_nodes)
@@ -79,8 +79,8 @@ def feeds(
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What makes one node: an operator, the choices of its operands and attributes, and elements of constants.
+class _NodePlan:
+    """The plan of one node: an operator, the choices of its operands and attributes, and elements of constants.
 
     A plan is as long for every operator, so that one can be left out or made simpler without a change to the others.
     """
@@ -89,18 +89,18 @@ class _Plan:
     choices: bytes
     elements: bytes
 
-    def rng(self) -> Choices:
+    def rng(self) -> ChoiceSource:
         """The choices, the simplest ones after the last."""
         steps = iter(self.choices)
-        return Choices(lambda bound: next(steps, 0) % bound)
+        return ChoiceSource(lambda bound: next(steps, 0) % bound)
 
 
-def _plans(declared: Sequence[OpSpec]) -> st.SearchStrategy[_Plan]:
+def _plans(declared: Sequence[OpSpec]) -> st.SearchStrategy[_NodePlan]:
     blocks = (st.binary(min_size=size, max_size=size) for size in (_CHOICES, BLOCK))
-    return st.builds(_Plan, st.sampled_from(declared), *blocks)
+    return st.builds(_NodePlan, st.sampled_from(declared), *blocks)
 
 
-class _Drawing:
+class _GraphDraft:
     """A graph while it is drawn."""
 
     def __init__(self, dtype: DType, inputs: Mapping[str, TensorType]) -> None:
@@ -110,8 +110,8 @@ class _Drawing:
         self.fresh = 0
         self.nodes = 0
 
-    def node(self, plan: _Plan) -> None:
-        """Adds an operator on values there are and on new ones, or nothing where none fit."""
+    def node(self, plan: _NodePlan) -> None:
+        """Add an operator on values there are and on new ones, or nothing where none fit."""
         declared, rng = plan.declared, plan.rng()
         most = declared.min_operands + _MORE if declared.max_operands is None else declared.max_operands
         picked = [self._pick(declared, place, rng) for place in range(rng.randint(declared.min_operands, most))]
@@ -122,7 +122,7 @@ class _Drawing:
                 self.nodes += 1
                 return
 
-    def _pick(self, declared: OpSpec, place: int, rng: Choices) -> Tensor | None:
+    def _pick(self, declared: OpSpec, place: int, rng: ChoiceSource) -> Tensor | None:
         """A value of the right element type, None for a new one."""
         wanted = DType.of(declared.dtypes[place]) if place in declared.dtypes else self.dtype
         if wanted is DType.INT64:  # an index, which must fit the axis
@@ -131,7 +131,7 @@ class _Drawing:
         chosen = rng.randint(0, len(fits))
         return fits[chosen] if chosen < len(fits) else None
 
-    def _applied(self, plan: _Plan, known: Sequence[Tensor | None], rng: Choices) -> bool:
+    def _applied(self, plan: _NodePlan, known: Sequence[Tensor | None], rng: ChoiceSource) -> bool:
         declared = plan.declared
         found = completed(declared, rng, [None if t is None else t.shape for t in known], {})
         if found is None or len(found[0]) != len(known):
@@ -152,7 +152,7 @@ class _Drawing:
         self.pool += made if isinstance(made, tuple) else (made,)
         return True
 
-    def _new(self, type: TensorType, types: Sequence[TensorType], plan: _Plan, rng: Choices) -> Tensor:
+    def _new(self, type: TensorType, types: Sequence[TensorType], plan: _NodePlan, rng: ChoiceSource) -> Tensor:
         """A new input or constant; indices are constants that fit every axis of the first operand."""
         if type.dtype is DType.INT64:
             return self.builder.constant(array(plan.elements, type, limit=min(types[0].static, default=1)))
@@ -164,7 +164,7 @@ class _Drawing:
         return made
 
     def graph(self, extra: int) -> Graph:
-        """What no node reads as outputs, and one more value where `extra` names one."""
+        """A graph whose outputs are the values that no node reads, and one more value where `extra` names one."""
         for value in self.pool:
             self.builder.output(value.name, value)
         whole = self.builder.build()

@@ -15,7 +15,7 @@ from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.testing.strategies.choices import Choices, Draw, drawn, recorded
+from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn, recorded
 from eqsat.testing.strategies.tensors import tensors
 
 #: Tries to meet a rule's conditions once, and to find more instances after that.
@@ -66,7 +66,7 @@ def instances(draw: Draw, rule: Rule, *, traces: int = _TRACES) -> Bindings:
         )
     free = round(known.share * len(known.found))
     trace = draw(st.sampled_from([*known.found, *[()] * free]))
-    bindings = Sampler(rule, rng=Choices(drawn(draw, trace))).draw(tries=1)
+    bindings = Sampler(rule, rng=ChoiceSource(drawn(draw, trace))).draw(tries=1)
     assume(bindings is not None)
     made = bindings or Bindings()
     for operand in operands(made):
@@ -77,10 +77,10 @@ def instances(draw: Draw, rule: Rule, *, traces: int = _TRACES) -> Bindings:
 
 @lru_cache(maxsize=4096)
 def find_traces(rule: Rule, most: int) -> Traces:
-    """Searches for choices that meet the conditions of a rule, the same ones every time."""
+    """Search for choices that meet the conditions of a rule, the same ones every time."""
     rng = random.Random(rule.text)
     made: list[tuple[tuple[int, int], tuple[int, ...]]] = []
-    choices = Choices(rng.randrange)
+    choices = ChoiceSource(rng.randrange)
     sampler = Sampler(rule, rng=choices)
     tries = 0
     while len(made) < most and tries < (_MORE if made else _FIRST):
@@ -94,13 +94,13 @@ def find_traces(rule: Rule, most: int) -> Traces:
 
 
 def size(bindings: Bindings) -> tuple[int, int]:
-    """What makes one instance smaller than another: the elements of its operands, then their dims."""
+    """The size by which instances are ordered: the elements of its operands, then their dims."""
     types = [o.type for o in operands(bindings)]
     return sum(t.elements({}) for t in types), sum(t.rank for t in types)
 
 
 def _advice(rule: Rule) -> str:
-    """Which conditions are never met, or how often each is."""
+    """Advice on conditions: those that are never met, or how often each is."""
     unguarded = Sampler(replace(rule, conditions=(), origin="candidate"))
     drawn = [b for _ in range(_SAMPLE) if (b := unguarded.draw(tries=20)) is not None]
     if not drawn:

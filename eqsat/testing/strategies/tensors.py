@@ -15,7 +15,7 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType
-from eqsat.testing.strategies.choices import Choices, Draw, drawn
+from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn
 
 #: Element types that every part of eqsat computes with.
 PLAIN = ("float32", "float64", "int64", "bool")
@@ -23,7 +23,7 @@ PLAIN = ("float32", "float64", "int64", "bool")
 _FLOATS = np.array(sorted((k / 16 for k in range(-128, 128)), key=lambda v: (v.as_integer_ratio()[1], abs(v), v < 0)))
 #: Floats on which laws of the real numbers fail.
 _SPECIAL = (np.inf, -np.inf, np.nan, -0.0)
-#: How many elements of a tensor are drawn; larger tensors repeat them, shifted.
+#: Number of elements of a tensor that are drawn; larger tensors repeat them, shifted.
 BLOCK = 48
 
 
@@ -77,7 +77,7 @@ def array(codes: bytes, type: TensorType, special: bool = False, limit: int | No
 
 
 def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> Any:
-    """What bytes stand for among the elements of a dtype."""
+    """Decode bytes as elements of a dtype."""
     if dtype is DType.BOOL:
         return codes % 2 == 1
     if dtype.is_integer:
@@ -103,7 +103,7 @@ def attributes(draw: Draw, op: str, operand_types: Sequence[TensorType]) -> Attr
     UsageError for an operator that has none, GraphError for a name that is no operator.
     """
     declared = sampled(op)
-    found = completed(declared, Choices(drawn(draw)), [t.shape for t in operand_types], {})
+    found = completed(declared, ChoiceSource(drawn(draw)), [t.shape for t in operand_types], {})
     assume(found is not None and list(found[0]) == [t.shape for t in operand_types])
     settled = found[1] if found is not None else Attrs()
     try:
@@ -127,7 +127,7 @@ def sampled(op: str) -> OpSpec:
 
 
 def completed(
-    declared: OpSpec, rng: Choices, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
+    declared: OpSpec, rng: ChoiceSource, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
 ) -> tuple[Sequence[Shape], Attrs] | None:
     """Operand shapes and attributes that a sample rule makes of those known; None where it gives up."""
     found = declared.drawn(rng, shapes, attrs)

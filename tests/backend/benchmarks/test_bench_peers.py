@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.bench.case import Case
+from eqsat.bench.case import BenchCase
 from eqsat.bench.jax_peer import JaxPeer
 from eqsat.bench.jax_words import jax_words
 from eqsat.bench.torch_peers import TorchPeer
@@ -66,7 +66,7 @@ def installed(name):
 
 
 def agree(name, graph, tolerance=2e-6):
-    case = Case.of(graph, "one", CPU, "float32", {})
+    case = BenchCase.of(graph, "one", CPU, "float32", {})
     peer, _ = installed(name)
     loaded = peer.load(case)
     loaded.call()
@@ -123,7 +123,7 @@ def test_peers_run_the_narrow_graph(name, precision):
     g = Builder("narrow")
     w = g.constant(np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32))
     g.output("y", eqsat.softmax(g.input("x", (4, 16)) @ w, axis=-1))
-    case = Case.of(g.build(), "narrow", CPU, precision, {})
+    case = BenchCase.of(g.build(), "narrow", CPU, precision, {})
     loaded = peer.load(case)
     error = case.error(loaded.outputs(case.checked[0]))
     assert 1e-5 < error < (5e-3 if precision == "float16" else 5e-2)
@@ -135,7 +135,7 @@ def test_a_compiled_module_is_one_graph_and_says_the_same():
     w = g.constant(np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32))
     x = eqsat.relu(g.input("x", (4, 16)) @ w)
     g.output("y", eqsat.concat([x, x], axis=1))
-    case = Case.of(g.build(), "compiled", CPU, "float32", {})
+    case = BenchCase.of(g.build(), "compiled", CPU, "float32", {})
     loaded = TorchPeer("default").load(case)
     loaded.call()
     assert case.error(loaded.outputs(case.checked[0])) < 1e-6

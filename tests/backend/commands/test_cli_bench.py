@@ -9,8 +9,8 @@ import pytest
 
 import eqsat
 from eqsat.bench import comparison
-from eqsat.bench.case import Case, narrowed
-from eqsat.bench.comparison import Comparison, Result, compare, contenders, summary
+from eqsat.bench.case import BenchCase, narrowed
+from eqsat.bench.comparison import Comparison, ContenderResult, compare, contenders, summary
 from eqsat.bench.contender import Loaded
 from eqsat.costs.devices.device import Device
 from eqsat.costs.table.table import CostTable
@@ -82,7 +82,7 @@ def test_a_gpu_runs_plans_and_not_what_runs_on_the_cpu(monkeypatch):
     from eqsat.runtime.backend import BACKENDS
 
     monkeypatch.setitem(BACKENDS, "cupy", host_stopwatch.HostBackend())
-    case = Case.of(layer(), "layer", Device.of("cuda"), "float16", {})
+    case = BenchCase.of(layer(), "layer", Device.of("cuda"), "float16", {})
     with CostTable(":memory:") as table:
         found = compare(case, contenders(table, forms=("joint", "unoptimised"), time_limit=3.0), rounds=5, seconds=0.2)
     assert [r.name for r in found.results] == ["eqsat", "eqsat, unoptimised"]
@@ -94,7 +94,7 @@ def test_a_gpu_runs_plans_and_not_what_runs_on_the_cpu(monkeypatch):
 
 def test_a_case_is_in_one_precision_and_its_limits_follow_from_the_device():
     wide, tf32, half = (
-        Case.of(layer(), "layer", Device.of("nvidia-h200"), p, {}) for p in ("float32", "tf32", "float16")
+        BenchCase.of(layer(), "layer", Device.of("nvidia-h200"), p, {}) for p in ("float32", "tf32", "float16")
     )
     moved = 8 * 64 + 64 * 48 + 8 * 48
     assert (wide.limits.bytes, half.limits.bytes) == (4 * moved, 2 * moved)
@@ -105,8 +105,8 @@ def test_a_case_is_in_one_precision_and_its_limits_follow_from_the_device():
     assert half.inputs(1)["x"].dtype == np.float16
     assert not np.array_equal(half.inputs(0)["x"], half.inputs(1)["x"])
     with pytest.raises(UsageError, match="precision = 'int8'"):
-        Case.of(layer(), "layer", CPU, "int8", {})
-    free = [Case.of(layer("batch"), "layer", CPU, "float32", sizes) for sizes in ({}, {"batch": 3})]
+        BenchCase.of(layer(), "layer", CPU, "int8", {})
+    free = [BenchCase.of(layer("batch"), "layer", CPU, "float32", sizes) for sizes in ({}, {"batch": 3})]
     assert [case.inputs(0)["x"].shape for case in free] == [(16, 64), (3, 64)]
 
 
@@ -143,7 +143,7 @@ class Contender:
 
 
 def test_a_wrong_result_shows_and_a_failure_of_one_ends_nothing():
-    case = Case.of(layer(), "layer", CPU, "float32", {})
+    case = BenchCase.of(layer(), "layer", CPU, "float32", {})
     right, wrong = Contender("right", ours=True), Contender("wrong", wrong=0.25)
     lost = Contender("lost", wrong=float("nan"))
     broken, refused = (
@@ -168,11 +168,11 @@ def test_a_wrong_result_shows_and_a_failure_of_one_ends_nothing():
 
 def result(name, seconds, ours=False):
     rng = np.random.default_rng(len(name))
-    return Result(name, ours, tuple(seconds * (1 + 0.01 * rng.standard_normal(40))), 0.0)
+    return ContenderResult(name, ours, tuple(seconds * (1 + 0.01 * rng.standard_normal(40))), 0.0)
 
 
 def test_the_summary_is_a_geometric_mean_and_names_what_is_behind():
-    limits = Case.of(layer(), "layer", CPU, "float32", {}).limits
+    limits = BenchCase.of(layer(), "layer", CPU, "float32", {}).limits
     forms = {"eqsat": True, "eqsat, unoptimised": True, "slow": False, "fast": False}
 
     def made(model, *seconds):

@@ -442,8 +442,8 @@ def test_bad_arguments_are_one_clear_error(run, arguments, message):
 
 
 def test_records_are_written_in_one_order():
-    from eqsat.costs.table.entry import Record
+    from eqsat.costs.table.entry import TableRecord
 
-    records = [Record(e, f"relu {{}} float32[{n}]", ENTRY) for e in (HERE, ELSEWHERE) for n in (3, 1, 2)]
+    records = [TableRecord(e, f"relu {{}} float32[{n}]", ENTRY) for e in (HERE, ELSEWHERE) for n in (3, 1, 2)]
     assert write_records(records) == write_records(records[::-1])
     assert np.all([json.loads(row) for row in write_records(records).splitlines()])

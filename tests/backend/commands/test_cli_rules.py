@@ -5,7 +5,7 @@ import json
 import pytest
 
 from eqsat import cli
-from eqsat.rewrites.discovery.equations.candidate import Candidate, write_candidates
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation, write_candidates
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
 
@@ -27,8 +27,8 @@ def candidates(tmp_path):
     shapes = {"x": (3, 3)}
     write_candidates(
         [
-            Candidate("c1", ("relu(relu(x))",), ("relu(x)",), shapes, 2, 1),
-            Candidate("c2", ("abs(relu(x))",), ("relu(x)",), shapes, 2, 1),
+            CandidateEquation("c1", ("relu(relu(x))",), ("relu(x)",), shapes, 2, 1),
+            CandidateEquation("c2", ("abs(relu(x))",), ("relu(x)",), shapes, 2, 1),
         ],
         tmp_path / "candidates.jsonl",
     )

@@ -11,10 +11,10 @@ from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import POLICIES
 from eqsat.costs.measuring.measure import Filled, fill, measure
-from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.measuring.microbenchmark import build_microbenchmark
 from eqsat.costs.model.fit import known_work
 from eqsat.costs.model.model import CostModel
-from eqsat.costs.table.entry import Entry, Record
+from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records, write_records
 from eqsat.costs.table.table import CostTable
@@ -68,8 +68,8 @@ def optimised(key: Key, copies: int, file) -> list[str]:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.optimized_model_filepath = str(file)
     options.log_severity_level = 4
-    built = specimen(key, copies)
-    ort.InferenceSession(to_model(built.graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    benchmark = build_microbenchmark(key, copies)
+    ort.InferenceSession(to_model(benchmark.graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
     return [n.op_type for n in onnx.load(file).graph.node]
 
 
@@ -135,27 +135,29 @@ def test_a_layout_or_a_fused_kernel_is_measured_and_its_line_read_again(text):
     assert list(table.entries(Environment.current())) == [text]
     lines = write_records(table.records())
     (record,) = read_records(lines, "table.jsonl")
-    assert record == Record(Environment.current(), text, table.get(Environment.current(), key))
+    assert record == TableRecord(Environment.current(), text, table.get(Environment.current(), key))
     assert write_records([record]) == lines
     assert fill([key], table, seconds=1e-3) == Filled(measured=0, known=1)
 
 
 def test_column_major_operands_are_fed_as_they_are_stored_and_results_left_so():
-    built = specimen(parsed("matmul {} float32[4, 16]@column =float32[16, 8]@column -> @column"), 2)
-    outputs = SessionBackend().compile(built.graph, threads=1).run(built.inputs)
+    benchmark = build_microbenchmark(parsed("matmul {} float32[4, 16]@column =float32[16, 8]@column -> @column"), 2)
+    outputs = SessionBackend().compile(benchmark.graph, threads=1).run(benchmark.inputs)
     for copy in range(2):
-        a = built.inputs[f"x0_{copy}"]
-        w = next(c.array for name, c in built.graph.constants.items() if name.startswith(f"w1_{copy}"))
-        assert (a.shape, w.shape, built.outputs[f"y{copy}_0"].static) == ((16, 4), (8, 16), (8, 4))
+        a = benchmark.inputs[f"x0_{copy}"]
+        w = next(c.array for name, c in benchmark.graph.constants.items() if name.startswith(f"w1_{copy}"))
+        assert (a.shape, w.shape, benchmark.outputs[f"y{copy}_0"].static) == ((16, 4), (8, 16), (8, 4))
         np.testing.assert_allclose(outputs[f"y{copy}_0"], (a.T @ w.T).T, rtol=1e-5)
 
 
 def test_a_chain_computes_what_its_operators_do():
-    built = specimen(parsed("matmul {} float32[4, 16] =float32[16, 8] ; sub {} %0:float32[4, 8] float32[4, 8]"), 2)
-    outputs = SessionBackend().compile(built.graph, threads=1).run(built.inputs)
+    benchmark = build_microbenchmark(
+        parsed("matmul {} float32[4, 16] =float32[16, 8] ; sub {} %0:float32[4, 8] float32[4, 8]"), 2
+    )
+    outputs = SessionBackend().compile(benchmark.graph, threads=1).run(benchmark.inputs)
     for copy in range(2):
-        w = built.graph.constants[f"w1_{copy}"].array
-        expected = built.inputs[f"x0_{copy}"] @ w - built.inputs[f"x3_{copy}"]
+        w = benchmark.graph.constants[f"w1_{copy}"].array
+        expected = benchmark.inputs[f"x0_{copy}"] @ w - benchmark.inputs[f"x3_{copy}"]
         np.testing.assert_allclose(outputs[f"y{copy}_0"], expected, rtol=1e-5)
 
 
@@ -192,14 +194,14 @@ def test_ways_that_onnx_has_no_words_for_are_listed_and_left_to_the_estimate(tex
 
 
 def test_copies_compute_the_operator_on_data_of_their_own():
-    built = specimen(key("matmul", (3, 16), (16, 4), const={1}), 3)
-    outputs = SessionBackend().compile(built.graph, threads=1).run(built.inputs)
+    benchmark = build_microbenchmark(key("matmul", (3, 16), (16, 4), const={1}), 3)
+    outputs = SessionBackend().compile(benchmark.graph, threads=1).run(benchmark.inputs)
     arrays = [outputs[f"y{i}_0"] for i in range(3)]
     for i, array in enumerate(arrays):
-        weight = built.graph.constants[f"w1_{i}"].array
-        np.testing.assert_allclose(array, built.inputs[f"x0_{i}"] @ weight, rtol=1e-5)
+        weight = benchmark.graph.constants[f"w1_{i}"].array
+        np.testing.assert_allclose(array, benchmark.inputs[f"x0_{i}"] @ weight, rtol=1e-5)
     assert not np.array_equal(arrays[0], arrays[1])
-    assert all(np.all(x != 0) for x in built.inputs.values())
+    assert all(np.all(x != 0) for x in benchmark.inputs.values())
 
 
 @pytest.mark.parametrize(

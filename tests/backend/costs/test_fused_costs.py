@@ -18,7 +18,7 @@ from eqsat.costs.kernels.fusion import FusedKey
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.keylist import read_keys, write_keys
 from eqsat.costs.measuring.measure import fill, measure
-from eqsat.costs.measuring.specimen import specimen
+from eqsat.costs.measuring.microbenchmark import build_microbenchmark
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -53,7 +53,7 @@ def written(key: FusedKey, copies: int, file: Path) -> list[str]:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.optimized_model_filepath = str(file)
     options.log_severity_level = 4
-    data = to_model(specimen(key, copies).graph).SerializeToString()
+    data = to_model(build_microbenchmark(key, copies).graph).SerializeToString()
     ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     return [node.op_type for node in onnx.load(file).graph.node]
 
@@ -67,7 +67,7 @@ def test_it_is_listed_over_joined_heads_and_over_products_of_one_tensor(keys: li
         assert kinds.count("Expand") in (0, 3)
         (name,) = {kind for kind in kinds if kind != "Expand"}
         assert kinds.count(name) == 3
-        found[name] = "matmul" in key.op, len(specimen(key, 2).inputs)
+        found[name] = "matmul" in key.op, len(build_microbenchmark(key, 2).inputs)
     assert found == {"Attention": (True, 4), "MultiHeadAttention": (False, 8)}
 
 
@@ -111,7 +111,7 @@ TWICE = "matmul {} float32[2, 4] =float32[4, 4] ; matmul {} &0:float32[2, 4] =fl
 def test_what_reads_one_tensor_twice_is_measured_on_one() -> None:
     key = FusedKey.parse(TWICE + "%1:float32[2, 4]")
     assert key.same == ((None, None), (0, None), (None, None))
-    assert len(specimen(key, 3).inputs) == 3
+    assert len(build_microbenchmark(key, 3).inputs) == 3
     assert measure(key).seconds >= 0
 
 
@@ -127,4 +127,4 @@ def test_what_reads_one_tensor_twice_is_measured_on_one() -> None:
 )
 def test_keys_that_say_another_tensor_is_the_same_are_refused(text: str) -> None:
     with pytest.raises(CostError):
-        specimen(FusedKey.parse(text), 1)
+        build_microbenchmark(FusedKey.parse(text), 1)

@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[3]
 FOUND = """
 import json, sys
 import my_ops
-from eqsat.rewrites.discovery.enumerate.generate import Settings, generate
+from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings, generate
 from eqsat.rewrites.discovery.select.prune import prune
 from eqsat.rewrites.discovery.equations.outcome import verified_rules
 from eqsat.rewrites.discovery.verification import verify_candidates
 from eqsat.rewrites.rules.loader import laws
 
-generated = generate(Settings(ops=("swish_gate", "mul"), max_ops=2))
+generated = generate(GenerationSettings(ops=("swish_gate", "mul"), max_ops=2))
 names = {"swish_gate", "mul", "sigmoid"}
 known = [law for law in laws() if law.operators() <= names]
 outcomes = list(verify_candidates(generated.candidates, known, everything=True))

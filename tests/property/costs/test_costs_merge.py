@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.costs.table.entry import Entry, Record, preferred
+from eqsat.costs.table.entry import Entry, TableRecord, preferred
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records, write_records
 from eqsat.costs.table.table import CostTable
@@ -21,7 +21,7 @@ ENVIRONMENTS = st.builds(
 KEYS = st.integers(1, 4).map("relu {{}} float32[{}]".format)
 #: A table: one entry for each place.
 TABLES = st.lists(
-    st.builds(Record, ENVIRONMENTS, KEYS, ENTRIES), max_size=6, unique_by=lambda r: (r.environment, r.key)
+    st.builds(TableRecord, ENVIRONMENTS, KEYS, ENTRIES), max_size=6, unique_by=lambda r: (r.environment, r.key)
 )
 
 

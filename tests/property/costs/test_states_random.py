@@ -19,7 +19,7 @@ from eqsat.egraph.encode import encode
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve
-from eqsat.extract.problem.program import Program, total, unfounded
+from eqsat.extract.problem.program import ExtractionProgram, total, unfounded
 from eqsat.extract.solvers.restricted import Restricted
 from eqsat.extract.tensors import tensors
 from eqsat.extract.tensors.assembly import assemble
@@ -47,7 +47,7 @@ def frozen(graph: Graph, rounds: int) -> tuple[Graph, Snapshot]:
     return encoding.graph, snapshot(encoding)
 
 
-def least(program: Program, most: int = 20_000) -> float:
+def least(program: ExtractionProgram, most: int = 20_000) -> float:
     """The least cost over every closed acyclic choice; rejects a program with too many."""
     best, seen = math.inf, 0
 

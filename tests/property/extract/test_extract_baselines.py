@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eqsat.errors import ExtractionError
 from eqsat.extract import Problem, solve
 from eqsat.extract.problem.program import closure, total, unfounded
-from eqsat.extract.solvers.backtracking import Search
+from eqsat.extract.solvers.backtracking import BacktrackingSearch
 from eqsat.extract.solvers.greedy import dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock
 from eqsat.system.deadline import NEVER
@@ -25,7 +25,7 @@ def test_every_graph_visited_is_closed_acyclic_and_new_and_has_the_cost_it_was_q
     problem: Problem, alpha: float
 ) -> None:
     program = problem.program
-    search = Search(problem, alpha, None, 0, Clock(NEVER))
+    search = BacktrackingSearch(problem, alpha, None, 0, Clock(NEVER))
     met = set()
     for graph in search.visits():
         assert graph.choice == closure(program, graph.choice, program.roots)

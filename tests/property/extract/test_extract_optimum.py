@@ -19,12 +19,12 @@ from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled
 from eqsat.extract.solvers.dominance import Dominance
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
-from eqsat.extract.solvers.highs import Clock, Outcome, Solver
+from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import Model
+from eqsat.extract.solvers.model import IntegerProgram
 from eqsat.extract.solvers.points import reduced_costs
 from eqsat.extract.solvers.presolve import presolve
-from eqsat.extract.solvers.search import Search
+from eqsat.extract.solvers.search import IlpSearch
 from eqsat.system.deadline import NEVER, Deadline
 from tests.support.choices import enumerate_choices
 
@@ -146,7 +146,7 @@ def test_dual_ascent_bounds_every_choice_and_what_it_rules_out_is_dearer(problem
 @given(problems(classes=4, states=2, size=10), st.data())
 def test_cuts_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObject) -> None:
     program = problem.program
-    model = Model(program)
+    model = IntegerProgram(program)
     loop = data.draw(st.sets(st.integers(0, program.goals - 1), min_size=1))
     rows = model.cut(loop)
     for choice in enumerate_choices(program):
@@ -155,10 +155,10 @@ def test_cuts_hold_for_every_acyclic_choice(problem: Problem, data: st.DataObjec
             assert sum(values.get(c, 0.0) * a for c, a in zip(columns, coefficients, strict=True)) <= upper
 
 
-def relaxed(problem: Problem) -> tuple[Model, Outcome]:
+def relaxed(problem: Problem) -> tuple[IntegerProgram, SolverOutcome]:
     """The linear relaxation, with flow cuts until it violates none."""
     program = problem.program
-    model = Model(program)
+    model = IntegerProgram(program)
     solver = Solver(model, [cost * 1e6 for cost in program.costs], seed=0)
     depth = path_bounds(program, program.users(), program.costs)
     while True:
@@ -191,7 +191,7 @@ def test_the_relaxation_with_flow_cuts_bounds_every_choice_and_what_it_rules_out
 @given(problems(classes=7, states=2, size=16), st.randoms(use_true_random=False))
 def test_flow_cuts_hold_for_every_acyclic_choice(problem: Problem, random: Random) -> None:
     program = problem.program
-    model = Model(program)
+    model = IntegerProgram(program)
     values = np.array([random.choice([0.0, 0.25, 0.5, 1.0]) for _ in model.upper])
     rows = flow_cuts(model, values, path_bounds(program, program.users(), program.costs))
     for choice in enumerate_choices(program):
@@ -202,7 +202,7 @@ def test_flow_cuts_hold_for_every_acyclic_choice(problem: Problem, random: Rando
 
 def integer_optimum(problem: Problem) -> float:
     """By the integer program alone, with nothing reduced or bounded beforehand."""
-    search = Search(problem.program, best_greedy(problem.program), Clock(NEVER), 0.0, 0, set())
+    search = IlpSearch(problem.program, best_greedy(problem.program), Clock(NEVER), 0.0, 0, set())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "ruled_out", lambda program, ascent, cost: [])
         search._integer(presolve(problem.program, passes=0))
@@ -222,9 +222,9 @@ def test_integer_program_finds_the_optimum_without_reductions(problem: Problem) 
 def test_order_variables_find_the_optimum_where_cuts_are_withheld(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "LAZY_ROUNDS", 1)
-        patch.setattr(Model, "break_pairs", lambda self: [])
-        patch.setattr(Model, "cover", lambda self, supports, values=None: [])
-        patch.setattr(Model, "cut_point", lambda self, values: [])
+        patch.setattr(IntegerProgram, "break_pairs", lambda self: [])
+        patch.setattr(IntegerProgram, "cover", lambda self, supports, values=None: [])
+        patch.setattr(IntegerProgram, "cut_point", lambda self, values: [])
         patch.setattr(searching, "flow_cuts", lambda model, values, depth: [])
         assert math.isclose(integer_optimum(problem), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
 
@@ -241,7 +241,7 @@ def test_landmarks_are_what_all_choices_have_in_common(problem: Problem) -> None
 @given(problems(classes=7, states=2, size=16), st.randoms(use_true_random=False))
 def test_rows_for_landmarks_and_idle_goals_hold_for_every_acyclic_choice(problem: Problem, random: Random) -> None:
     program = problem.program
-    model = Model(program)
+    model = IntegerProgram(program)
     values = np.array([random.choice([0.0, 0.25, 0.5, 1.0]) for _ in model.upper])
     rows = model.require(landmarks(program, range(program.goals))) + model.cut_idle(values)
     for choice in enumerate_choices(program):
@@ -259,7 +259,7 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
         patch.setattr(core, "MOST_KEPT", 1.0)
         patch.setattr(core, "FAR", 1.0)
         begin, clock = best_greedy(problem.program), Clock(Deadline(60.0))
-        search = Search(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
+        search = IlpSearch(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
         search._solve(presolve(problem.program, passes=0))
     assert search.done()
     assert math.isclose(total(problem.program, search.best()), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
@@ -270,7 +270,7 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
 def test_a_search_with_a_cutoff_finds_what_is_cheaper_or_proves_that_nothing_is(problem: Problem, part: float) -> None:
     best = optimum(problem)
     greedy = best_greedy(problem.program)
-    search = Search(problem.program, greedy, Clock(NEVER), 0.0, 0, set())
+    search = IlpSearch(problem.program, greedy, Clock(NEVER), 0.0, 0, set())
     search.cutoff = part * search.cost
     search.run()
     assert search.done()

@@ -16,7 +16,7 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
-from eqsat.testing.strategies.choices import Choices
+from eqsat.testing.strategies.choices import ChoiceSource
 
 QUIET = settings(
     max_examples=2000, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -161,10 +161,10 @@ def test_instances_meet_the_conditions(data, rule):
 
 
 def test_choices_take_the_simplest_first():
-    rng = Choices(lambda bound: 0)
+    rng = ChoiceSource(lambda bound: 0)
     assert (rng.random(), rng.randint(2, 5), rng.randrange(1, 9, 2), rng.getrandbits(8)) == (0.0, 2, 1, 0)
     assert (rng.choice("ab"), rng.sample(range(4), 2), rng.uniform(1.0, 2.0)) == ("a", [0, 1], 1.0)
-    last = Choices(lambda bound: bound - 1)
+    last = ChoiceSource(lambda bound: bound - 1)
     order = [1, 2, 3]
     last.shuffle(order)
     assert order == [3, 2, 1]

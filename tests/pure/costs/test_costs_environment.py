@@ -13,7 +13,7 @@ from eqsat.costs.devices import device as devices
 from eqsat.costs.devices.device import DEVICES, Device, gpu_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.model.model import CostModel
-from eqsat.costs.model.wholes import Whole, WholeKey
+from eqsat.costs.model.whole_graphs import MeasuredGraph, WholeKey
 from eqsat.costs.table import environment as environments
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment, cpu_model, kind_of
@@ -209,7 +209,7 @@ def test_whole_graphs_correct_the_costs_of_kernels(here):
         key = WholeKey(f"model {n}", "ilp", "exact", "0a")
         # Graphs take nine tenths of their sums and half a microsecond a kernel.
         measured = 0.9 * n * 1e-4 + 5e-7 * 10 * n**2
-        entries(table, THERE, measured, key, plan=Whole.predicted(n * 1e-4, 10 * n**2, 0.0))
+        entries(table, THERE, measured, key, plan=MeasuredGraph.predicted(n * 1e-4, 10 * n**2, 0.0))
     assert relu(table)[1]().seconds == pytest.approx(0.9 * 10e-6 + 5e-7)
     assert relu(table, corrected=False)[1]().seconds == 10e-6
 
@@ -217,7 +217,7 @@ def test_whole_graphs_correct_the_costs_of_kernels(here):
 def test_lines_of_gpus_and_whole_graphs_read_as_they_are_written():
     table = CostTable(":memory:")
     entries(table, THERE, 7e-6, hot=4e-6, plan="0a by cublaslt 130100 ff 0")
-    entries(table, THERE, 1e-3, WholeKey("a; b", "ilp", "mixed", "0a"), plan=Whole.predicted(9e-4, 80, 0.5))
+    entries(table, THERE, 1e-3, WholeKey("a; b", "ilp", "mixed", "0a"), plan=MeasuredGraph.predicted(9e-4, 80, 0.5))
     text = write_records(table.records())
     assert list(read_records(text, "lines")) == list(table.records())
     assert write_records(read_records(text, "lines")) == text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eqsat.costs.kernels.fusion import Member, runs_as_one
+from eqsat.costs.kernels.fusion import FusedOperator, runs_as_one
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.language.terms.types import TensorType
@@ -14,9 +14,9 @@ def members(image, *, channels=64, group=1, arithmetic="", filters=PLAIN, activa
     y = TensorType.of("float32", (1, channels, 8, 8))
     attrs = {"group": group, "activation": activation}
     way = Implementation((image, filters), image, arithmetic)
-    conv = Member("conv", attrs, (x, w), (y,), (False, True), way, (None, None))
-    add = Member("add", {}, (y, y), (y,), (False, False), Implementation((image, image), image), (0, None))
-    relu = Member("relu", {}, (y,), (y,), (False,), Implementation((image,), image), (1,))
+    conv = FusedOperator("conv", attrs, (x, w), (y,), (False, True), way, (None, None))
+    add = FusedOperator("add", {}, (y, y), (y,), (False, False), Implementation((image, image), image), (0, None))
+    relu = FusedOperator("relu", {}, (y,), (y,), (False,), Implementation((image,), image), (1,))
     return conv, add, relu
 
 
@@ -40,6 +40,6 @@ def test_a_tensor_is_added_within_a_convolution_on_tensor_cores_with_channels_la
 
 def test_nothing_but_an_activation_comes_after_what_is_added():
     conv, add, relu = members(State("nhwc", "float16"), filters=State("row", "float16"))
-    again = Member("add", {}, add.operands, add.results, add.const, add.implementation, (1, None))
+    again = FusedOperator("add", {}, add.operands, add.results, add.const, add.implementation, (1, None))
     assert not runs_as_one((conv, add, again))
     assert not runs_as_one((conv, relu, again))

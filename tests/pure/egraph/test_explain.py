@@ -12,8 +12,8 @@ import pytest
 from benchmarks.random_graphs import random_graph, random_inputs
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION, EGraph
 from eqsat.egraph.encode import Encoding, encode
-from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, Step
-from eqsat.egraph.matching.instance import Term
+from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, ProofStep
+from eqsat.egraph.matching.instance import MatchedTerm
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import Limits, Saturator
 from eqsat.language.arithmetic.floats import Floats
@@ -64,7 +64,7 @@ class Values:
             self.known[number] = self._made(number, [self.enode(k) for k in self.egraph.nodes[number].operands])
         return self.known[number]
 
-    def term(self, term: Term) -> Any:
+    def term(self, term: MatchedTerm) -> Any:
         if term.below is None:
             return self.enode(term.enode)
         return self._made(term.enode, [self.term(t) for t in term.below])
@@ -88,7 +88,7 @@ class Values:
         return made if len(node.types) > 1 else made[0]
 
 
-def rule_steps(derivation: Derivation) -> list[Step]:
+def rule_steps(derivation: Derivation) -> list[ProofStep]:
     return [s for chain in derivation.chains.values() for s in chain or () if s.rule != CONGRUENCE]
 
 
@@ -129,8 +129,8 @@ def test_no_chain_rests_on_itself() -> None:
     derivation = explainer.derive(everything(egraph))
     checked = 0
     for step in (s for chain in derivation.chains.values() for s in chain or ()):
-        for premise in step.premises:
-            chain = explainer.chain(*premise)
+        for pair in step.equalities:
+            chain = explainer.chain(*pair)
             assert chain is not None
             assert all(below.time < step.time for below in chain)
             checked += 1

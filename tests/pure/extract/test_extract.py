@@ -19,10 +19,10 @@ from eqsat.extract.problem.program import unfounded
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Solver
-from eqsat.extract.solvers.model import Model
+from eqsat.extract.solvers.model import IntegerProgram
 from eqsat.extract.solvers.neighbourhood import solve_windows
 from eqsat.extract.solvers.presolve import presolve
-from eqsat.extract.solvers.search import Search
+from eqsat.extract.solvers.search import IlpSearch
 from eqsat.system.deadline import NEVER, Deadline
 
 
@@ -309,7 +309,7 @@ def layered(layers: int) -> Problem:
 def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
     problem = layered(40)
     begin = best_greedy(problem.program)
-    search = Search(problem.program, begin, Clock(NEVER), 0.0, 0, set())
+    search = IlpSearch(problem.program, begin, Clock(NEVER), 0.0, 0, set())
     before, reduction = search.cost, presolve(problem.program)
     solve_windows(search, reduction, np.zeros(len(reduction.program.provides)))
     assert search.cost < before
@@ -323,7 +323,7 @@ def test_windows_improve_a_large_choice_and_keep_it_sound() -> None:
 def test_flow_cuts_count_a_source_once_where_two_ways_lead_to_it() -> None:
     nodes = [Node(0, (), 10.0), Node(1, ((0, 0),), 0.0), Node(2, ((0, 0),), 0.0), Node(3, ((1, 0),), 0.0)]
     problem = Problem([*nodes, Node(3, ((2, 0),), 0.0)], roots=[(3, 0)])
-    model = Model(problem.program)
+    model = IntegerProgram(problem.program)
     solver = Solver(model, problem.program.costs, seed=0)
     assert solver.relax(Clock(NEVER)).bound == pytest.approx(5.0)
     halves = solver.relax(Clock(NEVER)).values
@@ -333,7 +333,7 @@ def test_flow_cuts_count_a_source_once_where_two_ways_lead_to_it() -> None:
 
 def test_a_solver_that_does_not_hear_the_clock_is_left_behind() -> None:
     program = layered(2).program
-    solver, heard = Solver(Model(program), program.costs, seed=0), threading.Event()
+    solver, heard = Solver(IntegerProgram(program), program.costs, seed=0), threading.Event()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             solver,

@@ -12,7 +12,7 @@ import pytest
 from eqsat.errors import UsageError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, solve
 from eqsat.extract.problem.program import unfounded
-from eqsat.extract.solvers.backtracking import Search, solve_backtracking
+from eqsat.extract.solvers.backtracking import BacktrackingSearch, solve_backtracking
 from eqsat.extract.solvers.greedy import tree_greedy
 from eqsat.extract.solvers.highs import Clock
 from eqsat.system.deadline import NEVER
@@ -41,7 +41,7 @@ ORIGINAL = (0, 1, 3, 5)
 
 def visited(problem: Problem, alpha: float, start: tuple[int, ...] | None = None) -> list[float]:
     """The costs of the graphs taken out of the queue, in turn, each of which is acyclic."""
-    search = Search(problem, alpha, start, 0, Clock(NEVER))
+    search = BacktrackingSearch(problem, alpha, start, 0, Clock(NEVER))
     costs = []
     for graph in search.visits():
         assert not unfounded(problem.program, graph.choice)
@@ -95,7 +95,7 @@ def test_more_alpha_finds_no_dearer_graph() -> None:
 
 def test_it_begins_at_the_cheapest_tree_where_no_start_is_given() -> None:
     problem = random_problem(2, 60, 3, back=0.3)
-    search = Search(problem, 1.05, None, 0, Clock(NEVER))
+    search = BacktrackingSearch(problem, 1.05, None, 0, Clock(NEVER))
     assert next(search.visits()).cost == pytest.approx(tree_greedy(problem).cost)
 
 
@@ -213,7 +213,7 @@ def test_the_queue_and_the_graphs_remembered_are_bounded(monkeypatch: pytest.Mon
     problem = random_problem(0, 60, 4, back=0.3)
     monkeypatch.setattr("eqsat.extract.solvers.backtracking.MOST_QUEUED", 8)
     monkeypatch.setattr("eqsat.extract.solvers.backtracking.MOST_MET", 300)
-    search = Search(problem, 1.5, _original(problem), 0, Clock(NEVER))
+    search = BacktrackingSearch(problem, 1.5, _original(problem), 0, Clock(NEVER))
     for _ in search.visits():
         assert len(search._queue) <= 8
     assert len(search._met) == 300

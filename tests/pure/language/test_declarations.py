@@ -297,11 +297,11 @@ UNTRIED = {
 
 @pytest.mark.parametrize("more, reference, message", UNTRIED.values(), ids=UNTRIED.keys())
 def test_a_wrong_declaration_is_found_before_rules_are_generated_with_it(more, reference, message):
-    from eqsat.rewrites.discovery.enumerate.generate import Settings
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
     from eqsat.rewrites.rules.loader import load_rules
 
     op("f", **more)(reference)
-    for use in (Settings(ops=("f", "add"), max_ops=1).operators, load_rules):
+    for use in (GenerationSettings(ops=("f", "add"), max_ops=1).operators, load_rules):
         with pytest.raises(DeclarationError, match=rf"test_declarations\.py:\d+: operator 'f': {message}"):
             use()
 

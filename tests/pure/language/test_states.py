@@ -107,7 +107,7 @@ PRODUCT = {
 
 def restricted(framed: TensorProblem, keep) -> Problem:
     problem = framed.problem
-    nodes = [node for node, way in zip(problem.nodes, framed.ways, strict=True) if keep(node, way)]
+    nodes = [node for node, way in zip(problem.nodes, framed.options, strict=True) if keep(node, way)]
     made = {node.eclass for node in nodes}
     return Problem(nodes, problem.roots, [c for c in problem.conversions if c.eclass in made], problem.states)
 
@@ -121,13 +121,13 @@ def test_only_the_joint_choice_of_graph_and_layouts_wins():
     assert not best.plan.conversions
     assert sum(c.seconds for c in best.costs) == 4.0
 
-    original = {framed.ways[i].positions for i in framed.original()}
+    original = {framed.options[i].positions for i in framed.original()}
 
     def is_plain(node, way) -> bool:
         return all(i.is_plain for i in way.implementations)
 
     rows = restricted(framed, is_plain)
-    names = [way for node, way in zip(framed.problem.nodes, framed.ways, strict=True) if is_plain(node, way)]
+    names = [way for node, way in zip(framed.problem.nodes, framed.options, strict=True) if is_plain(node, way)]
     graph_first = {names[n].positions for n in solve(rows).chosen.values()}
     assert solve(restricted(framed, lambda node, way: way.positions in graph_first)).cost == 10.0
 
@@ -137,7 +137,7 @@ def test_only_the_joint_choice_of_graph_and_layouts_wins():
     assert solve(restricted(framed, is_plain)).cost == 10.0
 
     fastest: dict[tuple[int, ...], float] = {}
-    for node, way in zip(framed.problem.nodes, framed.ways, strict=True):
+    for node, way in zip(framed.problem.nodes, framed.options, strict=True):
         fastest[way.positions] = min(fastest.get(way.positions, math.inf), node.cost)
 
     def alone(node, way) -> bool:

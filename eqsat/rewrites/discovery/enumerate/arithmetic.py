@@ -18,20 +18,20 @@ from eqsat.rewrites.discovery.enumerate.term import Label
 Batch: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
 _PROBES = 3
 _LARGEST_TABLE = 1 << 10
-#: Says why a way to run many instances at once was not taken; the slow way then says what is really wrong.
+#: Reports why a fast evaluation of many instances was not used; the slow one then shows the real fault.
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How an operator is run on many operands: `shared` says that the operands after the first are one for all rows."""
+class BatchPlan:
+    """Evaluation of an operator on many operands: `shared` if the operands after the first are one for all rows."""
 
     run: Batch
     name: str
     shared: bool = False
 
 
-class Arithmetic:
+class ResidueArithmetic:
     """Operators by their references, modulo a prime.
 
     A way of running many rows at once is taken where it is seen to give what running them one by one gives, on random
@@ -57,8 +57,8 @@ class Arithmetic:
         outputs = list(made) if isinstance(made, tuple) else [made]
         return [self._residues.finish(o, t) for o, t in zip(outputs, results, strict=True)]
 
-    def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
-        """The fastest way to run many rows that gives what running them one by one gives."""
+    def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
+        """The fastest evaluation of many rows that gives the same as one row at a time."""
         drawn = [self.draw(t, _PROBES, 7, i) for i, t in enumerate(types)]
         want = self.each(label, types, results).run(drawn)
         ways = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
@@ -72,19 +72,19 @@ class Arithmetic:
         agrees = _agrees(shared.run, [drawn[0], *(d[:1] for d in drawn[1:])], want)
         return shared if agrees else self.each(label, types, results)
 
-    def each(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
+    def each(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """One row after the other."""
 
         def run(operands: Sequence[Any]) -> list[Any]:
             rows = [self.one(label, types, results, row) for row in zip(*operands, strict=True)]
             return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
-        return Plan(run, "one by one")
+        return BatchPlan(run, "one by one")
 
     def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
         return self._residues.namespace(list(types), list(results))
 
-    def _stacked(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
+    def _stacked(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new first axis, for operators that take any number of leading axes."""
         rank = max(t.rank for t in types)
 
@@ -94,14 +94,14 @@ class Arithmetic:
             ]
             return self.one(label, types, results, aligned)
 
-        return Plan(run, "stacked")
+        return BatchPlan(run, "stacked")
 
-    def _shifted(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan | None:
+    def _shifted(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """A new first axis, for operators that name axes in an attribute `axis` or `axes`."""
         moved = {k: _later(v) for k, v in label.attrs.items() if k in ("axis", "axes")}
         return self._stacked(Label(label.op, label.attrs | moved), types, results) if moved else None
 
-    def _grouped(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan | None:
+    def _grouped(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """More groups, for operators on the channels of axis 1 in groups: the rows become channels."""
         if "group" not in label.attrs or len(types) != 2 or min(t.rank for t in (*types, *results)) < 2:
             return None
@@ -115,10 +115,10 @@ class Arithmetic:
             apart = made.reshape(made.shape[0], rows, -1, *made.shape[2:])
             return [np.moveaxis(apart, 1, 0)]
 
-        return Plan(run, "grouped")
+        return BatchPlan(run, "grouped")
 
-    def _tabled(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan | None:
-        """A table of what each pair of elements adds to each result, for small products of two operands."""
+    def _tabled(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
+        """A table of the term that each pair of elements adds to each result, for small products of two operands."""
         sizes = [int(np.prod(t.static)) for t in (*types, *results)]
         if len(types) != 2 or len(results) != 1 or int(np.prod(sizes)) > _LARGEST_TABLE:
             return None
@@ -137,18 +137,18 @@ class Arithmetic:
             products = arithmetic.multiply(a[:, :, None], b[:, None, :]).reshape(len(a), -1)
             return [arithmetic.matmul(products, table).reshape(len(a), *results[0].static)]
 
-        return Plan(run, "tabled")
+        return BatchPlan(run, "tabled")
 
-    def _trailing(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
+    def _trailing(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new last axis, for operators that name axes from the left."""
 
         def run(operands: Sequence[Any]) -> list[Any]:
             made = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
             return [np.moveaxis(m, -1, 0) for m in made]
 
-        return Plan(run, "trailing")
+        return BatchPlan(run, "trailing")
 
-    def _merged(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan:
+    def _merged(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """The rows laid side by side on the first axis of the first operand, the other operands the same for all."""
 
         def run(operands: Sequence[Any]) -> list[Any]:
@@ -157,10 +157,10 @@ class Arithmetic:
             made = self.one(label, types, results, [laid, *(r[0] for r in rest)])
             return [m.reshape(x.shape[0], *t.static) for m, t in zip(made, results, strict=True)]
 
-        return Plan(run, "side by side", shared=len(types) > 1)
+        return BatchPlan(run, "side by side", shared=len(types) > 1)
 
-    def _gathered(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> Plan | None:
-        """Which element each element of the result is a copy of, found by moving numbers; others are constants."""
+    def _gathered(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
+        """The index of the element that each element of the result copies, found by moving numbers; else constants."""
         sizes = [int(np.prod(t.static)) for t in types]
         starts = np.cumsum([0, *sizes[:-1]])
         total = sum(sizes)
@@ -185,7 +185,7 @@ class Arithmetic:
                 made.append(rows)
             return [m.reshape(len(m), *t.static) for m, t in zip(made, results, strict=True)]
 
-        return Plan(run, "gathered")
+        return BatchPlan(run, "gathered")
 
 
 def _later(axes: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
-from eqsat.rewrites.discovery.enumerate.space import PARTS, WIDE, Block, Derivation, Level, Space
-from eqsat.rewrites.discovery.enumerate.term import Apply, Variable
+from eqsat.rewrites.discovery.enumerate.space import PARTS, WIDE, Block, Level, SmallestTerm, Space
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable
 
 
-class Builder:
+class SpaceBuilder:
     """Adds levels to a space, one after the other."""
 
     def __init__(self, space: Space) -> None:
@@ -65,7 +65,7 @@ class Builder:
             yield Block(form, typed[0], kinds, typed[1], first, second, commutes=commutes)
 
     def _sharing(self, level: int) -> Iterator[Block]:
-        """Applications to operands that share what they compute."""
+        """Applications to operands that share subterms."""
         if level < 2:
             return
         space = self.space
@@ -124,7 +124,7 @@ class Builder:
                         yield held, other
 
     def build(self, level: int) -> Level:
-        """Adds the level's new values to the space, and gives all its terms."""
+        """Add the level's new values to the space, and give all its terms."""
         space = self.space
         blocks = self.blocks(level)
         rows: dict[int, Any] = {}
@@ -173,10 +173,10 @@ class Builder:
                 space.values[value].derivation = len(space.derivations)
             if space.values[value].readable:
                 self._by_set.setdefault(held, []).append(len(space.derivations))
-            space.derivations.append(Derivation(value, term, held))
+            space.derivations.append(SmallestTerm(value, term, held))
 
     def key(self, made: Level, code: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What orders terms, whatever their variables are called, and then by these."""
+        """The sort key of terms: first without the names of their variables, then by these."""
         values = self.space.values
         block, a, b = locate(made, code)
         operands = [values[i] for i in (a, b, *self.space.tail(block.form)) if i >= 0]
@@ -214,7 +214,7 @@ class Builder:
             found[block.form, a, b, code % PARTS] = hashed
         for (form, a, b, part), hashed in found.items():
             ends = [space.values[v].term for v in (a, b) if v >= 0]
-            apart = len(ends) == 2 and a < b and all(isinstance(t, Variable) for t in ends)
+            apart = len(ends) == 2 and a < b and all(isinstance(t, InputVariable) for t in ends)
             if apart and found.get((form, b, a, part)) == hashed:
                 space.commuting.add(form)
 

@@ -1,4 +1,4 @@
-"""How many graphs and terms there are, counted by the types of what is applied to what, without listing them."""
+"""The number of graphs and terms, counted by the types of operators and operands, without listing them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from itertools import combinations, product
 from typing import TypeAlias
 
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.forms import Form
+from eqsat.rewrites.discovery.enumerate.forms import OperatorForm
 
 #: A type, and whether it is that of a constant.
 Kind: TypeAlias = tuple[TensorType, bool]
-#: What an application's outputs are.
+#: The outputs of an application.
 Outputs: TypeAlias = tuple[Kind, ...]
 #: For each node of a graph, in topological order, the nodes whose outputs it reads.
 Reads: TypeAlias = tuple[tuple[int, ...], ...]
@@ -23,7 +23,7 @@ Reads: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many graphs have so many operators, and how many terms: outputs of graphs all of which they need."""
+    """The number of graphs of each number of operators, and of terms: outputs of graphs all of which they need."""
 
     graphs: int
     terms: int
@@ -37,7 +37,7 @@ class Counting:
     alone is read by no other.
     """
 
-    def __init__(self, forms: Sequence[Form], inputs: Sequence[TensorType], variables: int) -> None:
+    def __init__(self, forms: Sequence[OperatorForm], inputs: Sequence[TensorType], variables: int) -> None:
         self.forms, self.inputs, self.variables = forms, inputs, variables
         self._leaves = Counter((t, i >= variables) for i, t in enumerate(inputs))
         self._choices = lru_cache(maxsize=None)(self._count_choices)
@@ -56,7 +56,7 @@ class Counting:
         return Counted(int(graphs), int(terms))
 
     def _ways(self, reads: Reads, order: list[int], made: dict[int, Outputs]) -> Iterator[tuple[int, int]]:
-        """How many sequences of distinct applications read each other so, and how many outputs their last ones have.
+        """The number of sequences of distinct applications that read each other so, and of outputs of their last ones.
 
         Nodes come in `order`, those that nothing reads last, since their types matter to no other.
         """

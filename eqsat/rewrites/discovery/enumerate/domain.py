@@ -13,7 +13,7 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
 Shape = tuple[int, ...]
-#: What a windowed operator is applied to, and what it weighs that with.
+#: The operand of a windowed operator, and the weights of the window.
 IMAGE, FILTER = "image", "filter"
 
 
@@ -52,7 +52,7 @@ class Domain:
 
 
 def joint_role(form: Form | None, operands: Sequence[TensorType]) -> str | None:
-    """The role of what an operator of an index form computes, "" for none; None where it takes no such operands.
+    """The role of the result of an operator with an index form, "" for none; None where it takes no such operands.
 
     An operand that is read in windows is no filter, one whose axes are the offsets of windows is no image; operators
     without windows take operands of one role.

@@ -1,4 +1,4 @@
-"""Equations: terms of equal fingerprints, up to renaming and without instances of what was found before."""
+"""Equations: terms of equal fingerprints, up to renaming and without instances of earlier ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.rewrites.discovery.enumerate.build import Builder
-from eqsat.rewrites.discovery.enumerate.instances import Instances, Key, unordered
+from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
+from eqsat.rewrites.discovery.enumerate.instances import Key, SubsumptionIndex, unordered
 from eqsat.rewrites.discovery.enumerate.normal import Simplifier
 from eqsat.rewrites.discovery.enumerate.retest import Retest
 from eqsat.rewrites.discovery.enumerate.several import Joint, covers, joints
@@ -20,7 +20,7 @@ from eqsat.rewrites.discovery.enumerate.term import Apply, Term, size, variables
 
 
 @dataclass(frozen=True, slots=True)
-class Equation:
+class TermEquation:
     """Terms equal to others, output by output; `lossy` as in a candidate. The left side binds every variable."""
 
     left: tuple[Term, ...]
@@ -29,8 +29,8 @@ class Equation:
     fingerprint: int = 0
 
 
-#: What is counted of a domain: distinct values; equal pairs before any is left out; those left out because neither side
-#: binds all variables, or as renamings, as instances or as derived; those that fresh data rejects, and the lossy ones.
+#: Counts of a domain: distinct values; equal pairs before any is left out; those left out because neither side binds
+#: all variables, or as renamings, as instances or as derived; those that fresh data rejects, and the lossy ones.
 TALLIES = ("values", "pairs", "unbound", "renamed", "instances", "derived", "rejected", "lossy")
 #: Two equal terms, their fingerprint, and the code of the first.
 Pair: TypeAlias = "tuple[Term, Term, int, int]"
@@ -39,7 +39,7 @@ Pair: TypeAlias = "tuple[Term, Term, int, int]"
 class Finder:
     """Finds the equations of a space's levels, lowest first."""
 
-    def __init__(self, builder: Builder, retest: Retest, instances: Instances) -> None:
+    def __init__(self, builder: SpaceBuilder, retest: Retest, instances: SubsumptionIndex) -> None:
         self.builder, self.space, self.retest, self.instances = builder, builder.space, retest, instances
         self.simplifier = Simplifier(builder, instances)
         self.tally: Counter[str] = Counter()
@@ -50,11 +50,11 @@ class Finder:
             self._ranks.append((type, counts[type]))
             counts[type] += 1
 
-    def leaves(self) -> list[Equation]:
+    def leaves(self) -> list[TermEquation]:
         """Constants that are equal."""
         return self._kept([(a, b, 0, 0) for a, b in self.space.equal_leaves])
 
-    def level(self, number: int, made: Level) -> list[Equation]:
+    def level(self, number: int, made: Level) -> list[TermEquation]:
         """The equations between a level's terms and terms of as many operators or fewer."""
         self.instances.commuting.update(self.space.forms[f].op for f in self.space.commuting)
         return self._kept(self._pairs(number, made), number, made)
@@ -91,7 +91,7 @@ class Finder:
                 yield int(hashes[low]), [*(-1 - members[flags]).tolist(), *members[~flags].tolist()], None
 
     def _canonical(self, made: Level, codes: Any) -> Any:
-        """Whether the terms of codes meet the variables of each type in order, one way round if they commute."""
+        """Return whether the terms of codes meet the variables of each type in order, one way round if they commute."""
         numbers = codes // PARTS
         blocks = np.searchsorted(made.starts, numbers, side="right") - 1
         result = np.zeros(len(codes), bool)
@@ -159,10 +159,10 @@ class Finder:
             fit = fit or next((m for m in members if set(m[1]) <= held and m[2] != member[2]), simplest[0])
             yield term(member), term(fit), member[2]
 
-    def joints(self, made: Level, most: int) -> list[Equation]:
+    def joints(self, made: Level, most: int) -> list[TermEquation]:
         """The equations of several outputs whose right side is a split of a level."""
         found = sorted(joints(self.builder, made, most), key=lambda j: generality(j[1], j[0][0]))
-        kept: dict[Joint, Equation] = {}
+        kept: dict[Joint, TermEquation] = {}
         seen: set[Any] = set()
         for joint in found:
             left, whole, hashed = joint
@@ -179,10 +179,10 @@ class Finder:
                 self.tally["rejected"] += 1
                 continue
             loss = max(self.retest.loss(a, b) for a, b in zip(left, parts, strict=True))
-            kept[joint] = Equation(left, (whole,), loss, hashed)
+            kept[joint] = TermEquation(left, (whole,), loss, hashed)
         return list(kept.values())
 
-    def _kept(self, pairs: Iterable[Pair], number: int = 0, made: Level | None = None) -> list[Equation]:
+    def _kept(self, pairs: Iterable[Pair], number: int = 0, made: Level | None = None) -> list[TermEquation]:
         """Equations that are new, general ones before special ones, retested."""
         fresh: list[tuple[Any, Apply, Term, int, int]] = []
         for one, other, hashed, code in pairs:
@@ -209,11 +209,11 @@ class Finder:
             loss = self.retest.loss(left, right)
             self.tally["lossy"] += loss > 0
             self.instances.add(left, right)
-            kept.append(Equation((left,), (right,), loss, hashed))
+            kept.append(TermEquation((left,), (right,), loss, hashed))
         return kept
 
     def _follows(self, left: Apply, right: Term, sign: int, number: int, made: Level | None) -> bool:
-        """Whether an equation follows from those kept so far; `sign` is the code of its newer side."""
+        """Return whether an equation follows from earlier ones; `sign` is the code of its newer side."""
         if self.instances.cover(left, right):
             self.tally["instances"] += 1
             return True

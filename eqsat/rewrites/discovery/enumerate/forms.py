@@ -26,7 +26,7 @@ _MOST_FREE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class OperatorForm:
     """An operator with the setting of its attributes, applied to one or two terms and then to the inputs in `tail`.
 
     Operands from the third on are inputs; an operator of more than three operands takes the first variables that fit
@@ -64,7 +64,7 @@ def _interned(label: Label) -> Label:
 
 
 def settled(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
-    """The setting with functions replaced by what they return for the shapes of the operands."""
+    """The setting with functions replaced by their values for the shapes of the operands."""
     return {k: v(*shapes) if callable(v) else v for k, v in setting.items()}
 
 
@@ -115,7 +115,7 @@ def _barred(declared: OpSpec) -> str:
 
 
 def load_operators(sources: Iterable[str]) -> None:
-    """Imports modules, or files by their paths, that declare operators; UsageError where one cannot be imported."""
+    """Import modules, or files by their paths, that declare operators; UsageError where one cannot be imported."""
     for source in sources:
         try:
             _load(source)
@@ -162,30 +162,30 @@ def _last_line(error: Exception, source: str) -> str:
     return place
 
 
-def forms(names: Sequence[str], inputs: Sequence[TensorType], variables: int) -> list[Form]:
+def forms(names: Sequence[str], inputs: Sequence[TensorType], variables: int) -> list[OperatorForm]:
     """Every form of the operators over inputs of these types, the first of which are the variables."""
-    found: list[Form] = []
+    found: list[OperatorForm] = []
     for name in names:
         declared = spec(name)
         if declared.max_operands == 0:
             continue
         count = max(declared.min_operands, 2 if declared.max_operands is None else 1)
         for setting in attribute_settings(declared):
-            form = Form(name, Attrs(setting), min(count, 2), inputs_only=declared.inputs_only)
+            form = OperatorForm(name, Attrs(setting), min(count, 2), inputs_only=declared.inputs_only)
             found.extend(_with_tails(form, count, inputs, variables))
     return found
 
 
-def _with_tails(form: Form, count: int, inputs: Sequence[TensorType], variables: int) -> list[Form]:
+def _with_tails(form: OperatorForm, count: int, inputs: Sequence[TensorType], variables: int) -> list[OperatorForm]:
     if count <= 2:
         return [form]
     if count <= _MOST_FREE:
-        return [Form(form.op, form.setting, 2, (i,), form.inputs_only) for i in range(len(inputs))]
+        return [OperatorForm(form.op, form.setting, 2, (i,), form.inputs_only) for i in range(len(inputs))]
     first: dict[TensorType, list[int]] = {}
     for i in range(variables):
         first.setdefault(inputs[i], []).append(i)
     tails = [tuple(ids[: count - 1]) for ids in first.values() if len(ids) >= count - 1]
-    return [Form(form.op, form.setting, 1, tail, form.inputs_only) for tail in tails]
+    return [OperatorForm(form.op, form.setting, 1, tail, form.inputs_only) for tail in tails]
 
 
 def constants(names: Sequence[str], shapes: Iterable[Shape]) -> list[tuple[Label, TensorType]]:

@@ -19,16 +19,16 @@ from eqsat.errors import UsageError
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import DType
-from eqsat.rewrites.discovery.enumerate.build import Builder
+from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
 from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, Domain, domain
-from eqsat.rewrites.discovery.enumerate.equate import TALLIES, Equation, Finder, generality
+from eqsat.rewrites.discovery.enumerate.equate import TALLIES, Finder, TermEquation, generality
 from eqsat.rewrites.discovery.enumerate.forms import attribute_settings, load_operators, taking_part
-from eqsat.rewrites.discovery.enumerate.instances import Instances
+from eqsat.rewrites.discovery.enumerate.instances import SubsumptionIndex
 from eqsat.rewrites.discovery.enumerate.retest import TOLERANCE, Retest
 from eqsat.rewrites.discovery.enumerate.space import Block, Level, Space
 from eqsat.rewrites.discovery.enumerate.term import NAMES, Apply, size, text, variables, whole
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.work.jobs import Arrays, Parts, finished
 
 #: Applications that one part of the work evaluates.
@@ -36,8 +36,8 @@ _PART = 250_000
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What is generated: operators (all that take part where None), at most so many of them, over named domains.
+class GenerationSettings:
+    """The extent of generation: operators (all that take part where None), their largest number, named domains.
 
     `imports` names modules, or files, that declare operators. Results depend on nothing else.
     """
@@ -61,8 +61,8 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the work has come: what is done, in which domain, and how many of its parts."""
+class GenerationProgress:
+    """The progress of generation: the domain, the stage, and how many of its parts are done."""
 
     domain: str
     stage: str
@@ -74,18 +74,18 @@ class Progress:
 class Generated:
     """Candidates, short ones first, the counts of every stage, and the seconds it took."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CandidateEquation, ...]
     counts: dict[str, Any]
     seconds: dict[str, float]
 
 
 @dataclass
 class _Run:
-    settings: Settings
+    settings: GenerationSettings
     executor: Executor | None
-    progress: Callable[[Progress], None]
+    progress: Callable[[GenerationProgress], None]
     parts: Parts
-    instances: Instances = field(default_factory=Instances)
+    instances: SubsumptionIndex = field(default_factory=SubsumptionIndex)
     seconds: dict[str, float] = field(default_factory=dict)
     domains: dict[str, Any] = field(default_factory=dict)
 
@@ -99,10 +99,10 @@ class _Run:
 
 
 def generate(
-    settings: Settings,
+    settings: GenerationSettings,
     *,
     executor: Executor | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[GenerationProgress], None] | None = None,
     resume: Path | None = None,
 ) -> Generated:
     """Every equation between terms of at most `max_ops` operators, as candidates; the same for any executor.
@@ -112,7 +112,7 @@ def generate(
     names = settings.operators()
     chosen = [domain(d) for d in settings.domains]
     run = _Run(settings, executor, progress or (lambda _: None), Parts(resume, _subject(settings, names, chosen)))
-    found: list[Equation] = []
+    found: list[TermEquation] = []
     for one in chosen:
         found.extend(_in_domain(run, one))
     with run.timed("order"):
@@ -122,7 +122,7 @@ def generate(
     return Generated(candidates, _counts(run, names, candidates), dict(run.seconds))
 
 
-def _subject(settings: Settings, names: Sequence[str], chosen: Sequence[Domain]) -> str:
+def _subject(settings: GenerationSettings, names: Sequence[str], chosen: Sequence[Domain]) -> str:
     """A digest of all that the evaluation of a part depends on."""
     stated: list[Any] = [settings.max_ops, settings.seed, chosen]
     for name in names:
@@ -137,16 +137,16 @@ def _stable(value: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _space(settings: Settings, name: str) -> tuple[Builder, list[Level], list[Block]]:
+def _space(settings: GenerationSettings, name: str) -> tuple[SpaceBuilder, list[Level], list[Block]]:
     """A domain's space up to one operator less than asked for, and the applications that have as many as asked for."""
     names, chosen = settings.operators(), domain(name)
     left_out = chosen.without if settings.ops is None else ()
-    builder = Builder(Space(chosen, [n for n in names if n not in left_out], settings.seed))
+    builder = SpaceBuilder(Space(chosen, [n for n in names if n not in left_out], settings.seed))
     levels = [builder.build(k) for k in range(1, settings.max_ops)]
     return builder, levels, builder.blocks(settings.max_ops)
 
 
-def evaluate_part(settings: Settings, name: str, start: int, stop: int) -> Arrays:
+def evaluate_part(settings: GenerationSettings, name: str, start: int, stop: int) -> Arrays:
     """Fingerprints and codes of the applications of `max_ops` operators numbered from `start` to before `stop`.
 
     Runs in any process: the terms of fewer operators are made anew where they are not there yet.
@@ -156,9 +156,9 @@ def evaluate_part(settings: Settings, name: str, start: int, stop: int) -> Array
     return {"hashes": hashes, "codes": codes}
 
 
-def _in_domain(run: _Run, chosen: Domain) -> list[Equation]:
+def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     settings = run.settings
-    run.progress(Progress(chosen.name, "building", 0, 1))
+    run.progress(GenerationProgress(chosen.name, "building", 0, 1))
     with run.timed("build"):
         builder, levels, blocks = _space(settings, chosen.name)
     total = blocks[-1].start + blocks[-1].count if blocks else 0
@@ -168,7 +168,7 @@ def _in_domain(run: _Run, chosen: Domain) -> list[Equation]:
     def advance(_: str) -> None:
         nonlocal done
         done += 1
-        run.progress(Progress(chosen.name, "evaluating", done, len(starts)))
+        run.progress(GenerationProgress(chosen.name, "evaluating", done, len(starts)))
 
     place = list(settings.domains).index(chosen.name)
     tasks = [(f"{place}-{s}", (settings, chosen.name, s, min(s + _PART, total))) for s in starts]
@@ -177,7 +177,7 @@ def _in_domain(run: _Run, chosen: Domain) -> list[Equation]:
         hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in made)])
         codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in made)])
         del made
-    run.progress(Progress(chosen.name, "comparing", 0, 1))
+    run.progress(GenerationProgress(chosen.name, "comparing", 0, 1))
     levels = [*levels, Level(blocks, hashes, codes)]
     finder = Finder(builder, Retest(chosen.variables(), settings.seed, settings.tolerance), run.instances)
     with run.timed("compare"):
@@ -201,10 +201,10 @@ def _in_domain(run: _Run, chosen: Domain) -> list[Equation]:
     return found
 
 
-def _general_first(found: list[Equation]) -> list[Equation]:
+def _general_first(found: list[TermEquation]) -> list[TermEquation]:
     """The equations without those that turned out to be instances of others, which a later level may hold."""
     single = sorted((e for e in found if len(e.left) == 1), key=lambda e: generality(e.left[0], e.right[0]))
-    instances, kept = Instances(), []
+    instances, kept = SubsumptionIndex(), []
     for equation in single:
         left, right = equation.left[0], equation.right[0]
         if not instances.cover(left, right):
@@ -221,7 +221,7 @@ def _general_first(found: list[Equation]) -> list[Equation]:
     return kept
 
 
-def candidate(equation: Equation, name: str) -> Candidate:
+def candidate(equation: TermEquation, name: str) -> CandidateEquation:
     """The equation in the syntax of rules."""
     bound = variables(*equation.left)
     names = dict(zip(bound, NAMES, strict=False))
@@ -229,7 +229,7 @@ def candidate(equation: Equation, name: str) -> Candidate:
         right: tuple[str, ...] = (whole(equation.right[0], names),)
     else:
         right = tuple(text(t, names) for t in equation.right)
-    return Candidate(
+    return CandidateEquation(
         name=name,
         left=tuple(text(t, names) for t in equation.left),
         right=right,
@@ -242,7 +242,7 @@ def candidate(equation: Equation, name: str) -> Candidate:
     )
 
 
-def _counts(run: _Run, names: Sequence[str], kept: Sequence[Candidate]) -> dict[str, Any]:
+def _counts(run: _Run, names: Sequence[str], kept: Sequence[CandidateEquation]) -> dict[str, Any]:
     sizes = Counter(max(c.left_ops, c.right_ops) for c in kept)
     return {
         "operators": list(names),

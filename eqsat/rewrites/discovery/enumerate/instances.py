@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from eqsat.language.ops import spec
-from eqsat.rewrites.discovery.enumerate.term import Apply, Term, Variable, subterms
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term, subterms
 
 Key: TypeAlias = "tuple[int, int, tuple[int, ...]]"
 _ANY = "*"
@@ -15,7 +15,7 @@ _ANY = "*"
 
 def key(one: Term, other: Term) -> Key:
     """The equation up to the names of its variables."""
-    seen: dict[Variable, int] = {}
+    seen: dict[InputVariable, int] = {}
     places = tuple(seen.setdefault(v, len(seen)) for v in (*_leaves(one), *_leaves(other)))
     return _shape(one), _shape(other), places
 
@@ -25,7 +25,7 @@ def unordered(one: Term, other: Term) -> Key:
     return min(key(one, other), key(other, one))
 
 
-def _leaves(term: Term) -> tuple[Variable, ...]:
+def _leaves(term: Term) -> tuple[InputVariable, ...]:
     return term.leaves if isinstance(term, Apply) else (term,)
 
 
@@ -33,7 +33,7 @@ def _shape(term: Term) -> int:
     return term.shape if isinstance(term, Apply) else 0
 
 
-class Instances:
+class SubsumptionIndex:
     """Finds the equation that another is an instance of: with terms, or fewer variables, for its variables.
 
     Where only the variables differ, their ranks must be those of the equation found, since a sum with a scalar teaches
@@ -47,7 +47,7 @@ class Instances:
         self._lefts: dict[Any, list[tuple[Term, Term]]] = {}
 
     def add(self, one: Term, other: Term) -> None:
-        """Takes an equation in."""
+        """Add an equation."""
         pointwise = all(
             spec(s.label.op).pointwise for t in (one, other) for s in subterms(t) if isinstance(s, Apply) and s.operands
         )
@@ -75,12 +75,12 @@ class Instances:
             yield from self._lefts.get((term.label, term.part, shape), ())
 
     def cover(self, one: Term, other: Term) -> bool:
-        """Whether the equation is an instance of one that was taken in."""
+        """Return whether the equation is an instance of one that was added."""
         return any(self._covers(a, b) for a, b in ((one, other), (other, one)))
 
     def _covers(self, one: Term, other: Term) -> bool:
         for left, right, pointwise in self._matching(one, other):
-            bound: dict[Variable, Term] = {}
+            bound: dict[InputVariable, Term] = {}
             if match(left, one, bound) and match(right, other, bound) and _same_ranks(bound, pointwise):
                 return True
         return False
@@ -99,9 +99,9 @@ def _root(term: Term) -> Any:
     return term.label if isinstance(term, Apply) else _ANY
 
 
-def match(pattern: Term, term: Term, bound: dict[Variable, Term]) -> bool:
-    """Whether a term is the pattern with terms for its variables; `bound` collects these."""
-    if isinstance(pattern, Variable):
+def match(pattern: Term, term: Term, bound: dict[InputVariable, Term]) -> bool:
+    """Return whether a term is the pattern with terms for its variables; `bound` collects these."""
+    if isinstance(pattern, InputVariable):
         return bound.setdefault(pattern, term) == term
     if not isinstance(term, Apply) or pattern.part != term.part or len(pattern.operands) != len(term.operands):
         return False
@@ -110,6 +110,6 @@ def match(pattern: Term, term: Term, bound: dict[Variable, Term]) -> bool:
     return all(match(inner, operand, bound) for inner, operand in zip(pattern.operands, term.operands, strict=True))
 
 
-def _same_ranks(bound: dict[Variable, Term], pointwise: bool) -> bool:
-    shifts = {t.type.rank - v.type.rank for v, t in bound.items() if isinstance(t, Variable)}
+def _same_ranks(bound: dict[InputVariable, Term], pointwise: bool) -> bool:
+    shifts = {t.type.rank - v.type.rank for v, t in bound.items() if isinstance(t, InputVariable)}
     return shifts <= {0} or (pointwise and len(shifts) == 1)

@@ -1,14 +1,14 @@
-"""Which terms the equations found so far turn into simpler ones, in one step at the root."""
+"""Terms that the equations found so far turn into simpler ones, in one step at the root."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from eqsat.rewrites.discovery.enumerate.build import Builder
-from eqsat.rewrites.discovery.enumerate.instances import Instances, match
+from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
+from eqsat.rewrites.discovery.enumerate.instances import SubsumptionIndex, match
 from eqsat.rewrites.discovery.enumerate.space import PARTS, Level
-from eqsat.rewrites.discovery.enumerate.term import Apply, Label, Term, Variable
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Label, Term
 
 #: A form, the values it is applied to, and which of its outputs is meant.
 Application: TypeAlias = tuple[int, tuple[int, ...], int]
@@ -21,18 +21,18 @@ class Simplifier:
     that ignores how variables are called, so that what is left out follows from what is kept, by induction over it.
     """
 
-    def __init__(self, builder: Builder, equations: Instances) -> None:
+    def __init__(self, builder: SpaceBuilder, equations: SubsumptionIndex) -> None:
         self.builder, self.space, self.equations = builder, builder.space, equations
         self._values: dict[Term, int] = {}
         self._counted = (0, 0)
         self._forms: dict[Label, list[int]] = {}
 
     def simplifies(self, level: int, made: Level, code: int, term: Apply) -> bool:
-        """Whether some equation makes the term of a code simpler."""
+        """Return whether some equation makes the term of a code simpler."""
         self._refresh()
         own: Any = None
         for left, right in self.equations.rewriting(term):
-            bound: dict[Variable, Term] = {}
+            bound: dict[InputVariable, Term] = {}
             if not match(left, term, bound):
                 continue
             root = self._root(right, bound)
@@ -59,9 +59,9 @@ class Simplifier:
             if typed is not None and form not in self._forms.setdefault(typed[0], []):
                 self._forms[typed[0]].append(form)
 
-    def _root(self, term: Term, bound: dict[Variable, Term]) -> int | Application | None:
+    def _root(self, term: Term, bound: dict[InputVariable, Term]) -> int | Application | None:
         """The value of a right side, or its form, operands and part where it is no value of a level below."""
-        if isinstance(term, Variable):
+        if isinstance(term, InputVariable):
             return self._values.get(bound[term]) if term in bound else None
         if not term.operands:
             return self._values.get(term)
@@ -92,7 +92,7 @@ class Simplifier:
         return None
 
     def _held(self, operands: tuple[int, ...]) -> int:
-        """How many applications the operands are made of."""
+        """The number of applications that the operands are made of."""
         found: frozenset[int] = frozenset()
         for operand in operands:
             derivation = self.space.values[operand].derivation

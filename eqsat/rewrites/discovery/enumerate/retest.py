@@ -10,10 +10,10 @@ import numpy as np
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.arithmetic import Arithmetic
-from eqsat.rewrites.discovery.enumerate.term import Apply, Term, Variable
+from eqsat.rewrites.discovery.enumerate.arithmetic import ResidueArithmetic
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term
 
-#: How far two sides may differ in float32 on [-1, 1], relative to elements above 1.
+#: Largest difference of two sides in float32 on [-1, 1], relative to elements above 1.
 TOLERANCE = 1e-5
 _DRAWS = 2
 
@@ -23,7 +23,7 @@ class Retest:
 
     def __init__(self, variables: Sequence[TensorType], seed: int, tolerance: float = TOLERANCE) -> None:
         self.tolerance = tolerance
-        self._residues = [Arithmetic(seed + 1 + i) for i in range(_DRAWS)]
+        self._residues = [ResidueArithmetic(seed + 1 + i) for i in range(_DRAWS)]
         self._floats = Floats()
         self._tables: list[dict[Term, list[Any]]] = [{} for _ in range(_DRAWS + 1)]
         rng = np.random.Generator(np.random.PCG64([seed, 11]))
@@ -32,7 +32,7 @@ class Retest:
         ] + [[rng.uniform(-1, 1, t.static).astype(np.float32) for t in variables]]
 
     def differs(self, one: Term, other: Term) -> bool:
-        """Whether the two are different on fresh elements modulo the prime."""
+        """Return whether the two are different on fresh elements modulo the prime."""
         if one.type != other.type:
             return True
         return any(not np.array_equal(self._value(i, one), self._value(i, other)) for i in range(_DRAWS))
@@ -48,12 +48,12 @@ class Retest:
         return worst if worst > self.tolerance * scale else 0.0
 
     def forget(self) -> None:
-        """Drops what has been computed."""
+        """Drop the results computed so far."""
         for table in self._tables:
             table.clear()
 
     def _value(self, draw: int, term: Term) -> Any:
-        if isinstance(term, Variable):
+        if isinstance(term, InputVariable):
             return self._inputs[draw][term.index]
         # Parts of one application are found under its first.
         table = self._tables[draw]

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from eqsat.rewrites.discovery.enumerate.build import Builder
+from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
 from eqsat.rewrites.discovery.enumerate.fingerprint import combined
 from eqsat.rewrites.discovery.enumerate.instances import match
 from eqsat.rewrites.discovery.enumerate.space import PARTS, Level
-from eqsat.rewrites.discovery.enumerate.term import Apply, Term, Variable, size, variables
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term, size, variables
 
 #: A left side of several outputs, and the first output of the split that yields them all in order.
 Joint = tuple[tuple[Term, ...], Apply, int]
 
 
-def joints(builder: Builder, made: Level, most: int) -> Iterator[Joint]:
+def joints(builder: SpaceBuilder, made: Level, most: int) -> Iterator[Joint]:
     """Splits of a level each of whose outputs equals a term of fewer operators, `most` of them in all.
 
     Where every left side binds all variables of the split, the equation is no more than one for each output, and is
@@ -54,7 +54,7 @@ def _telling(left: tuple[Term, ...], whole: Apply, most: int) -> bool:
 
 
 def covers(one: Joint, other: Joint) -> bool:
-    """Whether the second is the first with terms for its variables."""
-    bound: dict[Variable, Term] = {}
+    """Return whether the second is the first with terms for its variables."""
+    bound: dict[InputVariable, Term] = {}
     pairs = zip((one[1], *one[0]), (other[1], *other[0]), strict=False)
     return len(one[0]) == len(other[0]) and all(match(p, t, bound) for p, t in pairs)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.arithmetic import Arithmetic, Plan
+from eqsat.rewrites.discovery.enumerate.arithmetic import BatchPlan, ResidueArithmetic
 from eqsat.rewrites.discovery.enumerate.domain import Domain
 from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import constants, forms
-from eqsat.rewrites.discovery.enumerate.term import Apply, Label, Term, Variable
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Label, Term
 
 #: Codes number the outputs of applications: application · PARTS + output.
 PARTS = 8
@@ -47,7 +47,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """How many applications there are."""
+        """The number of applications."""
         return len(self.first) if self.second is None or self.listed else len(self.first) * len(self.second)
 
     def operands(self, index: Any) -> tuple[Any, Any]:
@@ -84,12 +84,12 @@ class Value:
 
     @property
     def readable(self) -> bool:
-        """Whether operators are applied to it: not to constants computed from constants, which folding does."""
+        """True if operators are applied to it; not so for constants computed from constants, which are folded."""
         return self.level == 0 or bool(self.leaves)
 
 
 @dataclass(slots=True)
-class Derivation:
+class SmallestTerm:
     """A term of as few operators as any that makes the value, with the applications it is made of."""
 
     value: int
@@ -120,10 +120,10 @@ class Space:
 
     def __init__(self, domain: Domain, names: Sequence[str], seed: int) -> None:
         self.domain, self.seed = domain, seed
-        self.arithmetic = Arithmetic(seed)
+        self.arithmetic = ResidueArithmetic(seed)
         self.types: list[TensorType] = []
         self.values: list[Value] = []
-        self.derivations: list[Derivation] = []
+        self.derivations: list[SmallestTerm] = []
         self.levels: list[Level] = []
         #: Pairs of leaves that turned out equal: (the later, the one kept).
         self.equal_leaves: list[tuple[Term, Term]] = []
@@ -134,9 +134,9 @@ class Space:
         self._fresh: list[list[Any]] = []
         self._type_ids: dict[TensorType, int] = {}
         self._skeletons: dict[Any, int] = {}
-        self._plans: dict[tuple[Label, tuple[TensorType, ...]], Plan] = {}
+        self._plans: dict[tuple[Label, tuple[TensorType, ...]], BatchPlan] = {}
         self.typings: dict[tuple[int, tuple[int, ...]], tuple[Label, tuple[TensorType, ...]] | None] = {}
-        #: Pairs of values that share what they compute, by how many operators they have together.
+        #: Pairs of values that share subterms, by their number of operators together.
         self.shared: dict[int, Any] = {}
         self.commuting: set[int] = set()
         self._commutes: dict[tuple[int, ...], bool] = {}
@@ -151,7 +151,7 @@ class Space:
         for i, type in enumerate(types):
             rows = self.arithmetic.draw(type, domain.samples, 1, i).reshape(1, -1)
             hashed = int(fingerprints(rows, type, self.seed)[0])
-            found.append(self.add(hashed, Variable(i, type), type, rows[0], 0, ("variable", str(type)), (i,)))
+            found.append(self.add(hashed, InputVariable(i, type), type, rows[0], 0, ("variable", str(type)), (i,)))
         for label, plain in constants(names, [t.static for t in dict.fromkeys(types)]):
             type = domain.typed(plain)
             (made,) = self.arithmetic.one(label, [], [type], [])
@@ -193,7 +193,7 @@ class Space:
         return found
 
     def consolidate(self) -> None:
-        """Makes arrays of what the values are, for computing on many at once."""
+        """Make arrays of the values, to compute on many at once."""
         for kind, fresh in enumerate(self._fresh):
             if fresh:
                 self._data[kind] = np.concatenate([self._data[kind], np.stack(fresh)])
@@ -227,7 +227,7 @@ class Space:
         return [self.leaves[i] for i in self.forms[form].tail]
 
     def commutes(self, form: int, kinds: tuple[int, ...]) -> bool:
-        """Whether a form that commutes on inputs does so on operands of these types."""
+        """Return whether a form that commutes on inputs does so on operands of these types."""
         if form not in self.commuting or len(kinds) < 2:
             return False
         key = (form, *kinds)
@@ -252,7 +252,7 @@ class Space:
         return self._data[kind][self.row[values]].reshape(-1, *self.types[kind].static)
 
     def skip(self, block: Block, index: Any) -> Any:
-        """Which of these applications are left out: the other order of a commuting one, or one of fewer operators."""
+        """A mask of the applications left out: the other order of a commuting one, or one of fewer operators."""
         a, b = block.operands(index)
         skipped = (a < b) if block.commutes else np.zeros(len(index), bool)
         if block.second is None or block.listed:
@@ -286,8 +286,8 @@ class Space:
         operands += [np.broadcast_to(f, (len(index), *f.shape)).reshape(-1, *f.shape[1:]) for f in fixed]
         return [m.reshape(len(index), -1) for m in plan.run(operands)]
 
-    def _plan(self, block: Block, types: list[TensorType]) -> Plan:
-        """How a block is evaluated; finding a fast way does not pay where there is little to do."""
+    def _plan(self, block: Block, types: list[TensorType]) -> BatchPlan:
+        """The plan by which a block is evaluated; finding a fast one does not pay where there is little to do."""
         key = (block.label, tuple(types))
         if key not in self._plans:
             if block.count * self.domain.samples < _FEW:
@@ -295,8 +295,8 @@ class Space:
             self._plans[key] = self.arithmetic.plan(block.label, types, block.results)
         return self._plans[key]
 
-    def _side_by_side(self, plan: Plan, a: Any, b: Any, fixed: list[Any]) -> list[Any]:
-        """Runs a plan that takes one second operand for many first ones."""
+    def _side_by_side(self, plan: BatchPlan, a: Any, b: Any, fixed: list[Any]) -> list[Any]:
+        """Run a plan that takes one second operand for many first ones."""
         cuts = [0, len(a)] if b is None else [0, *(np.flatnonzero(b[1:] != b[:-1]) + 1), len(a)]
         samples = self.domain.samples
         made: list[list[Any]] = []

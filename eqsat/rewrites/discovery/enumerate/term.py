@@ -53,7 +53,7 @@ class Apply:
 
     @cached_property
     def application(self) -> tuple[Label, tuple[Term, ...]]:
-        """What is computed, whichever of its outputs is meant."""
+        """The application, whichever of its outputs is meant."""
         return self.label, self.operands
 
     @cached_property
@@ -62,19 +62,19 @@ class Apply:
         return hash((self.label, self.part, *(o.shape if isinstance(o, Apply) else 0 for o in self.operands)))
 
     @cached_property
-    def variables(self) -> frozenset[Variable]:
+    def variables(self) -> frozenset[InputVariable]:
         """The variables that occur."""
         return frozenset(self.leaves)
 
     @cached_property
     def applications(self) -> frozenset[tuple[Label, tuple[Term, ...]]]:
-        """What is computed, constants aside."""
+        """The applications, constants aside."""
         inner = [o.applications for o in self.operands if isinstance(o, Apply)]
         return frozenset({self.application} if self.operands else ()).union(*inner)
 
     @cached_property
     def length(self) -> int:
-        """How many operators and inputs the text names."""
+        """The number of operators and inputs that the text names."""
         return 1 + sum(o.length if isinstance(o, Apply) else 1 for o in self.operands)
 
     @cached_property
@@ -84,7 +84,7 @@ class Apply:
         return f"{_label_text(self.label)}.{self.part}({inner})"
 
     @cached_property
-    def leaves(self) -> tuple[Variable, ...]:
+    def leaves(self) -> tuple[InputVariable, ...]:
         """The variables in the order of the text, once for each place they stand at."""
         return tuple(v for o in self.operands for v in (o.leaves if isinstance(o, Apply) else (o,)))
 
@@ -104,7 +104,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class InputVariable:
     """An input that stands for any tensor of a type."""
 
     index: int
@@ -114,7 +114,7 @@ class Variable:
         return self.index
 
 
-Term: TypeAlias = "Variable | Apply"
+Term: TypeAlias = "InputVariable | Apply"
 
 
 def subterms(term: Term) -> Iterator[Term]:
@@ -125,19 +125,19 @@ def subterms(term: Term) -> Iterator[Term]:
     yield term
 
 
-def variables(*terms: Term) -> list[Variable]:
+def variables(*terms: Term) -> list[InputVariable]:
     """The variables in the order in which the text meets them, each once."""
     return list(dict.fromkeys(v for t in terms for v in (t.leaves if isinstance(t, Apply) else (t,))))
 
 
 def size(*terms: Term) -> int:
-    """How many distinct operators the terms apply; constants are inputs and count nothing."""
+    """The number of distinct operators that the terms apply; constants are inputs and count nothing."""
     return len(frozenset[Any]().union(*(t.applications for t in terms if isinstance(t, Apply))))
 
 
-def text(term: Term, names: Mapping[Variable, str]) -> str:
+def text(term: Term, names: Mapping[InputVariable, str]) -> str:
     """The term in the syntax of rules; a part of a split is written as a slice."""
-    if isinstance(term, Variable):
+    if isinstance(term, InputVariable):
         return names[term]
     operands = [text(o, names) for o in term.operands]
     if term.parts == 1:
@@ -147,6 +147,6 @@ def text(term: Term, names: Mapping[Variable, str]) -> str:
     return f"slice({operands[0]}, starts=({start},), ends=({end},), axes=({axis},))"
 
 
-def whole(term: Apply, names: Mapping[Variable, str]) -> str:
+def whole(term: Apply, names: Mapping[InputVariable, str]) -> str:
     """The application that a term is an output of, in the syntax of rules."""
     return term.label.text([text(o, names) for o in term.operands])

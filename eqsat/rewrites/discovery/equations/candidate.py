@@ -1,4 +1,4 @@
-"""Candidate equations: what the generator found to be equal at one choice of shapes and attributes, and their file."""
+"""Candidate equations: terms that the generator found equal at one choice of shapes and attributes, and their file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.rewrites.rules.json_lines import read_json_lines, write_json_lines
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateEquation:
     """Two graphs with equal outputs on random data, at the shapes in `shapes` and with the attributes written out.
 
     `left` and `right` hold one term an output, in the syntax of rules with literal attributes, such as
@@ -37,17 +37,17 @@ class Candidate:
         return f"{self.name}: {', '.join(self.left)} => {', '.join(self.right)}"
 
 
-def read_candidates(path: Path) -> Iterator[Candidate]:
+def read_candidates(path: Path) -> Iterator[CandidateEquation]:
     """The candidates of a file of JSON lines; RuleError with the line for one that is none."""
 
-    def make(record: dict[str, Any]) -> Candidate:
+    def make(record: dict[str, Any]) -> CandidateEquation:
         record["left"], record["right"] = tuple(record["left"]), tuple(record["right"])
         record["shapes"] = {name: tuple(shape) for name, shape in record["shapes"].items()}
-        return Candidate(**record)
+        return CandidateEquation(**record)
 
     return read_json_lines(path, make, "candidate", "the generator", "run `eqsat rules generate` again")
 
 
-def write_candidates(candidates: Iterable[Candidate], path: Path) -> None:
+def write_candidates(candidates: Iterable[CandidateEquation], path: Path) -> None:
     """Write the candidates, in order, in place of the file."""
     write_json_lines(candidates, path)

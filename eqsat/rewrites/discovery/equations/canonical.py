@@ -15,7 +15,7 @@ from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
-    Statement,
+    RuleStatement,
     equation_with,
     expression,
     is_commutative,
@@ -27,14 +27,15 @@ from eqsat.rewrites.discovery.equations.sides import (
 MOST_ORDERS = 2048
 
 
-def canonical(equation: Statement, *, directed: bool = True) -> str:
+def canonical(equation: RuleStatement, *, directed: bool = True) -> str:
     """The text that equations have in common which differ in names and order alone.
 
     Names are those of variables, attributes and records; the orders are those of conditions, of the operands of
     commutative operators and of outputs. Undirected, the two sides may change places too.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
-    >>> a, b = (Statement.of(r) for r in parse_rules("a: relu(x + y) => relu(y + x)\\nb: relu(z + t) => relu(z + t)"))
+    >>> text = "a: relu(x + y) => relu(y + x)\\nb: relu(z + t) => relu(z + t)"
+    >>> a, b = (RuleStatement.of(r) for r in parse_rules(text))
     >>> canonical(a) == canonical(b)
     True
     """
@@ -44,10 +45,10 @@ def canonical(equation: Statement, *, directed: bool = True) -> str:
     if len(equation.right) != len(equation.left):
         return found
     apps = tuple(p for p in equation.right if isinstance(p, App))
-    return min(found, *_texts(Statement(apps, tuple(equation.left), equation.conditions)))
+    return min(found, *_texts(RuleStatement(apps, tuple(equation.left), equation.conditions)))
 
 
-def distinct(equations: Iterable[tuple[str, Statement]]) -> tuple[list[str], dict[str, str]]:
+def distinct(equations: Iterable[tuple[str, RuleStatement]]) -> tuple[list[str], dict[str, str]]:
     """The names of the first equation of each canonical form, and which of them each other one repeats."""
     first: dict[str, str] = {}
     repeated: dict[str, str] = {}
@@ -58,12 +59,12 @@ def distinct(equations: Iterable[tuple[str, Statement]]) -> tuple[list[str], dic
     return list(first.values()), repeated
 
 
-def _texts(equation: Statement) -> Iterator[str]:
+def _texts(equation: RuleStatement) -> Iterator[str]:
     for left, right in itertools.islice(_orders(equation), MOST_ORDERS):
         yield _Renderer().equation(left, right, equation)
 
 
-def _orders(equation: Statement) -> Iterator[tuple[tuple[Part, ...], tuple[Part, ...]]]:
+def _orders(equation: RuleStatement) -> Iterator[tuple[tuple[Part, ...], tuple[Part, ...]]]:
     """Both sides in every order of outputs and of the operands of commutative operators."""
     left: tuple[Part, ...] = equation.roots
     rows: Iterable[tuple[int, ...]] = [tuple(range(len(left)))]
@@ -119,7 +120,7 @@ class _Renderer:
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
-    def equation(self, left: Sequence[Part], right: Sequence[Part], equation: Statement) -> str:
+    def equation(self, left: Sequence[Part], right: Sequence[Part], equation: RuleStatement) -> str:
         """The whole text; conditions come after the sides, in alphabetical order."""
         text = ", ".join(self.part(p) for p in left)
         if isinstance(equation.left, Siblings):
@@ -208,12 +209,12 @@ def _split_up(conditions: Iterable[Expression]) -> Iterator[Expression]:
             yield condition
 
 
-def generalises(general: Statement, special: Statement) -> bool:
-    """Whether a substitution makes the general equation the special one, or one with fewer conditions.
+def generalises(general: RuleStatement, special: RuleStatement) -> bool:
+    """Return whether a substitution makes the general equation the special one, or one with fewer conditions.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> text = "a: (x + y) * z => x * z + y * z\\nb: (x + x) * z => x * z + x * z"
-    >>> a, b = (Statement.of(r) for r in parse_rules(text))
+    >>> a, b = (RuleStatement.of(r) for r in parse_rules(text))
     >>> generalises(a, b), generalises(b, a)
     (True, False)
     """
@@ -304,7 +305,7 @@ def _joined(known: dict[str, Any], more: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def _fields(general: App, special: App) -> dict[str, Any] | None:
-    """What the attributes of one application put for the names in those of another; None where they differ."""
+    """The values that the attributes of one application give to the names in another; None where they differ."""
     bound: dict[str, Any] = {}
     if general.record is not None:
         if special.record is None:

@@ -1,4 +1,4 @@
-"""Which equations other rules derive: both sides of each in one e-graph, saturated with the other rules.
+"""Derivation of equations by other rules: both sides of each in one e-graph, saturated with the other rules.
 
 An optimiser runs no rule of the phase "associate", since associativity and distributivity let every graph explode, and
 it starts from the left side alone. A rule that runs by default is therefore derived only where rules that run by
@@ -39,11 +39,11 @@ THOROUGH = Limits(nodes=3_000, rounds=8, seconds=8.0, generations=2)
 ON_REQUEST = Limits(nodes=30_000, rounds=6, seconds=60.0, generations=0)
 #: Both sides of many claims at once, with any rule, one step less far than ON_REQUEST.
 BY_LAWS = Limits(nodes=20_000, rounds=4, seconds=60.0, generations=0, radius=2)
-#: How many claims share an e-graph under each of them.
+#: Number of claims that share an e-graph under each of the limits.
 TOGETHER = {CHEAP: 512, THOROUGH: 3, ON_REQUEST: 16, BY_LAWS: 64}
 #: The phases of rules that make one output less work.
 SAVING = frozenset({"simplify", "fuse"})
-#: What an operator counts: one that computes outweighs any number of those that only move elements.
+#: Weights of operators: one that computes outweighs any number of those that only move elements.
 _COMPUTES, _MOVES = 1000, 1
 #: Instances that stand for a rule, and how many are drawn to choose them from.
 INSTANCES, DRAWN = 4, 24
@@ -66,8 +66,8 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Derivation:
-    """Whether rules derive an equation, with the rules that the proofs use and the number of instances proved."""
+class Derivability:
+    """The verdict on whether rules derive an equation, the rules its proofs use, and the number of instances proved."""
 
     derived: bool
     rules: tuple[str, ...] = ()
@@ -77,8 +77,8 @@ class Derivation:
         return self.derived
 
 
-def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivation:
-    """Whether saturation with `rules` makes both sides of a rule equal, on several instances of it.
+def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)) -> Derivability:
+    """Derive a rule: saturate with `rules` until both its sides are equal, on several instances of it.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> text = "once: relu(relu(x)) => relu(x)\\nthrice: relu(relu(relu(x))) => relu(x)"
@@ -86,13 +86,13 @@ def derivable(rule: Rule, rules: Sequence[Rule], limits: Sequence[Limits] = (CHE
     >>> derivable(thrice, [once]).rules, bool(derivable(once, [thrice]))
     (('once',), False)
     """
-    return derivations(claims(rule), rules, limits).get(rule.name, Derivation(False))
+    return derivations(claims(rule), rules, limits).get(rule.name, Derivability(False))
 
 
 def derivations(
     wanted: Iterable[Claim], rules: Sequence[Rule], limits: Sequence[Limits] = (CHEAP, THOROUGH)
-) -> dict[str, Derivation]:
-    """What rules derive of many claims, by the name of whose they are; all claims of one must hold."""
+) -> dict[str, Derivability]:
+    """Derivations of many claims by rules, under the name of the claims' owner; all claims of one owner must hold."""
     pending = list(wanted)
     names = dict.fromkeys(c.name for c in pending)
     all_rules = executable(rules) if any(c.associates for c in pending) else ()
@@ -112,7 +112,7 @@ def derivations(
         if not pending:
             break
     failed = {c.name for c in pending}
-    return {n: Derivation(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
+    return {n: Derivability(n not in failed, tuple(used[n]) if n not in failed else (), proved[n]) for n in names}
 
 
 def executable(rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -143,7 +143,7 @@ def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) 
 
 
 def _special(rule: Rule, bindings: Bindings) -> float:
-    """How much is special about an instance: dims of one, equal dims, operators that leave their operand as it is."""
+    """A measure of how special an instance is: dims of one, equal dims, operators that leave their operand as it is."""
     drawn = operands(bindings)
     found = 0.0
     for operand in drawn:
@@ -288,7 +288,7 @@ class _Batch:
 
 
 def least_work(egraph: EGraph) -> dict[int, float]:
-    """By class, the least work of its trees; what serves twice counts twice."""
+    """By class, the least work of its trees; a shared subterm counts each time."""
     costs = dict.fromkeys(egraph.leaders(), math.inf)
     changed = True
     while changed:

@@ -1,4 +1,4 @@
-"""Which way round an equation becomes a rule, when that rule runs, and what it is called."""
+"""The direction in which an equation becomes a rule, the phase of that rule, and its name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from eqsat.rewrites.discovery.equations.equation import variables
 from eqsat.rewrites.discovery.equations.sides import written
 from eqsat.rewrites.rules.rule import applications
 
-#: How many elements a sequence is taken to have where operators are counted.
+#: Number of elements that a sequence is taken to have where operators are counted.
 _ELEMENTS = 3
 
 
 def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
-    """The phase of a rule by its form; None where the rule only ever grows what the way back shrinks.
+    """The phase of a rule by its form; None where the rule only grows terms and its reverse shrinks them.
 
     It does where it puts the whole left side inside an operator, brings in constants along with more operators, or
     movement there and back where there was none; and where it turns constants into others, unless one operator goes.
@@ -58,7 +58,7 @@ def phase_of(left: Left, right: tuple[Pattern, ...]) -> str | None:
 
 
 class _Count(NamedTuple):
-    """How many operators compute, and how many only move."""
+    """The number of operators that compute, and of those that only move elements."""
 
     computing: int
     moving: int
@@ -96,7 +96,7 @@ def _subpatterns(pattern: Pattern | Spread) -> Iterator[Pattern | Spread]:
 
 
 def _only_root_is_new(made: App, whole: App) -> bool:
-    """Whether the operands of an operator are all parts of another pattern."""
+    """Return whether the operands of an operator are all parts of another pattern."""
     known = {written(p) for p in _subpatterns(whole)}
     return all(written(o) in known for o in made.operands)
 

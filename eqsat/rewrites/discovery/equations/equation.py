@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, Var, roots_of
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import compiled, evaluate
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.sides import expression, left_written, written
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.parser import parse_rules
@@ -26,7 +26,7 @@ Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
 
 
 @dataclass(frozen=True)
-class Equation:
+class LiteralEquation:
     """Two sides with literal attributes, and the operands of the instance at which they were found equal.
 
     A sequence of operands that a spread or a group runs over is a tuple.
@@ -47,7 +47,7 @@ class Equation:
         return f"{left_written(self.left)} => {', '.join(map(written, self.right))}"
 
 
-def equations(candidate: Candidate) -> Iterator[Equation]:
+def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
     """The candidate from left to right and from right to left, where that way round it can be a rule."""
     operands = {
         name: _operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
@@ -63,7 +63,7 @@ def equations(candidate: Candidate) -> Iterator[Equation]:
         read = dict.fromkeys(name for root in rule.roots for name in variables(root))
         names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
         roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))
-        yield Equation(
+        yield LiteralEquation(
             roots,
             tuple(_renamed(pattern, names) for pattern in rule.right),
             {names[name]: replace(operands[name], name=names[name]) for name in read},

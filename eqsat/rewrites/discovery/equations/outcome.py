@@ -1,4 +1,4 @@
-"""Outcomes: what became of each candidate, and their file."""
+"""Outcomes of candidates, and their file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 
-#: What became of a candidate: it computes with constants alone, which no program does when it runs; it is another but
-#: for names and order, or a case of another at its shapes; known rules derive it; neither way round does it save work,
-#: so that a rule of it would only grow graphs; it is large, and laws do not derive it even on request, which something
-#: small that they lack mostly explains; rules that generalise it are proved; they hold wherever they were tried, but no
-#: law entails them; nothing that generalises it holds, or nothing does generalise it.
+#: Statuses of a candidate: it computes with constants alone, which no program does when it runs; it is another but for
+#: names and order, or a case of another at its shapes; known rules derive it; it saves work in neither direction, so
+#: that a rule of it would only grow graphs; it is large, and laws do not derive it even on request, mostly because they
+#: lack something small; rules that generalise it are proved; they hold wherever they were tried, but no law entails
+#: them; no rule that generalises it holds, or none generalises it.
 CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN = "constant", "repeated", "derived", "neutral", "open"
 PROVED, PLAUSIBLE, FAILED = "proved", "plausible", "failed"
 STATUSES = (CONSTANT, REPEATED, DERIVED, NEUTRAL, OPEN, PROVED, PLAUSIBLE, FAILED)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one candidate.
+class CandidateOutcome:
+    """The result for one candidate.
 
     `by` names the rules or the candidate that stand for it; `rules` are name, phase and text of those that generalise
     it, `evidence` what was found out about each.
@@ -44,7 +44,7 @@ class Outcome:
             yield rule, evidence
 
 
-def verified_rules(outcomes: Iterable[Outcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
+def verified_rules(outcomes: Iterable[CandidateOutcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
     """The proved rules of all candidates by name, each once; `on_request` with those that only run on request."""
     found = (pair for outcome in outcomes for pair in outcome.as_rules())
     return {
@@ -55,18 +55,18 @@ def verified_rules(outcomes: Iterable[Outcome], on_request: bool = True) -> dict
 
 
 def is_proved(evidence: Evidence) -> bool:
-    """Whether a rule holds on every instance and follows from the laws."""
+    """Return whether a rule holds on every instance and follows from the laws."""
     return evidence.verdict == "proved" and bool(evidence.entailed)
 
 
-def as_record(outcome: Outcome) -> dict[str, Any]:
+def as_record(outcome: CandidateOutcome) -> dict[str, Any]:
     """The outcome as plain values."""
     return asdict(outcome)
 
 
-def from_record(record: dict[str, Any]) -> Outcome:
+def from_record(record: dict[str, Any]) -> CandidateOutcome:
     """The outcome of plain values; KeyError or TypeError where they are of none."""
-    return Outcome(
+    return CandidateOutcome(
         name=record["name"],
         text=record["text"],
         status=record["status"],
@@ -76,12 +76,12 @@ def from_record(record: dict[str, Any]) -> Outcome:
     )
 
 
-def read_outcomes(path: Path) -> Iterator[Outcome]:
+def read_outcomes(path: Path) -> Iterator[CandidateOutcome]:
     """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
     remedy = "run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`"
     return read_json_lines(path, from_record, "verified candidate", "the verifier", remedy)
 
 
-def written_outcomes(outcomes: Iterable[Outcome]) -> str:
+def written_outcomes(outcomes: Iterable[CandidateOutcome]) -> str:
     """The outcomes as JSON lines."""
     return json_lines(outcomes)

@@ -17,14 +17,14 @@ from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import SPLICE, Rule
 
 Part: TypeAlias = "Pattern | Spread"
-#: What stands for a name: a pattern for a tensor, an expression for an attribute.
+#: A substitution: a pattern for each name of a tensor, an expression for each name of an attribute.
 Substitution: TypeAlias = "Mapping[str, Pattern | Expression]"
 
 _TIGHT = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 
 
 @dataclass(frozen=True)
-class Statement:
+class RuleStatement:
     """The sides and conditions of a rule, without its name and phase."""
 
     left: Left
@@ -32,7 +32,7 @@ class Statement:
     conditions: tuple[Expression, ...] = ()
 
     @classmethod
-    def of(cls, rule: Rule) -> Statement:
+    def of(cls, rule: Rule) -> RuleStatement:
         """The equation that a rule states."""
         return cls(rule.left, rule.right, rule.conditions)
 
@@ -54,7 +54,7 @@ class Statement:
 
     @property
     def effort(self) -> tuple[int, int, int, int, str]:
-        """What makes an equation come early: few operators, few literal attributes and conditions, short text."""
+        """The sort key of equations: few operators, few literal attributes and conditions, short text first."""
         apps = [a for side in (self.roots, self.right) for p in side for a in parts(p) if isinstance(a, App)]
         literals = sum(not _names(e) for a in apps for e in a.fields.values())
         outputs = max(len(self.roots), len(self.right))
@@ -91,7 +91,7 @@ def _names(expression: Expression) -> tuple[str, ...]:
 
 
 def is_commutative(app: App) -> bool:
-    """Whether the two operands of an application may change places."""
+    """Return whether the two operands of an application may change places."""
     declared = OPS.get(app.op)
     return declared is not None and declared.commutative and len(app.operands) == 2
 
@@ -106,7 +106,7 @@ def settings(app: App) -> dict[str, Expression]:
 
 
 def written(pattern: Part, tight: float = 0) -> str:
-    """A pattern in the syntax of rules; `tight` is the precedence of what stands around it."""
+    """A pattern in the syntax of rules; `tight` is the precedence of the context."""
     if isinstance(pattern, Var):
         return pattern.name
     if pattern == ABSENT:
@@ -191,7 +191,7 @@ def _name(name: str, by: Substitution) -> str:
 
 
 def read_with(read: Expression, by: Substitution) -> Expression:
-    """An expression over what is put for its names."""
+    """An expression with the names substituted."""
     trees: dict[str, ast.expr] = {}
     for name in _names(read):
         found = by.get(name)
@@ -218,14 +218,14 @@ class _Put(ast.NodeTransformer):
         return node
 
 
-def equation_with(equation: Statement, by: Substitution) -> Statement:
+def equation_with(equation: RuleStatement, by: Substitution) -> RuleStatement:
     """The equation under a substitution; its left side must stay one."""
     right = tuple(_pattern(substituted(p, by)) for p in equation.right)
     conditions = tuple(read_with(c, by) for c in equation.conditions)
     if isinstance(equation.left, Siblings):
         over = tuple((_name(v, by), _name(s, by)) for v, s in equation.left.over)
-        return Statement(Siblings(_app(substituted(equation.left.item, by)), over), right, conditions)
-    return Statement(tuple(_app(substituted(p, by)) for p in equation.left), right, conditions)
+        return RuleStatement(Siblings(_app(substituted(equation.left.item, by)), over), right, conditions)
+    return RuleStatement(tuple(_app(substituted(p, by)) for p in equation.left), right, conditions)
 
 
 def _pattern(part: Part) -> Pattern:

@@ -1,4 +1,4 @@
-"""Common subgraphs of the two sides of an equation: what a more general equation leaves out.
+"""Common subgraphs of the two sides of an equation, which a more general equation leaves out.
 
 A subterm that holds all occurrences of its variables may be any tensor, and an operator that both sides end in says
 nothing of what it is applied to. The equation without them is stronger, and not always true: it counts only once it is
@@ -20,7 +20,7 @@ from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
-    Statement,
+    RuleStatement,
     Substitution,
     as_expression,
     is_commutative,
@@ -36,7 +36,7 @@ from eqsat.rewrites.rules.rule import Rule
 _INHERITED = frozenset({"wide", "floating", "dtype", "finite"})
 
 
-def lifted(equation: Statement) -> Iterator[Statement]:
+def lifted(equation: RuleStatement) -> Iterator[RuleStatement]:
     """The equations that leave out one common subgraph, each once, those with fewer conditions first."""
     seen = {canonical(equation)}
     for found in (*common_outputs(equation), *common_inputs(equation)):
@@ -46,12 +46,12 @@ def lifted(equation: Statement) -> Iterator[Statement]:
             yield found
 
 
-def common_inputs(equation: Statement) -> Iterator[Statement]:
+def common_inputs(equation: RuleStatement) -> Iterator[RuleStatement]:
     """The equation with a fresh variable for a subterm outside of which none of its variables occurs.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> (rule,) = parse_rules("r: relu(x) @ y + relu(x) @ z => relu(x) @ (y + z)", origin="candidate")
-    >>> [e.text for e in common_inputs(Statement.of(rule))]
+    >>> [e.text for e in common_inputs(RuleStatement.of(rule))]
     ['t @ y + t @ z => t @ (y + z)']
     """
     sides = (*equation.roots, *equation.right)
@@ -65,7 +65,7 @@ def common_inputs(equation: Statement) -> Iterator[Statement]:
                 yield from _without(equation, part, sides)
 
 
-def _without(equation: Statement, part: App, sides: tuple[Pattern, ...]) -> Iterator[Statement]:
+def _without(equation: RuleStatement, part: App, sides: tuple[Pattern, ...]) -> Iterator[RuleStatement]:
     taken = {n for p in sides for n in names_of(p)}
     fresh = Var(next(n for n in _fresh() if n not in taken))
     inner = names_of(part)
@@ -79,8 +79,8 @@ def _without(equation: Statement, part: App, sides: tuple[Pattern, ...]) -> Iter
             yield made
 
 
-def _conditions(equation: Statement, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
-    """What becomes of conditions that read the subterm's variables: left out, or asked of the fresh one."""
+def _conditions(equation: RuleStatement, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
+    """The conditions that read the subterm's variables: left out, or asked of the fresh one."""
     by: Substitution = dict.fromkeys(inner, fresh)
     kept: list[Expression] = []
     asked: list[Expression] = []
@@ -116,12 +116,12 @@ def _put(condition: Expression, part: App, fresh: Var) -> Expression:
     return Expression(ast.unparse(tree), tree)
 
 
-def common_outputs(equation: Statement) -> Iterator[Statement]:
+def common_outputs(equation: RuleStatement) -> Iterator[RuleStatement]:
     """The equation without an output that both sides have, or without the operator that one ends in on both sides.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> (rule,) = parse_rules("r: relu(x + y) @ w => relu(y + x) @ w")
-    >>> [e.text for e in common_outputs(Statement.of(rule))]
+    >>> [e.text for e in common_outputs(RuleStatement.of(rule))]
     ['relu(x + y) => relu(y + x)']
     """
     if isinstance(equation.left, Siblings) or len(equation.left) != len(equation.right):
@@ -141,8 +141,8 @@ def common_outputs(equation: Statement) -> Iterator[Statement]:
                 yield from _stripped(equation, place, (*rest[:index], outer, *rest[index:]))
 
 
-def _stripped(equation: Statement, left: tuple[App, ...], right: tuple[Pattern, ...]) -> Iterator[Statement]:
-    """The equation of these sides, with the conditions on what is left in them."""
+def _stripped(equation: RuleStatement, left: tuple[App, ...], right: tuple[Pattern, ...]) -> Iterator[RuleStatement]:
+    """The equation of these sides, with the conditions on the variables left in them."""
     bound = {n for p in left for n in names_of(p)}
     conditions = tuple(c for c in equation.conditions if set(compiled(c).names) <= bound)
     for kept in dict.fromkeys(((), conditions)):
@@ -170,11 +170,11 @@ def _operand_pairs(left: Pattern, right: Pattern) -> Iterator[tuple[Pattern, Pat
 
 
 def _made(
-    equation: Statement, left: tuple[App, ...], right: tuple[Pattern, ...], conditions: tuple[Expression, ...]
-) -> Statement | None:
+    equation: RuleStatement, left: tuple[App, ...], right: tuple[Pattern, ...], conditions: tuple[Expression, ...]
+) -> RuleStatement | None:
     """The equation of these sides, None where it is not well formed as a rule."""
     side = replace(equation.left, item=left[0]) if isinstance(equation.left, Siblings) else left
-    made = Statement(side, right, conditions)
+    made = RuleStatement(side, right, conditions)
     try:
         Rule("made", "simplify", side, right, conditions, origin="candidate")
     except RuleError:

@@ -1,4 +1,4 @@
-"""Rules found by the factory as text: both sides and conditions, the phase and a name."""
+"""Discovered rules as text: both sides and conditions, the phase and a name."""
 
 from __future__ import annotations
 

@@ -14,27 +14,27 @@ from eqsat.errors import GraphError
 from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.equation import equations
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.term import left_terms, right_terms, values
 
-#: How many ways of naming the right side's variables are tried for one variable of the left side.
+#: Largest number of namings of the right side's variables that are tried for one variable of the left side.
 _WAYS = 128
 #: Draws on which both sides are compared: a maximum of few elements may be one of them by chance.
 _DRAWS = 3
 _NAMES = "xyzwvutsrqponml"
 
 
-def ancestor(candidate: Candidate) -> Candidate:
+def ancestor(candidate: CandidateEquation) -> CandidateEquation:
     """The candidate with variables for terms and apart where it stays true at its shapes, modulo a prime.
 
     A variable stands for a term wherever it occurs, if nothing else reads the term's variables; the places of one
     variable are told apart, all of the left side's or none. Operators are counted anew.
 
     >>> left, right = "concat(relu(exp(x)), relu(exp(x)), axis=0)", "relu(concat(exp(x), exp(x), axis=0))"
-    >>> one = Candidate("c", (left,), (right,), {"x": (2, 2)}, 3, 3)
+    >>> one = CandidateEquation("c", (left,), (right,), {"x": (2, 2)}, 3, 3)
     >>> ancestor(one).text
     'c: concat(relu(x), relu(y), axis=0) => relu(concat(x, y, axis=0))'
     """
@@ -49,7 +49,7 @@ def ancestor(candidate: Candidate) -> Candidate:
     return made if made is candidate else _renamed(made)
 
 
-def _lifted(candidate: Candidate) -> Iterator[Candidate]:
+def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
     """The candidate with a variable for a term of its left side, in every place, the largest terms first."""
     trees = [ast.parse(side, mode="eval").body for side in candidate.left]
     inner = {ast.unparse(n) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n is not tree}
@@ -68,21 +68,21 @@ def _lifted(candidate: Candidate) -> Iterator[Candidate]:
         yield replace(candidate, left=left, right=right, shapes=shapes, dtypes=kinds)
 
 
-def _shape(candidate: Candidate, text: str) -> tuple[int, ...] | None:
+def _shape(candidate: CandidateEquation, text: str) -> tuple[int, ...] | None:
     """The shape of a term at the candidate's shapes; None where it is of no floats."""
     type = _type(replace(candidate, left=(text,), right=(text,)))
     return type.static if type is not None and type.dtype.is_float else None
 
 
-def _type(candidate: Candidate) -> TensorType | None:
+def _type(candidate: CandidateEquation) -> TensorType | None:
     for equation in equations(candidate):
-        rule = Statement(equation.left, equation.right).rule("term", "simplify")
+        rule = RuleStatement(equation.left, equation.right).rule("term", "simplify")
         (term,) = left_terms(rule, Bindings(dict(equation.operands)))
         return TensorType(term.types[0].dtype, term.types[0].shape)
     return None
 
 
-def _separated(candidate: Candidate, name: str) -> Iterator[Candidate]:
+def _separated(candidate: CandidateEquation, name: str) -> Iterator[CandidateEquation]:
     """The candidate with another variable for each place of one on its left side, in every way on its right side."""
     places = sum(n == name for side in candidate.left for n in _read(side))
     used = sum(n == name for side in candidate.right for n in _read(side))
@@ -100,10 +100,10 @@ def _separated(candidate: Candidate, name: str) -> Iterator[Candidate]:
         yield replace(candidate, left=left, right=right, shapes=shapes, dtypes=kinds)
 
 
-def _holds(candidate: Candidate) -> bool:
-    """Whether both sides are equal modulo a prime on random operands."""
+def _holds(candidate: CandidateEquation) -> bool:
+    """Return whether both sides are equal modulo a prime on random operands."""
     for equation in equations(candidate):
-        rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
+        rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         try:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
@@ -124,7 +124,7 @@ def _holds(candidate: Candidate) -> bool:
     return False
 
 
-def _renamed(candidate: Candidate) -> Candidate:
+def _renamed(candidate: CandidateEquation) -> CandidateEquation:
     """The candidate with its variables named in reading order, and its operators counted."""
     read = dict.fromkeys(name for side in candidate.left for name in _read(side))
     names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))

@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 _TRIES = 10
 
 
-class Case:
+class LeftSideInstance:
     """One instance of a left side."""
 
     def __init__(self, rule: Rule, bindings: Bindings, seed: int) -> None:
@@ -40,7 +40,7 @@ class Case:
         self._floats: list[tuple[dict[int, Any], list[Any]]] = []
 
     def degenerate(self, own: Bindings) -> bool:
-        """Whether much is equal here that is not elsewhere: a tensor has mostly axes of one, where `own` has none such.
+        """Return whether much is equal by accident: a tensor has mostly axes of one, where that of `own` has not.
 
         An empty one, and one of a lower rank than two, count as well.
         """
@@ -67,7 +67,7 @@ class Case:
         return terms if output_types(terms) == self.types else None
 
     def agrees(self, right: Sequence[Pattern], known: dict[tuple[Any, ...], bool] | None = None) -> bool | None:
-        """Whether a right side equals the left one; None where it has no value.
+        """Return whether a right side equals the left one; None where it has no value.
 
         `known` holds what is known of right sides that come to the same terms here.
         """
@@ -149,7 +149,7 @@ def drawing_rule(left: Left) -> Rule:
     return Rule("draw", "expand", left, right, text=left_written(left), origin="candidate")
 
 
-def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:
+def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[LeftSideInstance]:
     """So many instances of a rule's left side that meet its conditions; fewer where drawing misses too often."""
     sampler = Sampler(rule, seed)
     for index in range(count):
@@ -157,7 +157,7 @@ def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[Case]:
             misses -= 1
             if misses < 0:
                 return
-        yield Case(rule, bindings, seed * 1000 + index + 1)
+        yield LeftSideInstance(rule, bindings, seed * 1000 + index + 1)
 
 
 def with_dtype(bindings: Bindings, dtype: str) -> Bindings:
@@ -181,7 +181,7 @@ def with_dtype(bindings: Bindings, dtype: str) -> Bindings:
 
 
 def holds(condition: Expression, bindings: Bindings) -> bool:
-    """Whether a condition holds; one without a value does not."""
+    """Return whether a condition holds; it does not if it has no value."""
     from eqsat.rewrites.conditions.expression import evaluate
 
     try:

@@ -1,4 +1,4 @@
-"""Conditions learned from instances: a conjunction of atoms that keeps where both sides are equal, and nothing else."""
+"""Conditions learned from instances: a conjunction of predicates that holds exactly where both sides are equal."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eqsat.rewrites.discovery.generalise.atoms import Atom
-from eqsat.rewrites.discovery.generalise.cases import Case, holds
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, holds
+from eqsat.rewrites.discovery.generalise.predicates import Predicate
 
-#: What an instance counts for where much is equal by accident, with an axis of one or a scalar.
+#: Weight of an instance where much is equal by accident, with an axis of one or a scalar.
 DEGENERATE = 0.1
 _PAIRS, _TRIPLES, _BEAM, _DEPTH = 90, 36, 10, 7
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A conjunction of atoms and the share of equal instances, by weight, that meet it."""
+    """A conjunction of predicates and the share of equal instances, by weight, that meet it."""
 
-    atoms: tuple[Atom, ...]
+    predicates: tuple[Predicate, ...]
     coverage: float
 
 
 class Learner:
-    """Which atoms hold at which instances; instances come in as they are found."""
+    """The predicates that hold at each instance; instances are added as they are found."""
 
-    def __init__(self, atoms: Sequence[Atom]) -> None:
-        self.atoms = list(atoms)
-        #: For each atom the instances at which it holds, a bit each: of the equal ones, and of the others.
-        self._equal = [0] * len(atoms)
-        self._different = [0] * len(atoms)
-        #: How many instances are equal and how many are not, and which of the equal ones are degenerate.
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self.predicates = list(predicates)
+        #: For each predicate the instances at which it holds, a bit each: of the equal ones, and of the others.
+        self._equal = [0] * len(predicates)
+        self._different = [0] * len(predicates)
+        #: Number of equal instances and of different ones, and the equal ones that are degenerate.
         self._found = 0
         self._count = 0
         self._odd = 0
 
-    def add(self, case: Case, equal: bool, degenerate: bool = False) -> None:
-        """Takes an instance in."""
+    def add(self, case: LeftSideInstance, equal: bool, degenerate: bool = False) -> None:
+        """Add an instance."""
         place = 1 << (self._found if equal else self._count)
         masks = self._equal if equal else self._different
-        for index, atom in enumerate(self.atoms):
-            if holds(atom.expression, case.bindings):
+        for index, predicate in enumerate(self.predicates):
+            if holds(predicate.expression, case.bindings):
                 masks[index] |= place
         if equal:
             self._odd |= place * degenerate
@@ -65,7 +65,7 @@ class Learner:
         for index in chosen:
             kept &= self._equal[index]
         whole = self._weight(everywhere)
-        ordered = sorted((self.atoms[i] for i in chosen), key=lambda a: (a.cost, a.text))
+        ordered = sorted((self.predicates[i] for i in chosen), key=lambda a: (a.cost, a.text))
         return Learned(tuple(ordered), self._weight(kept) / whole if whole else 0.0)
 
     def left_over(self, beside: Sequence[Learned]) -> float:
@@ -75,16 +75,16 @@ class Learner:
 
     def _beside(self, beside: Sequence[Learned]) -> int:
         rest = (1 << self._found) - 1
-        masks = {atom.text: mask for atom, mask in zip(self.atoms, self._equal, strict=True)}
+        masks = {predicate.text: mask for predicate, mask in zip(self.predicates, self._equal, strict=True)}
         for learned in beside:
             met = (1 << self._found) - 1
-            for atom in learned.atoms:
-                met &= masks[atom.text]
+            for predicate in learned.predicates:
+                met &= masks[predicate.text]
             rest &= ~met
         return rest
 
     def _excluded(self, chosen: Sequence[int]) -> bool:
-        """Whether no different instance meets all of these atoms."""
+        """Return whether no different instance meets all of these predicates."""
         left = (1 << self._count) - 1
         for index in chosen:
             left &= self._different[index]
@@ -95,7 +95,7 @@ class Learner:
         return mask.bit_count() - odd + DEGENERATE * odd
 
     def _distinct(self, chosen: Sequence[int]) -> list[int]:
-        """The cheapest atom for each set of different instances it admits, those that admit all left out."""
+        """The cheapest predicate for each set of different instances it admits, those that admit all left out."""
         best: dict[int, int] = {}
         for index in chosen:
             other = best.get(self._different[index])
@@ -105,34 +105,34 @@ class Learner:
         return sorted(best.values(), key=self._order)
 
     def _order(self, index: int) -> tuple[float, int, str]:
-        atom = self.atoms[index]
-        return atom.cost, len(atom.text), atom.text
+        predicate = self.predicates[index]
+        return predicate.cost, len(predicate.text), predicate.text
 
     def _cheapest(self, usable: Sequence[int]) -> tuple[int, ...]:
-        """The cheapest set of atoms that excludes every different instance: of up to three, or by leaving out."""
+        """The cheapest set of predicates that excludes every different instance: of up to three, or by leaving out."""
         found: list[tuple[int, ...]] = []
         for size, most in ((1, len(usable)), (2, _PAIRS), (3, _TRIPLES)):
             found += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
             if found:
-                return min(found, key=lambda c: (sum(self.atoms[i].cost for i in c), sorted(map(self._order, c))))
-        return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.atoms[i].cost for i in c))
+                return min(found, key=lambda c: (sum(self.predicates[i].cost for i in c), sorted(map(self._order, c))))
+        return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.predicates[i].cost for i in c))
 
     def _taken(self, usable: Sequence[int]) -> tuple[int, ...]:
-        """Atoms taken one after the other, each the one that excludes the most for its cost."""
+        """Predicates taken one after the other, each the one that excludes the most for its cost."""
         chosen: list[int] = []
         left = (1 << self._count) - 1
         while left:
             here = left
             best = max(
                 usable,
-                key=lambda i: ((here & ~self._different[i]).bit_count() / self.atoms[i].cost, -self._order(i)[0]),
+                key=lambda i: ((here & ~self._different[i]).bit_count() / self.predicates[i].cost, -self._order(i)[0]),
             )
             chosen.append(best)
             left &= self._different[best]
         return self._kept(chosen)
 
     def _kept(self, chosen: Sequence[int]) -> tuple[int, ...]:
-        """What is left of atoms when each that is not needed is left out, the dearest first."""
+        """The predicates left when each that is not needed is left out, the dearest first."""
         kept = list(chosen)
         for index in sorted(chosen, key=self._order, reverse=True):
             without = [i for i in kept if i != index]
@@ -141,13 +141,13 @@ class Learner:
         return tuple(kept)
 
     def _covering(self, everywhere: int) -> tuple[int, ...] | None:
-        """A set of atoms that excludes every different instance and keeps as many equal ones as a beam search finds."""
+        """Predicates that exclude every different instance and keep as many equal ones as a beam search finds."""
         all_different = (1 << self._count) - 1
         total = self._weight(everywhere) or 1.0
         beam: list[tuple[float, tuple[int, ...], int, int]] = [(0.0, (), everywhere, all_different)]
         found: list[tuple[float, float, tuple[int, ...]]] = []
         kinds: dict[tuple[int, int], int] = {}
-        for index in sorted(range(len(self.atoms)), key=self._order):
+        for index in sorted(range(len(self.predicates)), key=self._order):
             kinds.setdefault((self._equal[index] & everywhere, self._different[index]), index)
         for _ in range(_DEPTH):
             grown: dict[tuple[int, int], tuple[float, tuple[int, ...], int, int]] = {}
@@ -157,7 +157,7 @@ class Learner:
                     weight = self._weight(kept) / total if left != different else 0.0
                     if not weight:
                         continue
-                    cost = sum(self.atoms[i].cost for i in (*chosen, index))
+                    cost = sum(self.predicates[i].cost for i in (*chosen, index))
                     if not left:
                         found.append((-weight, cost, (*chosen, index)))
                         continue

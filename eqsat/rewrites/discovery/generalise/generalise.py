@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import math
 
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.direction import phase_of
-from eqsat.rewrites.discovery.equations.equation import Equation, equations
-from eqsat.rewrites.discovery.generalise.search import Effort, Found, Search
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, equations
+from eqsat.rewrites.discovery.generalise.search import Found, GeneralisationEffort, RuleSearch
 from eqsat.rewrites.discovery.generalise.spread import lifted
 from eqsat.rewrites.discovery.generalise.template import templates
 from eqsat.rewrites.rules.rule import Rule
 
-#: What is drawn unless said otherwise.
-USUAL = Effort()
+#: The default effort.
+USUAL = GeneralisationEffort()
 
 
-def generalise(candidate: Candidate, effort: Effort = USUAL, seed: int = 0) -> tuple[Rule, ...]:
+def generalise(candidate: CandidateEquation, effort: GeneralisationEffort = USUAL, seed: int = 0) -> tuple[Rule, ...]:
     """The most general rules found for a candidate, best first; none where it holds by accident of its shapes.
 
     Ways round that repeat work, whose phase is off unless asked for, are looked at where the effort says so. Every
     rule is worth checking, none is proved yet. Deterministic for a seed.
 
-    >>> twice = Candidate("c1", ("relu(relu(x))",), ("relu(x)",), {"x": (3, 3)}, 2, 1)
+    >>> twice = CandidateEquation("c1", ("relu(relu(x))",), ("relu(x)",), {"x": (3, 3)}, 2, 1)
     >>> [str(rule) for rule in generalise(twice)]
     ['relu-of-relu-to-relu: relu(relu(x)) => relu(x)']
     """
@@ -50,14 +50,14 @@ def generalise(candidate: Candidate, effort: Effort = USUAL, seed: int = 0) -> t
     return tuple(sorted(found.values(), key=lambda r: order.index(r.phase)))
 
 
-def _rules(equation: Equation, effort: Effort, seed: int) -> tuple[Rule, ...]:
+def _rules(equation: LiteralEquation, effort: GeneralisationEffort, seed: int) -> tuple[Rule, ...]:
     """The rules of the most general left side that needs few conditions; of all, the one that needs the least."""
     best: Found | None = None
     for template in templates(equation):
         if best is not None and best.cost <= template.cost + effort.plain:
             break
         enough = best.cost if best is not None else math.inf
-        for found in Search(equation, template, effort, seed).found(enough):
+        for found in RuleSearch(equation, template, effort, seed).found(enough):
             best = found if best is None or found.cost < best.cost else best
     if best is None:
         return ()

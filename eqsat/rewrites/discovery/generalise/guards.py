@@ -1,4 +1,4 @@
-"""Guards of element types and of finiteness, by what the two sides compute rather than by the names of operators.
+"""Guards of element types and of finiteness, by the results of the two sides rather than by the names of operators.
 
 A rule whose sides apply the same operations to the same elements moves elements only: it is exact in any type. One
 whose sides agree bit for bit in float16 computes without rounding; if they agree in narrow integers as well it needs no
@@ -20,7 +20,7 @@ from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
 from eqsat.language.terms.pattern import Left, Pattern, spread_roots
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.discovery.equations.equation import variables
-from eqsat.rewrites.discovery.generalise.cases import Case, elements, with_dtype
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, elements, with_dtype
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.term import output_types, values
@@ -32,7 +32,7 @@ _NUMBERS = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What a rule asks of element types, "wide", "floating" or nothing, and which tensors must be finite."""
+    """Guards of a rule on element types, "wide", "floating" or nothing, and the tensors that must be finite."""
 
     kind: str = ""
     first: str = ""
@@ -45,14 +45,14 @@ class Guards:
         return (*(kind if self.kind else ()), *((f"finite({', '.join(self.finite)})",) if self.finite else ()))
 
 
-def floats_of(left: Left, case: Case) -> tuple[str, ...]:
+def floats_of(left: Left, case: LeftSideInstance) -> tuple[str, ...]:
     """The float tensors of a left side in the order in which it reads them, sequences with a star."""
     tensors = case.bindings.tensors
     names = dict.fromkeys(n for root in spread_roots(left) for n in variables(root))
     return tuple("*" * isinstance(tensors[n], tuple) + n for n in names if _floats(tensors[n]))
 
 
-def guards(left: Left, right: Sequence[Pattern], cases: Sequence[Case]) -> Guards:
+def guards(left: Left, right: Sequence[Pattern], cases: Sequence[LeftSideInstance]) -> Guards:
     """The guards a rule needs, judged on instances at which its sides are equal."""
     chosen = cases[:_CASES]
     if not chosen or all(_moves(case, right) for case in chosen):
@@ -144,7 +144,7 @@ class _Formulas(Residues):
         self._residues = _Free()
 
 
-def _moves(case: Case, right: Sequence[Pattern]) -> bool:
+def _moves(case: LeftSideInstance, right: Sequence[Pattern]) -> bool:
     terms = case.right(right)
     if terms is None:
         return False
@@ -157,12 +157,12 @@ def _moves(case: Case, right: Sequence[Pattern]) -> bool:
 # --- element types -------------------------------------------------------------------------------------------------
 
 
-def _agree(case: Case, right: Sequence[Pattern], dtype: str, seed: int) -> bool:
-    """Whether both sides are the same bit for bit in an element type."""
+def _agree(case: LeftSideInstance, right: Sequence[Pattern], dtype: str, seed: int) -> bool:
+    """Return whether both sides are the same bit for bit in an element type."""
     bindings = with_dtype(case.bindings, dtype)
     rng = np.random.default_rng((seed, 11))
     try:
-        made = Case(case.rule, bindings, seed)
+        made = LeftSideInstance(case.rule, bindings, seed)
         terms = made.right(right)
         if terms is None:
             return False
@@ -190,7 +190,7 @@ def _random(operand: Drawn, dtype: str, rng: np.random.Generator, seed: int) -> 
 # --- infinities and NaN --------------------------------------------------------------------------------------------
 
 
-def _spoiled(right: Sequence[Pattern], cases: Sequence[Case], names: list[str]) -> list[str]:
+def _spoiled(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names: list[str]) -> list[str]:
     """The tensors that must be finite: with an infinity or NaN in one of them, or in all others, the sides differ."""
     needed = [n for n in names if not _carried(right, cases, {n})]
     rest = set(names) - set(needed)
@@ -199,8 +199,8 @@ def _spoiled(right: Sequence[Pattern], cases: Sequence[Case], names: list[str]) 
     return needed
 
 
-def _carried(right: Sequence[Pattern], cases: Sequence[Case], names: set[str]) -> bool:
-    """Whether infinities and NaN in some tensors come out at the same elements on both sides."""
+def _carried(right: Sequence[Pattern], cases: Sequence[LeftSideInstance], names: set[str]) -> bool:
+    """Return whether infinities and NaN in some tensors come out at the same elements on both sides."""
     for number, case in enumerate(cases):
         terms = case.right(right)
         if terms is None:

@@ -19,8 +19,8 @@ from eqsat.language.ops.sampling import draw
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.generalise.cases import Case
-from eqsat.rewrites.discovery.generalise.menus import Scope, kind_of
+from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope, kind_of
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import left_terms
@@ -38,21 +38,21 @@ Place: TypeAlias = tuple[str, int, int]
 class Neighbours:
     """The instances near that of a scope."""
 
-    def __init__(self, rule: Rule, scope: Scope) -> None:
+    def __init__(self, rule: Rule, scope: BindingScope) -> None:
         self.rule, self.scope = rule, scope
         self._sizes = dict(_places(scope))
         rng = random.Random(rule.text)
         self._lent = {name: list(_records(op, rng)) for name, op in scope.records.items()}
         self._moves = self._together(rng)
 
-    def draw(self, count: int, seed: int) -> Iterator[Case]:
+    def draw(self, count: int, seed: int) -> Iterator[LeftSideInstance]:
         """Up to so many instances."""
         rng = random.Random(f"{seed}:{self.rule.text}")
         for number in range(count):
             for _ in range(_TRIES):
                 bindings = _Neighbour(rng, self.scope, self._lent, self._chosen(rng)).bindings()
                 if self._fits(bindings):
-                    yield Case(self.rule, bindings, seed * 1000 + 500 + number)
+                    yield LeftSideInstance(self.rule, bindings, seed * 1000 + 500 + number)
                     break
 
     def _chosen(self, rng: random.Random) -> dict[Place, int]:
@@ -93,7 +93,7 @@ class Neighbours:
         return True
 
 
-def _places(scope: Scope) -> Iterator[tuple[Place, int]]:
+def _places(scope: BindingScope) -> Iterator[tuple[Place, int]]:
     """Every size of an instance."""
     for name, thing in scope.bindings.tensors.items():
         for index, operand in enumerate(thing if isinstance(thing, tuple) else (thing,)):
@@ -116,7 +116,11 @@ class _Neighbour:
     """One instance near another, with the sizes given; without chance, it differs in those alone."""
 
     def __init__(
-        self, rng: random.Random | None, scope: Scope, lent: Mapping[str, list[Attrs]], sizes: Mapping[Place, int]
+        self,
+        rng: random.Random | None,
+        scope: BindingScope,
+        lent: Mapping[str, list[Attrs]],
+        sizes: Mapping[Place, int],
     ) -> None:
         self.rng, self.scope, self.lent, self.sizes = rng or random.Random(0), scope, lent, sizes
         plain = rng is None
@@ -126,7 +130,7 @@ class _Neighbour:
         self.before = tuple(self.rng.randint(1, 3) for _ in range(more))
         behind = not plain and not more and self.rng.random() < 0.3
         self.after = (self.rng.randint(1, 3),) if behind else ()
-        #: How many elements sequences have, 0 for as many as there are.
+        #: Number of elements of sequences, 0 for any number.
         self.length = 0 if plain else self.rng.choice((0, 0, 0, 1, 3))
         #: In which order a permutation has those in front.
         self.order = tuple(self.rng.sample(range(more), more))

@@ -9,34 +9,34 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.terms.pattern import Left, Pattern
-from eqsat.rewrites.discovery.equations.equation import Equation, names_read
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, names_read
 from eqsat.rewrites.discovery.equations.sides import expression
 from eqsat.rewrites.discovery.equations.writing import numbers_of, write_rule
-from eqsat.rewrites.discovery.generalise.atoms import atoms
-from eqsat.rewrites.discovery.generalise.cases import Case, drawing_rule, drawn, holds
+from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_rule, drawn, holds
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards
 from eqsat.rewrites.discovery.generalise.neighbours import Neighbours
+from eqsat.rewrites.discovery.generalise.predicates import predicates
 from eqsat.rewrites.discovery.generalise.template import Template, right_sides
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.proof.bounded import run_bounded
 from eqsat.rewrites.rules.rule import Rule
 
-#: How many more instances each further step of the choice among right sides looks at.
+#: Number of further instances that each step of the choice among right sides looks at.
 _STEPS = (6, 10, 20)
 #: The share of equal instances that is worth other conditions.
 _MANY = 0.15
-#: How many fresh instances that differ are enough to learn anew from.
+#: Number of fresh different instances that are enough to learn anew from.
 _ENOUGH = 3
-#: How many instances must show two attributes apart.
+#: Number of instances that must show two attributes apart.
 _SHOWN = 2
 #: The fewest instances that a check needs.
 _LEAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How much is drawn: instances near the candidate's own, others to learn from at first and at most, to confirm
+class GeneralisationEffort:
+    """The number of instances drawn: near the candidate's own, others to learn from at first and at most, to confirm
     conditions with, and to check the rule with, of which `extremes` with infinities, NaN and integers as well, and how
     far the `grid` of small instances is gone through.
 
@@ -64,7 +64,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Way:
+class ConditionedRule:
     """Conditions that fresh instances bear out, and the rule that has them."""
 
     learned: Learned
@@ -73,7 +73,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Found:
-    """Both sides with conditions, one set or several beside each other, and what they cost together.
+    """Both sides with conditions, one set or several beside each other, and their cost together.
 
     What is special costs: conditions, literals, variables that stand for two things, instances that are equal and yet
     do not meet the first conditions.
@@ -82,17 +82,17 @@ class Found:
     cost: float
     left: Left
     right: tuple[Pattern, ...]
-    ways: Sequence[Way]
+    ways: Sequence[ConditionedRule]
 
 
-class Search:
+class RuleSearch:
     """The search for rules with the left side of a template, deterministic for a seed."""
 
-    def __init__(self, equation: Equation, template: Template, effort: Effort, seed: int) -> None:
+    def __init__(self, equation: LiteralEquation, template: Template, effort: GeneralisationEffort, seed: int) -> None:
         self.equation, self.template, self.effort, self.seed = equation, template, effort, seed
         self.drawing = drawing_rule(template.left)
-        self.own = Case(self.drawing, template.scope.bindings, seed)
-        self._cases: list[Case] = []
+        self.own = LeftSideInstance(self.drawing, template.scope.bindings, seed)
+        self._cases: list[LeftSideInstance] = []
         self._around = Neighbours(self.drawing, template.scope)
         self._more = drawn(self.drawing, effort.most, effort.misses, seed)
 
@@ -110,11 +110,11 @@ class Search:
                 return
 
     @cached_property
-    def near(self) -> list[Case]:
+    def near(self) -> list[LeftSideInstance]:
         """Instances near the candidate's."""
         return list(self._around.draw(self.effort.near, self.seed))
 
-    def far(self, count: int) -> list[Case]:
+    def far(self, count: int) -> list[LeftSideInstance]:
         """The first instances drawn anywhere, so many where there are."""
         self._cases += itertools.islice(self._more, max(0, count - len(self._cases)))
         return self._cases[:count]
@@ -147,7 +147,7 @@ class Search:
         return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
 
     def _shares(self, right: tuple[Pattern, ...]) -> bool:
-        """Whether a right side takes one of two equal attributes for both, which a left side that shares them says."""
+        """Return whether a right side takes one of two equal attributes for both, if the left side shares them."""
         scope = self.template.scope
         used, kinds, values = names_read(right), {**scope.fields, **scope.records}, scope.bindings.attrs
         return any(
@@ -162,14 +162,14 @@ class Search:
 
         Where many equal instances do not meet them, other conditions that do are looked for beside them.
         """
-        learner = Learner(atoms(self.template.scope))
-        equal: list[Case] = []
+        learner = Learner(predicates(self.template.scope))
+        equal: list[LeftSideInstance] = []
         self._take(learner, right, [self.own, *self.near, *self.far(self.effort.first)], equal)
         if len(equal) < self.effort.few:
             self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
         if len(equal) < self.effort.few:
             return None
-        ways: list[Way] = []
+        ways: list[ConditionedRule] = []
         while len(ways) < self.effort.ways and (not ways or learner.left_over([w.learned for w in ways]) > _MANY):
             way = self._way(learner, right, equal, ways)
             if way is None:
@@ -178,18 +178,22 @@ class Search:
         if not ways:
             return None
         first = ways[0].learned
-        total = cost + sum(a.cost for a in first.atoms) + self.effort.missed * (1 - first.coverage)
+        total = cost + sum(a.cost for a in first.predicates) + self.effort.missed * (1 - first.coverage)
         return Found(total, self.template.left, right, ways)
 
     def _way(
-        self, learner: Learner, right: tuple[Pattern, ...], equal: list[Case], beside: Sequence[Way]
-    ) -> Way | None:
+        self,
+        learner: Learner,
+        right: tuple[Pattern, ...],
+        equal: list[LeftSideInstance],
+        beside: Sequence[ConditionedRule],
+    ) -> ConditionedRule | None:
         """Conditions that fresh instances bear out."""
         for again in range(self.effort.rounds):
             learned = learner.learn([way.learned for way in beside])
             if learned is None:
                 return None
-            fresh: list[tuple[Case, bool]] = []
+            fresh: list[tuple[LeftSideInstance, bool]] = []
             for case in self._fresh(learned, again + 20 * len(beside)):
                 verdict = case.agrees(right)
                 fresh += [(case, verdict)] if verdict is not None else []
@@ -200,29 +204,31 @@ class Search:
                 for case, same in fresh:
                     learner.add(case, same, case.degenerate(self.own.bindings))
                 continue
-            met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.atoms)]
+            met = [case for case in equal if all(holds(a.expression, case.bindings) for a in learned.predicates)]
             random.Random(self.seed).shuffle(met)
             met.sort(key=lambda case: case.degenerate(self.own.bindings))
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
             if typical < self.effort.few // 2 or not fresh or not self._apart(met):
                 return None
             settled = self._settled(right, learned, guards(self.template.left, right, met))
-            if not isinstance(settled, Case):
-                return Way(learned, settled) if settled is not None else None
+            if not isinstance(settled, LeftSideInstance):
+                return ConditionedRule(learned, settled) if settled is not None else None
             learner.add(settled, False)
         return None
 
-    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | Case | None:
+    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
         """The rule, or an instance at which its sides differ, of those that its check would draw first.
 
         Instances with an infinity, NaN or integers may show that it needs guards that others did not. None where too
         few are drawn for any check.
         """
         rule = self._written(right, learned, guarded)
-        numbers = numbers_of([a.expression for a in learned.atoms])
+        numbers = numbers_of([a.expression for a in learned.predicates])
         count = 0
         for case in self._checking(rule):
-            full = Case(self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count)
+            full = LeftSideInstance(
+                self.drawing, replace(case.bindings, attrs={**case.bindings.attrs, **numbers}), count
+            )
             if full.agrees(right) is False:
                 return full
             count += 1
@@ -241,9 +247,9 @@ class Search:
         bindings = run_bounded(rule, self.effort.grid, self.seed).bindings
         if bindings is None:
             return rule
-        return Case(self.drawing, replace(bindings, attrs={**bindings.attrs, **numbers}), count)
+        return LeftSideInstance(self.drawing, replace(bindings, attrs={**bindings.attrs, **numbers}), count)
 
-    def _checking(self, rule: Rule) -> Iterator[Case]:
+    def _checking(self, rule: Rule) -> Iterator[LeftSideInstance]:
         """Instances that meet a rule's conditions; a few are looked for longer."""
         count = 0
         for case in drawn(rule, self.effort.check, 3 * self.effort.misses):
@@ -253,11 +259,11 @@ class Search:
             yield from drawn(rule, _LEAST, 15 * self.effort.misses, 1)
 
     def _written(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule:
-        conditions = [*(a.text for a in learned.atoms), *guarded.texts]
+        conditions = [*(a.text for a in learned.predicates), *guarded.texts]
         return write_rule(self.template.left, right, [expression(text) for text in conditions])
 
-    def _apart(self, met: Sequence[Case]) -> bool:
-        """Whether instances show apart every two attributes that only happen to be equal in the candidate."""
+    def _apart(self, met: Sequence[LeftSideInstance]) -> bool:
+        """Return whether instances show apart every two attributes that only happen to be equal in the candidate."""
         scope = self.template.scope
         kinds, own = {**scope.fields, **scope.records}, scope.bindings.attrs
         typical = [case.bindings.attrs for case in met if not case.degenerate(scope.bindings)]
@@ -267,17 +273,23 @@ class Search:
             if kinds[a] == kinds[b] and own[a] == own[b]
         )
 
-    def _take(self, learner: Learner, right: tuple[Pattern, ...], cases: Sequence[Case], equal: list[Case]) -> None:
-        """Has the learner take instances in."""
+    def _take(
+        self,
+        learner: Learner,
+        right: tuple[Pattern, ...],
+        cases: Sequence[LeftSideInstance],
+        equal: list[LeftSideInstance],
+    ) -> None:
+        """Add instances to the learner."""
         for case in cases:
             verdict = case.agrees(right)
             if verdict is not None:
                 learner.add(case, verdict, case.degenerate(self.own.bindings))
                 equal += [case] if verdict else []
 
-    def _fresh(self, learned: Learned, again: int) -> Iterator[Case]:
+    def _fresh(self, learned: Learned, again: int) -> Iterator[LeftSideInstance]:
         """Instances not met before that meet the conditions, some near the candidate's and some from anywhere."""
-        conditions = tuple(a.expression for a in learned.atoms)
+        conditions = tuple(a.expression for a in learned.predicates)
         rule = replace(self.drawing, conditions=conditions)
         seed = self.seed * 100 + again + 1
         for case in self._around.draw(2 * self.effort.near, seed):

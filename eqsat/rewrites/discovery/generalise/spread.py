@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.discovery.equations.equation import Equation, variables
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, variables
 from eqsat.rewrites.instances.elements import Drawn
 
 #: The second variable by the first, where two patterns have one form.
 Pairs = dict[str, str]
 
 
-def lifted(equation: Equation) -> Equation | None:
+def lifted(equation: LiteralEquation) -> LiteralEquation | None:
     """The equation over sequences of operands; None where its pairs of operands do not run in step on both sides."""
     left = equation.left
     if isinstance(left, Siblings):
@@ -35,7 +35,7 @@ def lifted(equation: Equation) -> Equation | None:
         if not isinstance(here, Drawn) or not isinstance(there, Drawn):
             return None
         operands[sequence(first)] = (here, there)
-    return Equation(item, right, operands)
+    return LiteralEquation(item, right, operands)
 
 
 def sequence(variable: str) -> str:
@@ -47,14 +47,14 @@ class _Apart(Exception):  # noqa: N818  (a signal, not an error)
     """A pair of operands that does not run in step with the others."""
 
 
-def _merges(equation: Equation) -> bool:
+def _merges(equation: LiteralEquation) -> bool:
     """Two outputs of one form that one split yields."""
     right = equation.right
     return len(equation.roots) == 2 and len(right) == 1 and isinstance(right[0], App) and right[0].op == "split"
 
 
-def _pairs(equation: Equation) -> Pairs:
-    """Which variables stand at the same places: of two outputs, or of the operands of every concatenation of two."""
+def _pairs(equation: LiteralEquation) -> Pairs:
+    """Pairs of variables at the same places: of two outputs, or of the operands of every concatenation of two."""
     found: Pairs = {}
     if _merges(equation):
         found = {a: b for a, b in (unify(*equation.roots) or {}).items() if a != b}

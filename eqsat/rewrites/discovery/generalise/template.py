@@ -11,9 +11,17 @@ from typing import Any
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.discovery.equations.equation import Equation, constant_fields, literal, variables
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
 from eqsat.rewrites.discovery.equations.sides import expression, left_written
-from eqsat.rewrites.discovery.generalise.menus import Scope, choices, kind_of, products, same, small, splices
+from eqsat.rewrites.discovery.generalise.attribute_expressions import (
+    BindingScope,
+    choices,
+    kind_of,
+    products,
+    same,
+    small,
+    splices,
+)
 from eqsat.rewrites.rules.rule import SPLICE
 
 #: Names for variables of each kind, in the order in which they are taken.
@@ -28,13 +36,13 @@ _POOLS = {
     "kernel": "mn",
 }
 _SPARE = tuple(f"h{i}" for i in range(1, 40))
-#: How many right sides are tried for one left side.
+#: Largest number of right sides that are tried for one left side.
 MOST = 96
 
 
 @dataclass(frozen=True)
 class Style:
-    """How general a left side is.
+    """The generality of a left side.
 
     Attributes of equal values share a variable never ("apart"), for operators of one name ("operator"), or wherever
     they are of one kind ("kind"). Attributes of the kinds in `written` stay literals. With `cuts`, the axes and bounds
@@ -48,10 +56,10 @@ class Style:
 
 @dataclass(frozen=True)
 class Template:
-    """A left side with symbolic attributes, and what it binds."""
+    """A left side with symbolic attributes, and its bindings."""
 
     left: Left
-    scope: Scope
+    scope: BindingScope
     cost: float
 
 
@@ -65,7 +73,7 @@ STYLES = tuple(
 )
 
 
-def templates(equation: Equation) -> Iterator[Template]:
+def templates(equation: LiteralEquation) -> Iterator[Template]:
     """Left sides for an equation, the most general first, each once."""
     seen: set[str] = set()
     for style in STYLES:
@@ -80,7 +88,7 @@ def templates(equation: Equation) -> Iterator[Template]:
 class _Maker:
     """Makes the left side of one style."""
 
-    equation: Equation
+    equation: LiteralEquation
     style: Style
     taken: set[str] = field(default_factory=set)
     names: dict[Any, str] = field(default_factory=dict)
@@ -92,7 +100,7 @@ class _Maker:
         over = dict(left.over) if isinstance(left, Siblings) else {}
         self.taken |= {*operands, *over, *over.values()}
         self.taken |= {v for root in self.equation.roots for v in _loop_variables(root)}
-        self.scope = Scope(Bindings(dict(operands), {}), products=products(left))
+        self.scope = BindingScope(Bindings(dict(operands), {}), products=products(left))
         roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
         if self.style.cuts:
             self.late = True
@@ -148,7 +156,7 @@ class _Maker:
         return self.names[identity]
 
     def cut(self, attrs: Attrs) -> dict[str, Expression]:
-        """The fields of a slice, computed from what the rest of the left side binds where that can be."""
+        """The fields of a slice, computed from the other bindings of the left side if they can be."""
         found: dict[str, Expression] = {}
         for key in ("axes", "starts", "ends", "steps"):
             if attrs[key] == spec("slice").attrs[key]:
@@ -159,7 +167,7 @@ class _Maker:
 
 
 def _symbolic(kind: str) -> bool:
-    """Kinds that rules leave open; what others mean (a mode, a flag) is part of the form."""
+    """Kinds that rules leave open; the value of others (a mode, a flag) is part of the form."""
     return kind in _POOLS
 
 
@@ -174,8 +182,8 @@ def _loop_variables(pattern: Pattern | Spread) -> Iterator[str]:
         yield pattern.name
 
 
-def right_sides(equation: Equation, scope: Scope) -> list[tuple[float, tuple[Pattern, ...]]]:
-    """Right sides over what a left side binds that are the equation's at its instance, with what they cost.
+def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:
+    """Right sides over the bindings of a left side that are the equation's at its instance, with their costs.
 
     The simplest come first.
     """
@@ -191,7 +199,7 @@ def _product(parts: Sequence[Sequence[tuple[float, Any]]]) -> list[tuple[float, 
     return best
 
 
-def _patterns(pattern: Pattern | Spread, scope: Scope) -> list[tuple[float, Any]]:
+def _patterns(pattern: Pattern | Spread, scope: BindingScope) -> list[tuple[float, Any]]:
     if isinstance(pattern, Var):
         return [(0.0, pattern)]
     if isinstance(pattern, Spread):
@@ -204,8 +212,8 @@ def _patterns(pattern: Pattern | Spread, scope: Scope) -> list[tuple[float, Any]
     ]
 
 
-def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Expression], str | None]]]:
-    """Ways to write an operator's attributes: a record of the left side with what differs, or field by field."""
+def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, Expression], str | None]]]:
+    """Forms of an operator's attributes: a record of the left side with the differences, or field by field."""
     declared = spec(app.op)
     attrs = declared.complete(constant_fields(app))
     if not attrs:
@@ -230,7 +238,7 @@ def _fields(app: App, scope: Scope) -> list[tuple[float, tuple[dict[str, Express
 
 
 def _chosen(
-    app: App, keys: Sequence[str], attrs: Attrs, scope: Scope, defaults: Any = None
+    app: App, keys: Sequence[str], attrs: Attrs, scope: BindingScope, defaults: Any = None
 ) -> list[tuple[float, dict[str, Expression]]]:
     """Expressions for some attributes; those that have their default may also be left out."""
     parts: list[list[tuple[float, Any]]] = []

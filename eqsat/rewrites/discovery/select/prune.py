@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, generalises
-from eqsat.rewrites.discovery.equations.derivable import Claim, Derivation, claims, derivations
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
 from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.proof.check import check
@@ -18,7 +18,7 @@ from eqsat.rewrites.rules.rule import Rule
 #: Why a rule went: it is another but for names and order; a case of another; a common subgraph makes it a case of one
 #: that was proved instead; the others derive it.
 RENAMING, SPECIAL, SUBGRAPH, DERIVABLE = "renaming", "special case", "common subgraph", "derivable"
-#: How many rules are looked at between two reports of progress and two entries of the journal.
+#: Number of rules looked at between two reports of progress and two entries of the journal.
 _AT_ONCE = 48
 
 #: Called with the stage, how many of its rules are done, and how many there are.
@@ -39,14 +39,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What stays, in the order in which it was chosen, and what went. `lifted` are rules made on the way."""
+    """The rules that stay, in the order in which they were chosen, and those that went. `lifted` are new rules."""
 
     kept: tuple[Rule, ...]
     dropped: Mapping[str, Drop]
     lifted: Mapping[str, Rule] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """How many rules went for each reason, and how many stay."""
+        """The number of rules that went for each reason, and of those that stay."""
         found = {why: sum(d.why == why for d in self.dropped.values()) for why in (RENAMING, SPECIAL, SUBGRAPH)}
         return {**found, DERIVABLE: sum(d.why == DERIVABLE for d in self.dropped.values()), "kept": len(self.kept)}
 
@@ -68,7 +68,7 @@ def prune(
 
 
 def entailed(laws: Sequence[Rule]) -> Verify:
-    """A check for what ships: a rule that holds but that the laws do not entail is undecided."""
+    """The check of rules that ship: one that holds but that the laws do not entail is undecided."""
 
     def verify(rule: Rule) -> Evidence:
         from eqsat.rewrites.proof.verify import verify_rule
@@ -95,7 +95,7 @@ class _Pruner:
         self._on_request: set[str] = set()
 
     def run(self, verified: Sequence[Rule]) -> Pruned:
-        self.rules = {r.name: r for r in sorted(verified, key=lambda r: Statement.of(r).effort)}
+        self.rules = {r.name: r for r in sorted(verified, key=lambda r: RuleStatement.of(r).effort)}
         pending = self._general(self._renamed(list(self.rules)))
         pending = self._underived("by laws", pending, self.laws)
         pending = self._lift(pending)
@@ -108,9 +108,9 @@ class _Pruner:
     # -- form ---------------------------------------------------------------------------------------------------------
 
     def _renamed(self, names: Sequence[str]) -> list[str]:
-        """Without what is a law or an earlier rule but for names and order."""
-        known = [(r.name, Statement.of(r)) for r in self.laws]
-        first, repeated = distinct([*known, *((n, Statement.of(self.rules[n])) for n in names)])
+        """Drop rules that equal a law or an earlier rule up to names and order."""
+        known = [(r.name, RuleStatement.of(r)) for r in self.laws]
+        first, repeated = distinct([*known, *((n, RuleStatement.of(self.rules[n])) for n in names)])
         for name in names:
             if name in repeated:
                 self._drop(name, RENAMING, [repeated[name]])
@@ -118,8 +118,8 @@ class _Pruner:
         return [n for n in names if n in kept]
 
     def _general(self, names: Sequence[str]) -> list[str]:
-        """Without what is a case of another."""
-        equations = {n: Statement.of(self.rules[n]) for n in names}
+        """Drop rules that are a case of another."""
+        equations = {n: RuleStatement.of(self.rules[n]) for n in names}
         operators = {n: self.rules[n].operators() for n in names}
         kept = dict.fromkeys(names)
         for special in names:
@@ -137,10 +137,10 @@ class _Pruner:
 
     def _lift(self, names: Sequence[str]) -> list[str]:
         """With rules without a common subgraph in place of those that have one, where they are true."""
-        known = {canonical(Statement.of(r)): r.name for r in self.laws}
+        known = {canonical(RuleStatement.of(r)): r.name for r in self.laws}
         # What a law says that only runs on request is no reason to leave out a case of it that runs by default.
-        self._on_request = {canonical(Statement.of(r)) for r in self.laws if r.phase == "associate"}
-        known |= {canonical(Statement.of(self.rules[n])): n for n in names}
+        self._on_request = {canonical(RuleStatement.of(r)) for r in self.laws if r.phase == "associate"}
+        known |= {canonical(RuleStatement.of(self.rules[n])): n for n in names}
         kept: dict[str, None] = {}
         pending, done = list(reversed(names)), 0
         while pending:
@@ -158,7 +158,7 @@ class _Pruner:
 
     def _lifted(self, rule: Rule, known: dict[str, str]) -> str | None:
         """The name of a true rule that is this one without a common subgraph, None where there is none."""
-        for equation in lifted(Statement.of(rule)):
+        for equation in lifted(RuleStatement.of(rule)):
             key = canonical(equation)
             if key in self._on_request and rule.phase != "associate":
                 continue
@@ -179,7 +179,7 @@ class _Pruner:
         return next(n for n in chain([stem], (f"{stem}-{i}" for i in count(2))) if n not in self.rules)
 
     def _rests_on(self, name: str, other: str) -> bool:
-        """Whether the drops so far lead from one rule to another."""
+        """Return whether the drops so far lead from one rule to another."""
         pending, seen = [name], set()
         while pending:
             one = pending.pop()
@@ -193,7 +193,7 @@ class _Pruner:
     # -- derivation ---------------------------------------------------------------------------------------------------
 
     def _underived(self, stage: str, names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
-        """Without what these rules derive, many at a time."""
+        """Drop rules that these rules derive, many at a time."""
         kept: list[str] = []
         for start in range(0, len(names), _AT_ONCE):
             batch = names[start : start + _AT_ONCE]
@@ -213,7 +213,7 @@ class _Pruner:
     def _greedy(self, names: Sequence[str]) -> list[str]:
         """Small and general ones first, each only if those chosen so far do not derive it."""
         kept: list[str] = []
-        order = sorted(names, key=lambda n: Statement.of(self.rules[n]).effort)
+        order = sorted(names, key=lambda n: RuleStatement.of(self.rules[n]).effort)
         for done, name in enumerate(order, start=1):
             if kept and (by := self._derived(name, kept, "chosen")) is not None:
                 self._drop(name, DERIVABLE, by)
@@ -223,7 +223,7 @@ class _Pruner:
         return kept
 
     def _thinned(self, names: Sequence[str]) -> list[str]:
-        """Without what those that were chosen later derive, large ones first."""
+        """Drop rules that those chosen later derive, large ones first."""
         kept = list(names)
         for done, name in enumerate(reversed(names), start=1):
             others = [n for n in kept if n != name]
@@ -234,10 +234,10 @@ class _Pruner:
         return kept
 
     def _audited(self, names: Sequence[str]) -> list[str]:
-        """With every dropped rule back that what stays does not derive."""
+        """Restore every dropped rule that the remaining ones do not derive."""
         kept = list(names)
         lost = [n for n, d in self.dropped.items() if not self._stands(d, set(kept))]
-        for done, name in enumerate(sorted(lost, key=lambda n: Statement.of(self.rules[n]).effort), start=1):
+        for done, name in enumerate(sorted(lost, key=lambda n: RuleStatement.of(self.rules[n]).effort), start=1):
             by = self._derived(name, kept, "audited")
             if by is None:
                 kept.append(name)
@@ -248,14 +248,14 @@ class _Pruner:
         return kept
 
     def _stands(self, drop: Drop, kept: set[str]) -> bool:
-        """Whether a rule went by laws and rules that stay alone."""
+        """Return whether a rule was dropped because of laws and rules that stay, and of no others."""
         return drop.why != SUBGRAPH and all(n in kept or n not in self.rules for n in drop.by)
 
     def _derived(self, name: str, kept: Sequence[str], stage: str) -> list[str] | None:
         entry = f"{stage}:{name}:{len(kept)}"
         if entry not in self.journal:
             rules = [*self.laws, *(self.rules[n] for n in kept)]
-            found = derivations(self._claims_of(name), rules).get(name, Derivation(False))
+            found = derivations(self._claims_of(name), rules).get(name, Derivability(False))
             self.journal[entry] = list(found.rules) if found else None
         result: list[str] | None = self.journal[entry]
         return result

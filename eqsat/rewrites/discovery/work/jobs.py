@@ -35,7 +35,7 @@ class Parts:
         return name in self._held or self._load(name) is not None
 
     def keep(self, name: str, arrays: Arrays) -> None:
-        """Stores a result, whole or not at all."""
+        """Store a result, whole or not at all."""
         if self.folder is None:
             self._held[name] = arrays
             return
@@ -50,7 +50,7 @@ class Parts:
         return found
 
     def clear(self) -> None:
-        """Removes everything stored, and the folder if nothing else is in it."""
+        """Remove everything stored, and the folder if nothing else is in it."""
         self._held.clear()
         if self.folder is not None and self.folder.is_dir():
             for path in self.folder.glob(self.subject + "-*"):

@@ -48,7 +48,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes the file; removes it where the work was finished."""
+        """Close the file; remove it where the work was finished."""
         if self._file is not None:
             self._file.close()
         if kind is None and self.path is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-from eqsat.runtime.cuda.compiler.nvrtc import OPTIONS, Compiled, compile_cubin, nvrtc
+from eqsat.runtime.cuda.compiler.nvrtc import OPTIONS, CompiledKernel, compile_cubin, nvrtc
 from eqsat.runtime.cuda.compiler.store import Store, key_of
 from eqsat.runtime.kernels.prelude import prelude
 
@@ -18,41 +18,41 @@ class Cubins:
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = Store() if store is None else store
-        self._made: dict[str, Compiled] = {}
+        self._made: dict[str, CompiledKernel] = {}
 
     def prepare(self, codes: Iterable[str], arch: str = "sm_90", options: Sequence[str] = ()) -> None:
-        """Compiles the texts that are missing at once, on all processors; BackendError where one does not compile."""
+        """Compile the texts that are missing at once, on all processors; BackendError where one does not compile."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # NVRTC compiles outside of Python's lock
             for _ in pool.map(lambda code: self.get(code, arch, options), dict.fromkeys(codes)):
                 pass
 
-    def get(self, code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
+    def get(self, code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> CompiledKernel:
         """The kernel of a text for an architecture; BackendError where it has to be compiled and cannot be."""
         key = self.key(code, arch, options)
         if key not in self._made:
             self._made[key] = self._stored(key) or self._compiled(key, code, arch, options)
         return self._made[key]
 
-    def _stored(self, key: str) -> Compiled | None:
+    def _stored(self, key: str) -> CompiledKernel | None:
         held = self.store.get(key)
         return None if held is None else _read(held)
 
-    def _compiled(self, key: str, code: str, arch: str, options: Sequence[str]) -> Compiled:
+    def _compiled(self, key: str, code: str, arch: str, options: Sequence[str]) -> CompiledKernel:
         compiled = compile_cubin(code, arch, options)
         self.store.put(key, _written(compiled))
         return compiled
 
     def key(self, code: str, arch: str, options: Sequence[str] = ()) -> str:
-        """What a kernel is kept under."""
+        """The key a kernel is stored under."""
         return key_of("cubin", prelude(), code, arch, nvrtc().version, *OPTIONS, *options)
 
 
-def _written(compiled: Compiled) -> bytes:
+def _written(compiled: CompiledKernel) -> bytes:
     fields = asdict(compiled)
     del fields["cubin"]
     return json.dumps(fields).encode() + b"\n" + compiled.cubin
 
 
-def _read(held: bytes) -> Compiled:
+def _read(held: bytes) -> CompiledKernel:
     head, _, cubin = held.partition(b"\n")
-    return Compiled(cubin=cubin, **json.loads(head))
+    return CompiledKernel(cubin=cubin, **json.loads(head))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from eqsat.errors import BackendError
 from eqsat.runtime.kernels.prelude import prelude
 
-#: What every kernel is compiled with; ptxas is made to say how many registers it used.
+#: Compiler options of every kernel; ptxas is made to report how many registers it used.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 REMEDY = "pip install 'eqsat[cuda13]'"
 
@@ -25,7 +25,7 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A kernel as a GPU runs it, and what ptxas says of it: registers a thread, static shared memory a block.
 
     `stack` is the memory of a thread that is no register, `spill_bytes` what moves there because registers run out.
@@ -50,8 +50,8 @@ class Nvrtc(Protocol):
         ...
 
 
-def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Compiled:
-    """Compiles a kernel, after the prelude, for an architecture; BackendError where it does not compile.
+def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -> CompiledKernel:
+    """Compile a kernel, after the prelude, for an architecture; BackendError where it does not compile.
 
     The kernel's name in C is found in its text, which is named so in messages, and kept in a file with the log.
     """
@@ -140,15 +140,15 @@ class _CuPy:
             library.destroyProgram(program)
 
 
-def _compiled(cubin: bytes, log: str, version: str) -> Compiled:
-    """What ptxas says of a kernel; BackendError where it says nothing, so that no bound is held to be kept unseen."""
+def _compiled(cubin: bytes, log: str, version: str) -> CompiledKernel:
+    """A kernel with the figures that ptxas reports; BackendError where it reports none, so that no bound is a guess."""
     registers, frame, shared = _REGISTERS.search(log), _STACK.search(log), _SHARED.search(log)
     if registers is None or frame is None:
         raise BackendError(
             f"NVRTC {version} does not say how many registers a kernel takes", expected="NVRTC 13", remedy=REMEDY
         )
     stack, stores, loads = map(int, frame.groups())
-    return Compiled(
+    return CompiledKernel(
         cubin, int(registers.group(1)), stores + loads, stack, int(shared.group(1)) if shared else 0, log, version
     )
 

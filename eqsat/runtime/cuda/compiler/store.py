@@ -1,4 +1,4 @@
-"""Files that are found by what they were made from: written whole, checked when read, the oldest dropped first."""
+"""Files looked up by the parts they were made from: written whole, checked when read, the oldest dropped first."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ABANDONED_SECONDS = 3600.0
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels are kept: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
+    """The folder of compiled kernels: EQSAT_KERNEL_CACHE, or a folder of the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
     return Path(named) if named else cache_folder() / "kernels"
 
 
 def key_of(*parts: str) -> str:
-    """A name for what is made from the parts; other parts, or the same text cut elsewhere, have another.
+    """A name for an object made from the parts; other parts, or the same text cut elsewhere, have another.
 
     >>> key_of("a", "bc") == key_of("ab", "c")
     False
@@ -59,7 +59,7 @@ class Store:
         return self.folder / f"{key}{_SUFFIX}"
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, or None."""
+        """The bytes stored under a key, or None."""
         path = self.path(key)
         try:
             held = path.read_bytes()
@@ -74,7 +74,7 @@ class Store:
         return payload
 
     def put(self, key: str, payload: bytes) -> None:
-        """Keeps bytes under a key: all of them or none."""
+        """Keep bytes under a key: all of them or none."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._write(self.path(key), _MAGIC + _checksum(key, payload) + payload)

@@ -1,4 +1,4 @@
-"""What a caller passes: NumPy, CuPy or any DLPack array, checked, and what to return for it."""
+"""Inputs that a caller passes: NumPy, CuPy or any DLPack array, checked, and the kind of array to return for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CUDA = frozenset({2, 13})
 _NUMBERS = (bool, int, float, complex, list, tuple)
 
 
-class Device(Protocol):
+class CudaDevice(Protocol):
     """A GPU that arrays may lie on; `number` is CUDA's."""
 
     number: int
@@ -31,8 +31,8 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
-    """The arrays a caller passed, by name, NumPy's or CuPy's; and what is returned: arrays of the same kind.
+class PassedArrays:
+    """The arrays a caller passed, by name, NumPy's or CuPy's, and the arrays to return, of the same kind.
 
     `on_device` says that outputs stay on the GPU; `wrap` makes them what the caller uses.
     """
@@ -42,8 +42,8 @@ class Given:
     wrap: Callable[[Any], Any]
 
 
-def taken(graph: Graph, inputs: Mapping[str, Any], device: Device | None = None) -> Given:
-    """The inputs in the graph's order, checked against what it declares.
+def taken(graph: Graph, inputs: Mapping[str, Any], device: CudaDevice | None = None) -> PassedArrays:
+    """The inputs in the graph's order, checked against its declarations.
 
     Outputs are NumPy's if any input is, or if there is none. BackendError for what does not fit: a missing or unknown
     input, one of another shape, element type or device, or one that cannot be read.
@@ -53,11 +53,11 @@ def taken(graph: Graph, inputs: Mapping[str, Any], device: Device | None = None)
     checked = checked_inputs(graph, stand_ins)
     arrays = {name: read[name] if name in read and _is_on_device(read[name]) else a for name, a in checked.items()}
     on_device = bool(inputs) and all(_is_on_device(array) for array in read.values())
-    return Given(arrays, on_device, _wrapping(inputs.values()))
+    return PassedArrays(arrays, on_device, _wrapping(inputs.values()))
 
 
-def _read(graph: Graph, name: str, value: Any, device: Device | None) -> Any:
-    """A value as NumPy's array or CuPy's; numbers, and what says nothing of where it lies, as they are."""
+def _read(graph: Graph, name: str, value: Any, device: CudaDevice | None) -> Any:
+    """A value as NumPy's array or CuPy's; numbers, and objects that do not tell where they lie, unchanged."""
     if isinstance(value, (np.ndarray, np.generic, *_NUMBERS)):
         return value
     place = _place(value)
@@ -81,7 +81,7 @@ def _place(value: Any) -> tuple[int, int | None] | None:
     return (2, None) if hasattr(value, "__cuda_array_interface__") else None
 
 
-def _misplaced(graph: Graph, name: str, found: str, device: Device | None) -> BackendError:
+def _misplaced(graph: Graph, name: str, found: str, device: CudaDevice | None) -> BackendError:
     here = "the host" if device is None else f"the host or CUDA device {device.number}"
     return BackendError(
         f"input {name!r} lies on {found}",
@@ -113,7 +113,7 @@ def _stand_in(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _wrapping(values: Iterable[Any]) -> Callable[[Any], Any]:
-    """What makes an output the kind of array that all inputs are; outputs as they are for NumPy, CuPy and mixtures."""
+    """The conversion of an output to the kind of array that all inputs are; none for NumPy, CuPy and mixtures."""
     kinds = {type(value).__module__.partition(".")[0]: value for value in values}
     if len(kinds) != 1:
         return lambda array: array
@@ -139,12 +139,12 @@ def span(array: Any) -> tuple[str, int, int]:
 
 
 def overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
-    """Whether two spans have memory in common."""
+    """Return whether two spans have memory in common."""
     return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two arrays of one shape and element type have their elements in the same places."""
+    """Return whether two arrays of one shape and element type have their elements in the same places."""
     return span(one) == span(other) and tuple(one.strides) == tuple(other.strides)
 
 
@@ -163,7 +163,7 @@ def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Any], where: st
             )
 
 
-def check_output(name: str, array: Any, wanted: TensorType, where: str, device: Device | None) -> None:
+def check_output(name: str, array: Any, wanted: TensorType, where: str, device: CudaDevice | None) -> None:
     """BackendError for an array that an output cannot be written to."""
     fault = ""
     place = None if isinstance(array, np.ndarray) else _place(array)

@@ -1,4 +1,4 @@
-"""The GPU that is here, as its driver and the installed libraries report it, or what is missing for one."""
+"""The GPU that is here, as its driver and the installed libraries report it, or the missing parts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from eqsat.errors import BackendError
 
-#: What `pip` is asked for to get all that is needed beside the driver.
+#: The name that `pip` installs everything under that is needed beside the driver.
 EXTRA = "eqsat[cuda13]"
-#: Where generated code comes from: what this module imports of the runtime.
+#: Origin of generated code: the module that this one imports of the runtime.
 _ORIGIN = "cuda.program.lowering"
 _ROOM = "eqsat.runtime"
 _FOLDER = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Installation:
-    """A GPU with its driver, and the versions of what runs kernels on it."""
+    """A GPU with its driver, and the versions of the libraries that run kernels on it."""
 
     gpu: Gpu
     driver: str
@@ -51,13 +51,13 @@ class Installation:
 
     @property
     def runtime(self) -> str:
-        """The libraries and the hash of what generates kernels, in one line."""
+        """The libraries and the hash of the code that generates kernels, in one line."""
         versions = [f"{name} {version}" for name, version in self.libraries.items()]
         return ", ".join([*versions, f"kernels {generator_hash()}"])
 
 
 def found() -> Installation:
-    """The installation; BackendError that says what is missing where there is none."""
+    """The installation; BackendError that names the missing parts where there is none."""
     probed = probe()
     if isinstance(probed, Installation):
         return probed
@@ -70,7 +70,7 @@ def found() -> Installation:
 
 @cache
 def probe() -> Installation | str:
-    """The installation, or what is missing for one."""
+    """The installation, or the missing parts."""
     try:
         cupy: Any = importlib.import_module("cupy")
     except ImportError as error:
@@ -135,7 +135,7 @@ _LIBRARIES: Mapping[str, Callable[[], str]] = {"cupy": _cupy, "cublasLt": _cubla
 
 
 def _version(read: Callable[[], str]) -> str:
-    """What a library says of its version; operators that need one which is absent have other kernels."""
+    """The version that a library reports; operators that need one which is absent have other kernels."""
     try:
         return read()
     except Exception as error:  # noqa: BLE001 - libraries raise errors of their own where the driver does not fit

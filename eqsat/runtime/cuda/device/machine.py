@@ -15,21 +15,21 @@ from eqsat.runtime.cuda.device.memory import DeviceMemory
 from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, Matmul
-from eqsat.runtime.cuda.libraries.library import Prepared
+from eqsat.runtime.cuda.libraries.library import PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
-from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, quickest, segments, width
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
-from eqsat.runtime.cuda.program.program import Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, quickest, segments, width
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 
 #: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
 Choice = Callable[[Call], str | None]
 #: Numbers of streams that are tried where launches need not wait for each other.
-LANES = (1, 2, 4)
+STREAM_COUNTS = (1, 2, 4)
 #: Replays by which numbers of streams are compared.
 _REPLAYS = 20
 #: For how long the GPU waits before launches that are timed one by one, so that all are queued by then: in seconds.
@@ -42,17 +42,17 @@ _WAIT = """extern "C" __global__ void hold() {{
 """
 
 
-class Step(Protocol):
+class PreparedLaunch(Protocol):
     """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts it on a stream."""
+        """Put it on a stream."""
 
 
 class KernelStep:
     """A generated kernel with its arguments in place."""
 
-    def __init__(self, toolkit: Toolkit, source: Source, addresses: Sequence[int]) -> None:
+    def __init__(self, toolkit: Toolkit, source: KernelSource, addresses: Sequence[int]) -> None:
         self._launch = toolkit.driver.launchKernel
         self._function = toolkit.function(source)
         self._extents = (*source.grid, *source.block, source.shared)
@@ -63,7 +63,7 @@ class KernelStep:
         self._arguments = (ctypes.c_void_p * max(len(addresses), 1))(*(first + i * size for i in range(len(addresses))))
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the kernel on a stream."""
+        """Put the kernel on a stream."""
         self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
 
 
@@ -71,17 +71,17 @@ class NoStep:
     """A kernel over no elements."""
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class Steps:
     """Kernels that are one launch of a program, one after the other."""
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: PreparedLaunch) -> None:
         self._steps = steps
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts all of them on a stream."""
+        """Put all of them on a stream."""
         for step in self._steps:
             step.launch(stream, workspace)
 
@@ -93,7 +93,7 @@ class FallbackStep:
         self._machine, self._launch, self._work = machine, launch, work
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Runs the operator on the machine's first stream, which is the only one that such launches are put on."""
+        """Run the operator on the machine's first stream, which is the only one that such launches are put on."""
         machine = self._machine
         with machine.streams[0]:
             machine.fallback.run(self._work, self._launch, machine.memory.array)
@@ -108,14 +108,14 @@ class GpuMachine:
     """
 
     def __init__(
-        self, program: Program, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
+        self, program: CudaProgram, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
     ) -> None:
         self.program, self.toolkit = program, toolkit
         self._choose = choose
         self._cupy = toolkit.cupy
         self.streams: list[Any] = []
-        self._prepared: list[Prepared] = []
-        self._steps: list[Step] = []
+        self._prepared: list[PreparedCall] = []
+        self._steps: list[PreparedLaunch] = []
         self._replayed: list[Any] = []
         with toolkit.device():
             self.memory = DeviceMemory(program, arrangement, toolkit)
@@ -141,11 +141,11 @@ class GpuMachine:
         self.wait()
         self._capture(dependencies(program, arrangement))
 
-    def _sources(self) -> Iterator[Source]:
+    def _sources(self) -> Iterator[KernelSource]:
         """The kernels that are known to be run, whatever libraries refuse."""
         for launch in self.program.launches:
             work = launch.work
-            if isinstance(work, Source):
+            if isinstance(work, KernelSource):
                 yield work
             elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
                 found = source_of(work)
@@ -153,20 +153,20 @@ class GpuMachine:
                     yield found[0]
 
     def address(self, view: View) -> int:
-        """Where the first element of a view lies."""
+        """The address of the first element of a view."""
         return self.memory.address(view)
 
-    def _step(self, launch: Launch) -> Step:
-        if isinstance(launch.work, Source):
+    def _step(self, launch: Launch) -> PreparedLaunch:
+        if isinstance(launch.work, KernelSource):
             return self._kernel(launch.work, [self.address(v) for v in (*launch.reads, *launch.writes)])
         if isinstance(launch.work, Fallback):
             return FallbackStep(self, launch, launch.work)
         return self._call(launch.work, launch.label)
 
-    def _kernel(self, source: Source, addresses: Sequence[int]) -> Step:
+    def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
         return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
-    def _call(self, call: Call, label: str) -> Step:
+    def _call(self, call: Call, label: str) -> PreparedLaunch:
         """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
         name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
         library = self.toolkit.libraries.get(name)
@@ -194,7 +194,7 @@ class GpuMachine:
         warnings.warn(f"{label} runs as two kernels, not as one: {reason}", RuntimeWarning, stacklevel=2)
         return Steps(self._call(first, label), self._kernel(source, [self.address(view) for view in views]))
 
-    def _generated(self, call: Call, label: str, name: str, reason: str) -> Step:
+    def _generated(self, call: Call, label: str, name: str, reason: str) -> PreparedLaunch:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
         found = source_of(call)
         if found is None:
@@ -211,24 +211,24 @@ class GpuMachine:
         source, views = found
         return self._kernel(source, [self.address(view) for view in views])
 
-    def _more_streams(self, lanes: int) -> None:
-        while len(self.streams) < lanes:
+    def _more_streams(self, stream_count: int) -> None:
+        while len(self.streams) < stream_count:
             self._workspaces.append(self.memory.take(f"workspace {len(self.streams)}", self._workspace))
             self.streams.append(self._cupy.cuda.Stream(non_blocking=True))
 
     def _capture(self, before: Sequence[frozenset[int]]) -> None:
-        """Captures the launches on as many streams as are measured to be quickest."""
+        """Capture the launches on as many streams as are measured to be quickest."""
         most = width(before)
         captured: dict[int, list[Any]] = {}
         seconds: dict[int, float] = {}
-        for lanes in LANES:
-            if lanes > 1 and lanes > most:
+        for stream_count in STREAM_COUNTS:
+            if stream_count > 1 and stream_count > most:
                 break
-            self._more_streams(lanes)
-            captured[lanes] = self._captured(placed(before, lanes))
-            seconds[lanes] = self._time(captured[lanes]) if most > 1 else 0.0
-        self.lanes = quickest(seconds)
-        self._replayed = captured[self.lanes]
+            self._more_streams(stream_count)
+            captured[stream_count] = self._captured(placed(before, stream_count))
+            seconds[stream_count] = self._time(captured[stream_count]) if most > 1 else 0.0
+        self.stream_count = quickest(seconds)
+        self._replayed = captured[self.stream_count]
 
     def _captured(self, launches: Sequence[Placed]) -> list[Any]:
         """Graphs of the launches between those that no graph can hold, and those as they are."""
@@ -279,7 +279,7 @@ class GpuMachine:
                 graph.launch(stream)
 
     def put(self, name: str, array: Any) -> None:
-        """Copies an input in, from the host, or within the GPU once the caller's stream is done with it."""
+        """Copy an input in, from the host, or within the GPU once the caller's stream is done with it."""
         with self.toolkit.device():
             if isinstance(array, self._cupy.ndarray):
                 self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
@@ -301,28 +301,28 @@ class GpuMachine:
             return copy
 
     def _after(self, first: Any, then: Any) -> None:
-        """Makes a stream wait for what another has been given so far."""
+        """Make a stream wait for all work given to another so far."""
         self._mark.record(first)
         then.wait_event(self._mark)
 
     def launch(self) -> None:
-        """Starts a run, once the caller's stream has filled the input arrays."""
+        """Start a run, once the caller's stream has filled the input arrays."""
         with self.toolkit.device():
             self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
             self._replay(self._replayed)
 
     def wait(self) -> None:
-        """Waits until all runs are done."""
+        """Wait until all runs are done."""
         for stream in self.streams:
             stream.synchronize()
 
     def join(self) -> None:
-        """Makes the caller's stream wait for all runs that were started."""
+        """Make the caller's stream wait for all runs that were started."""
         with self.toolkit.device():
             self._after(self.streams[0], self._cupy.cuda.get_current_stream())
 
     def timed(self) -> list[Span]:
-        """Runs the launches one by one, queued behind a kernel that waits, and times each by events."""
+        """Run the launches one by one, queued behind a kernel that waits, and time each by events."""
         cupy, stream = self._cupy, self.streams[0]
         with self.toolkit.device():
             self._hold(len(self._steps)).launch(stream.ptr, 0)
@@ -338,12 +338,12 @@ class GpuMachine:
             for launch, begin, end in zip(self.program.launches, ends[:-1], ends[1:], strict=True)
         ]
 
-    def _hold(self, launches: int) -> Step:
+    def _hold(self, launches: int) -> PreparedLaunch:
         code = _WAIT.format(nanoseconds=int(1e9 * _QUEUEING * (launches + 1)))
-        return self._kernel(Source("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
+        return self._kernel(KernelSource("hold", code, (), (1, 1, 1), (1, 1, 1)), ())
 
     def close(self) -> None:
-        """Gives back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""
+        """Give back graphs, plans, streams and memory; arrays over that memory keep it for as long as they live."""
         with self.toolkit.device():
             with self._quietly():
                 self.wait()
@@ -356,6 +356,6 @@ class GpuMachine:
             self.streams = []
 
     def _quietly(self) -> contextlib.suppress:
-        """Lets an error of CUDA's pass while another is on its way, or what failed is given back."""
+        """Ignore an error of CUDA's while another is being raised, or resources of a failure are freed."""
         cuda = self._cupy.cuda
         return contextlib.suppress(cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)

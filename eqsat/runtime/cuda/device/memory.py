@@ -12,7 +12,7 @@ from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, strided
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
@@ -20,7 +20,7 @@ from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 _OUT_OF_MEMORY = 2
 
 
-def places(program: Program, arrangement: Arrangement) -> dict[str, tuple[str, int]]:
+def places(program: CudaProgram, arrangement: Arrangement) -> dict[str, tuple[str, int]]:
     """The block each buffer lies in, by role, and its place there: values in the arena, the rest one after another."""
     ends: dict[str, int] = {}
     found = {}
@@ -49,7 +49,7 @@ class DeviceMemory:
     Copies from and to the host go through pinned memory, on the stream that is named.
     """
 
-    def __init__(self, program: Program, arrangement: Arrangement, toolkit: Toolkit) -> None:
+    def __init__(self, program: CudaProgram, arrangement: Arrangement, toolkit: Toolkit) -> None:
         self.program, self.arrangement, self.toolkit = program, arrangement, toolkit
         self._cupy, self._runtime = toolkit.cupy, toolkit.runtime
         self._places = places(program, arrangement)
@@ -127,7 +127,7 @@ class DeviceMemory:
         return 0 if block is None else int(block.ptr) + offset
 
     def address(self, view: View) -> int:
-        """Where the first element of a view lies."""
+        """The address of the first element of a view."""
         return self._base(view.buffer) + view.offset * view.dtype.itemsize
 
     def array(self, view: View) -> Any:
@@ -139,7 +139,7 @@ class DeviceMemory:
         return self._cupy.ndarray(view.shape, view.dtype.numpy, pointer, tuple(s * size for s in view.strides))
 
     def upload(self, view: View, array: Any, stream: int) -> None:
-        """Starts copying an array of NumPy's to a view; the last copy from the same pinned memory must be done."""
+        """Start copying an array of NumPy's to a view; the last copy from the same pinned memory must be done."""
         held = self._host(view)
         strided(held, view)[...] = array
         if held.nbytes:
@@ -160,7 +160,7 @@ class DeviceMemory:
         return np.frombuffer(self._pinned[view.buffer], np.uint8, self.program.buffers[view.buffer].nbytes)
 
     def close(self) -> None:
-        """Gives the memory back; arrays over it keep it for as long as they live."""
+        """Give the memory back; arrays over it keep it for as long as they live."""
         self._blocks.clear()
         self._weights.clear()
         self._pinned.clear()

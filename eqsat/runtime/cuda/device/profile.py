@@ -1,4 +1,4 @@
-"""Where the time of a program goes: a span for every launch, as a table, a Chrome trace and a picture."""
+"""The profile of a program: a span for every launch, as a table, a Chrome trace and a picture."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from statistics import median
 from eqsat.errors import MissingExtraError, UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program.launches import Launch
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
-#: What kinds of launches there are, each with its colour in the picture.
+#: Kinds of launches, each with its colour in the picture.
 KINDS = {
     "generated": "#4c78a8",
     "matmul": "#f58518",
@@ -26,8 +26,8 @@ KINDS = {
 
 
 def kind_of(launch: Launch) -> str:
-    """What runs a launch: one of KINDS."""
-    if isinstance(launch.work, Source):
+    """The kind of a launch: one of KINDS."""
+    if isinstance(launch.work, KernelSource):
         return "generated"
     if isinstance(launch.work, Matmul):
         return "matmul"
@@ -60,7 +60,7 @@ class Span:
     seconds: float
     nbytes: int = 0
     values: tuple[str, ...] = ()
-    lane: int = 0
+    stream: int = 0
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Profile:
                 median(s.seconds for s in same),
                 first.nbytes,
                 first.values,
-                first.lane,
+                first.stream,
             )
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ class Profile:
         return "\n".join(lines)
 
     def chrome_trace(self, path: str | Path) -> None:
-        """Writes all runs as Chrome-trace JSON, for chrome://tracing or Perfetto: a process a run, a row a stream."""
+        """Write all runs as Chrome-trace JSON, for chrome://tracing or Perfetto: a process a run, a row a stream."""
         events: list[dict[str, object]] = []
         for index, spans in enumerate(self.runs):
             head = {"ph": "M", "pid": index, "tid": 0}
@@ -141,8 +141,7 @@ class Profile:
         Path(path).write_text(text, encoding="utf-8")
 
     def picture(self, path: str | Path) -> None:
-        """Draws the timeline of medians to a file, whose suffix says in which format; MissingExtraError without
-        matplotlib."""
+        """Draw the timeline of medians to a file of the format in its suffix; MissingExtraError without matplotlib."""
         if find_spec("matplotlib") is None:
             raise MissingExtraError(
                 "a picture of a timeline needs matplotlib",
@@ -154,14 +153,16 @@ class Profile:
         from matplotlib.patches import Patch
 
         spans = self.spans
-        lanes = max(span.lane for span in spans) + 1 if spans else 1
-        figure = Figure(figsize=(12, 1.6 + 0.6 * lanes), layout="constrained")
+        streams = max(span.stream for span in spans) + 1 if spans else 1
+        figure = Figure(figsize=(12, 1.6 + 0.6 * streams), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for span in spans:
             bar = [(span.start * 1e6, span.seconds * 1e6)]
-            axes.broken_barh(bar, (span.lane - 0.4, 0.8), facecolors=KINDS[span.kind], edgecolor="white", linewidth=0.3)
-        axes.set_yticks(range(lanes), [f"stream {lane}" for lane in range(lanes)])
+            axes.broken_barh(
+                bar, (span.stream - 0.4, 0.8), facecolors=KINDS[span.kind], edgecolor="white", linewidth=0.3
+            )
+        axes.set_yticks(range(streams), [f"stream {stream}" for stream in range(streams)])
         axes.set_xlabel("µs")
         axes.set_title(f"{self.name}: {len(spans)} launches, {self.seconds * 1e6:.1f} µs")
         used = [kind for kind in KINDS if any(span.kind == kind for span in spans)]
@@ -178,6 +179,6 @@ def _event(span: Span, run: int) -> dict[str, object]:
         "ts": span.start * 1e6,
         "dur": span.seconds * 1e6,
         "pid": run,
-        "tid": span.lane,
+        "tid": span.stream,
         "args": {"values": list(span.values), "bytes": span.nbytes},
     }

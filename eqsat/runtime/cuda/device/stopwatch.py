@@ -11,20 +11,21 @@ from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.plan import Plan
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.device.installation import found
-from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, Step
+from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, Prepared
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
 from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
-#: How many times the second-level cache a sweep reads, by what, and how many bytes at once.
+#: The sweep of the second-level cache: how many times it is read, by how many blocks and threads, and how many bytes at
+#: once.
 _SWEPT, _BLOCKS, _THREADS, _WORD = 3, 264, 256, 4
 #: Reads all of x. The sum is no word of it, so that nothing is written, but no compiler knows that.
 _SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
@@ -37,12 +38,12 @@ _SWEEP = """extern "C" __global__ void sweep(const unsigned* x, unsigned* y) {{
 
 
 def open_stopwatch() -> CudaStopwatch:
-    """The stopwatch of the GPU that is here; BackendError that says what is missing for one."""
+    """The stopwatch of this machine's GPU; BackendError that names the missing parts."""
     return CudaStopwatch(Toolkit(), found().gpu.l2_bytes)
 
 
 class CudaStopwatch:
-    """Times what runs on one GPU, without a change to any of its settings."""
+    """Times kernels on one GPU, without a change to any of its settings."""
 
     def __init__(self, toolkit: Toolkit, l2_bytes: int) -> None:
         self.toolkit, self.l2_bytes = toolkit, l2_bytes
@@ -52,11 +53,11 @@ class CudaStopwatch:
             count = _SWEPT * l2_bytes // _WORD
             self._swept = toolkit.cupy.cuda.Memory((count + 1) * _WORD)
             toolkit.runtime.memsetAsync(self._swept.ptr, 0, self._swept.size, self.stream.ptr)
-            source = Source("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
+            source = KernelSource("sweep", _SWEEP.format(count=count), ("x", "y"), (_BLOCKS, 1, 1), (_THREADS, 1, 1))
             self._sweep = KernelStep(toolkit, source, (self._swept.ptr, self._swept.ptr + count * _WORD))
 
     def sweep(self) -> None:
-        """Reads three times the second-level cache, so that nothing is left of what was there."""
+        """Read three times the second-level cache, so that its old content is gone."""
         with self.toolkit.device():
             self._sweep.launch(self.stream.ptr, 0)
             self.stream.synchronize()
@@ -68,7 +69,7 @@ class CudaStopwatch:
         return CudaSubject(self, given, inputs, plans)
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Give the memory back."""
         self.stream.synchronize()
         del self._swept, self.workspace
 
@@ -97,13 +98,13 @@ class CudaSubject:
         self._weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
         self.weight_bytes = sum(self._weights.values())
         self._sets: list[Any] = [None]
-        self._steps: dict[tuple[str, int], list[Step]] = {}
-        self._prepared: list[Prepared] = []
+        self._steps: dict[tuple[str, int], list[PreparedLaunch]] = {}
+        self._prepared: list[PreparedCall] = []
         self._built: dict[tuple[Call, str | None], PreparedGraph] = {}
         self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
-        calls = [launch.work for launch in self._launches if not isinstance(launch.work, Source | Fallback)]
+        calls = [launch.work for launch in self._launches if not isinstance(launch.work, KernelSource | Fallback)]
         library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
@@ -121,7 +122,7 @@ class CudaSubject:
             return CudaReplay(self._watch, steps)
 
     def _copy_weights(self, count: int) -> None:
-        """Takes memory for more sets of weights, and fills it on the GPU."""
+        """Take memory for more sets of weights, and fill it on the GPU."""
         cupy = self._watch.toolkit.cupy
         while len(self._sets) < count:
             self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self._weights.values())), 1)))
@@ -133,7 +134,7 @@ class CudaSubject:
         self._watch.stream.synchronize()
 
     def _base(self, name: str, place: int) -> int:
-        """Where a buffer of weights begins in a set."""
+        """The offset of a buffer of weights in a set."""
         if place == 0:
             return self._machine.memory.address(View.of(name, DType.UINT8, (self._weights[name],)))
         before = list(self._weights)[: list(self._weights).index(name)]
@@ -147,18 +148,18 @@ class CudaSubject:
 
         return address
 
-    def _made(self, plan: str, place: int) -> list[Step]:
+    def _made(self, plan: str, place: int) -> list[PreparedLaunch]:
         """The launches on one set of weights, a library's call by a plan."""
         if (plan, place) not in self._steps:
             address = self._address(place)
             self._steps[plan, place] = [step for launch in self._launches for step in self._step(launch, plan, address)]
         return self._steps[plan, place]
 
-    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[Step]:
+    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
         toolkit, work = self._watch.toolkit, launch.work
         if isinstance(work, Fallback):
             raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
-        if isinstance(work, Source):
+        if isinstance(work, KernelSource):
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
         library = toolkit.libraries.get(_library_of(work))
@@ -186,8 +187,8 @@ class CudaSubject:
         rest = KernelStep(toolkit, source, [address(view) for view in views])
         return [*self._step(replace(launch, work=first), plan, address), rest]
 
-    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> Prepared:
-        """A call by a plan; what takes long to build is built for one set of weights."""
+    def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> PreparedCall:
+        """A call by a plan; parts that take long to build are built for one set of weights."""
         built = self._built.get((call, plan))
         if built is not None and not isinstance(call, Matmul):
             return built.at(call, address)
@@ -196,7 +197,7 @@ class CudaSubject:
             self._built[call, plan] = prepared
         return prepared
 
-    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> Step:
+    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> PreparedLaunch:
         """The kernel that a machine runs where a library has none."""
         found = source_of(call)
         if found is None:
@@ -205,7 +206,7 @@ class CudaSubject:
         return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
     def close(self) -> None:
-        """Gives back plans and memory."""
+        """Give back plans and memory."""
         self._steps.clear()
         self._built.clear()
         while self._prepared:
@@ -217,7 +218,7 @@ class CudaSubject:
 class CudaReplay:
     """Launches captured as one graph."""
 
-    def __init__(self, watch: CudaStopwatch, steps: Sequence[Step]) -> None:
+    def __init__(self, watch: CudaStopwatch, steps: Sequence[PreparedLaunch]) -> None:
         self._watch = watch
         stream = watch.stream
         # What is set up by a first launch cannot be captured.
@@ -233,11 +234,11 @@ class CudaReplay:
         self._graph.upload(stream)
 
     def seconds(self) -> float:
-        """Replays the graph once and returns the seconds between its first kernel and its last."""
+        """Replay the graph once and return the seconds between its first kernel and its last."""
         return _between(self._watch, lambda: self._graph.launch(self._watch.stream), self._watch.stream)
 
     def close(self) -> None:
-        """Gives the graph back."""
+        """Give the graph back."""
         self._graph = None
 
 
@@ -248,7 +249,7 @@ class MachineReplay:
         self._watch, self._machine, self._copies = watch, machine, copies
 
     def seconds(self) -> float:
-        """Runs all copies and returns the seconds that the GPU took."""
+        """Run all copies and return the seconds that the GPU took."""
 
         def run() -> None:
             for _ in range(self._copies):
@@ -261,7 +262,7 @@ class MachineReplay:
 
 
 def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
-    """The seconds by the GPU's clock from before to after what `run` puts on a stream."""
+    """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
     cuda = watch.toolkit.cupy.cuda
     with watch.toolkit.device():
         begin, end = cuda.Event(), cuda.Event()

@@ -13,7 +13,7 @@ from eqsat.runtime.cuda.compiler.nvrtc import nvrtc
 from eqsat.runtime.cuda.libraries import cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.libraries.library import Library
 from eqsat.runtime.cuda.shortage import driver_fault, old_driver
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 #: The libraries that calls go to, by the names that lowering knows them by.
 OPENERS: Mapping[str, Callable[[], Library]] = {
@@ -22,7 +22,7 @@ OPENERS: Mapping[str, Callable[[], Library]] = {
 }
 #: A kernel that asks for more shared memory than this must be allowed to, in bytes.
 _PLAIN_SHARED = 48 << 10
-#: How CUDA's driver calls the bound on dynamic shared memory (CUfunction_attribute).
+#: The number that CUDA's driver has for the bound on dynamic shared memory (CUfunction_attribute).
 _MOST_DYNAMIC_SHARED = 8
 
 
@@ -70,7 +70,7 @@ class Toolkit:
         return {"cupy": int(self.runtime.runtimeGetVersion()), "nvrtc": 1000 * major + 10 * minor}
 
     def device(self) -> Any:
-        """What makes this GPU the current one, as a context manager."""
+        """A context manager that makes this GPU the current one."""
         return self.cupy.cuda.Device(self.number)
 
     def adopt(self, array: Any) -> Any:
@@ -81,12 +81,12 @@ class Toolkit:
         with self.device():
             return cupy.from_dlpack(array) if hasattr(array, "__dlpack__") else cupy.asarray(array)
 
-    def prepare(self, sources: Iterable[Source]) -> None:
-        """Compiles kernels at once, which then need only be loaded; BackendError where one does not compile."""
+    def prepare(self, sources: Iterable[KernelSource]) -> None:
+        """Compile kernels at once, which then need only be loaded; BackendError where one does not compile."""
         missing = (source.code for source in sources if (source.code, source.entry) not in self._functions)
         self._cubins.prepare(missing, self.arch)
 
-    def function(self, source: Source) -> int:
+    def function(self, source: KernelSource) -> int:
         """The handle of a kernel, compiled and loaded where it is not yet; BackendError where it does not compile."""
         key = source.code, source.entry
         if key not in self._functions:
@@ -99,7 +99,7 @@ class Toolkit:
         return self._functions[key]
 
     def close(self) -> None:
-        """Unloads the kernels and closes the libraries; machines that use them must be closed before."""
+        """Unload the kernels and close the libraries; machines that use them must be closed before."""
         self._functions.clear()
         with self.device():
             while self._modules:

@@ -1,4 +1,4 @@
-"""Kernels that libraries have: matrix products, convolutions, attention and normalisations, by what they compute."""
+"""Kernels that libraries have: matrix products, convolutions, attention and normalisations, by their results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from eqsat.runtime.kernels.view import View
 
-#: What cuBLASLt does to a product before it is stored.
+#: Operations of cuBLASLt on a product before it is stored.
 Epilogue = Literal["", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 
 

@@ -1,4 +1,4 @@
-"""Which matrix products cuBLASLt computes, as what it is asked for, and its algorithms as text."""
+"""Matrix products that cuBLASLt computes, as calls to it, and its algorithms as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.kernels.view import View
 
 NAME = "cublaslt"
-#: How CUDA calls element types (cudaDataType).
+#: CUDA's numbers of element types (cudaDataType).
 TYPES = {DType.FLOAT32: 0, DType.FLOAT64: 1, DType.FLOAT16: 2, DType.BFLOAT16: 14}
 #: Result types for each operand type.
 _RESULTS = {
@@ -21,7 +21,7 @@ _RESULTS = {
     DType.FLOAT16: (DType.FLOAT16, DType.FLOAT32),
     DType.BFLOAT16: (DType.BFLOAT16, DType.FLOAT32),
 }
-#: What is done to a product at its end (cublasLtEpilogue_t).
+#: Operations on a product at its end (cublasLtEpilogue_t).
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relu_bias": 6, "gelu": 32, "gelu_bias": 36}
 #: The largest matrix dimension: algorithms count in 32 bits.
 _MOST = (1 << 31) - 1
@@ -41,7 +41,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """result = left · right in columns: `rows` by `columns`, summed over `inner`, `batch` times."""
 
     left: Matrix
@@ -59,7 +59,7 @@ def expressible(call: Matmul) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def product_of(call: Matmul) -> Product | str:
+def product_of(call: Matmul) -> MatrixProduct | str:
     """The product that cuBLASLt is asked for, or the reason why it cannot be.
 
     A matrix in rows is its transpose in columns, so result = a · b in rows is resultᵀ = bᵀ · aᵀ in columns, and a bias
@@ -91,7 +91,7 @@ def product_of(call: Matmul) -> Product | str:
         return f"a result with strides {list(c.strides)}"
     if count > 1 and result.step == 0:
         return "results of a batch that lie in one place"
-    return Product(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
+    return MatrixProduct(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
 
 
 def _type_fault(call: Matmul) -> str | None:
@@ -155,7 +155,7 @@ def _merged(view: View, inner: int, rows: int) -> View:
 
 
 def _one_batch(views: Sequence[View]) -> tuple[int, tuple[int, ...]] | str:
-    """How many products there are, and the strides from one to the next of each view; or why one stride is too few."""
+    """The number of products, and each view's stride from one to the next; or the reason why one is too few."""
     shape = views[0].shape[:-2]
     if not shape:
         return 1, (0,) * len(views)

@@ -26,7 +26,7 @@ from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: Algorithms that are asked for; the library has fewer for most products.
 MOST_ALGORITHMS = 64
-#: What products are summed in (cublasComputeType_t).
+#: Types that products are summed in (cublasComputeType_t).
 _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 
 
@@ -85,7 +85,7 @@ class CublasLt:
             raise
 
     def close(self) -> None:
-        """Gives the handle back."""
+        """Give the handle back."""
         if self._handle:
             self._lt.destroy(self._handle)
             self._handle = 0
@@ -184,7 +184,7 @@ class Descriptors:
         self.close()
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Give the descriptors back."""
         while self.layouts:
             self.lt.matrix_layout_destroy(self.layouts.pop())
         if self.matmul:
@@ -204,7 +204,7 @@ class PreparedMatmul:
         self._algorithm = np.frombuffer(algorithm, np.uint64).copy()
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the product on a stream."""
+        """Put the product on a stream."""
         d = self._descriptors
         left, right, result = d.layouts
         a, b, c = d.addresses
@@ -228,7 +228,7 @@ class PreparedMatmul:
         )
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Give the descriptors back."""
         self._descriptors.close()
 
 

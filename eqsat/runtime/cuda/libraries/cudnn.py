@@ -1,18 +1,18 @@
-"""Which convolutions, attention and normalisations cuDNN computes, and its plans as text."""
+"""Convolutions, attention and normalisations that cuDNN computes, and its plans as text."""
 
 from __future__ import annotations
 
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
-from eqsat.runtime.cuda.libraries.endings import forms_addend
+from eqsat.runtime.cuda.libraries.epilogues import forms_addend
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
 NAME = "cudnn"
 #: The widest heads that attention takes.
 WIDEST_HEAD = 256
 
-#: How cuDNN calls element types.
+#: cuDNN's names of element types.
 TYPES = {DType.FLOAT32: "FLOAT", DType.FLOAT16: "HALF", DType.BFLOAT16: "BFLOAT16"}
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -82,7 +82,7 @@ def addend_fault(call: Convolution, addend: View) -> str | None:
 
 
 def _is_image(view: View) -> bool:
-    """Whether images lie with their plane or their channels innermost, one after the other, gaps allowed."""
+    """Return whether images lie with their plane or their channels innermost, one after the other, gaps allowed."""
     rank = view.rank
     for order in ((0, *range(1, rank)), (0, *range(2, rank), 1)):
         least = 1

@@ -98,7 +98,7 @@ class Cudnn:
         return PreparedGraph(self._cudnn, self._handle, stated.graph, found, pointers, text, stated.numbers)
 
     def close(self) -> None:
-        """Gives the handle back."""
+        """Give the handle back."""
         if self._handle is not None:
             self._cudnn.destroy_handle(self._handle)
             self._handle = None
@@ -140,7 +140,7 @@ def _indices(graph: Any) -> Iterator[int]:
 
 
 def _is_built(graph: Any, index: int) -> bool:
-    """Whether a plan was built; cuDNN has no workspace to name for one that was not."""
+    """Return whether a plan was built; cuDNN has no workspace to name for one that was not."""
     try:
         return int(graph.get_workspace_size_plan_at_index(index)) >= 0
     except RuntimeError:
@@ -276,7 +276,7 @@ def _placed(view: View, lift: int = 0) -> dict[str, list[int]]:
 
 
 def _stride_of_one(shape: Sequence[int], strides: Sequence[int], axis: int) -> int:
-    """Where channels are innermost, 1 for channels of one element; else all that lies within."""
+    """The stride of an axis of one element: 1 for channels where these are innermost, else the elements within it."""
     within = [strides[a] * shape[a] for a in range(len(shape)) if shape[a] != 1]
     inner = [s for a, s in enumerate(strides) if shape[a] != 1]
     if axis == 1 and inner and 1 not in inner:
@@ -316,7 +316,7 @@ class PreparedGraph:
         self._places = pointers | {tensor: ctypes.addressof(number) for tensor, number in self._numbers.items()}
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the plan's kernels on a stream."""
+        """Put the plan's kernels on a stream."""
         self._cudnn.set_stream(handle=self._handle, stream=stream)
         self._graph.execute_plan_at_index(self._places, workspace, self._index, handle=self._handle)
 
@@ -326,6 +326,6 @@ class PreparedGraph:
         return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan, self._numbers)
 
     def close(self) -> None:
-        """Forgets the graph, which gives back what it holds."""
+        """Forget the graph, which frees its resources."""
         self._graph = None
         self._pointers = self._places = {}

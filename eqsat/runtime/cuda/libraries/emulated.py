@@ -1,4 +1,4 @@
-"""What libraries compute, in NumPy: the twin that calls are checked against where there is no GPU."""
+"""Calls of libraries computed in NumPy: the reference where there is no GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TF32_DROPPED = 13
 
 
 def compute(call: Call, array: Callable[[View], Array]) -> None:
-    """Runs a call on the arrays that `array` finds for its views, and writes its result there.
+    """Run a call on the arrays that `array` finds for its views, and write its result there.
 
     Products are summed in float64 and rounded to float32, but for operands of float64: in float32 the order of a sum,
     and with it the last digits, would be those of this processor. The result is rounded once, to its element type.

@@ -1,4 +1,4 @@
-"""What a library of kernels is to a machine: plans for a call, and a call made ready to be launched."""
+"""The protocol of a library of kernels: plans for a call, and a call made ready to be launched."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from eqsat.runtime.kernels.view import View
 
-#: Where the first element of a view lies in the memory of the device.
+#: The address of the first element of a view in the memory of the device.
 Address = Callable[[View], int]
 #: Bytes that a library may use beside operands and results: one such piece a stream.
 WORKSPACE_BYTES = 32 << 20
 
 
-class Prepared(Protocol):
+class PreparedCall(Protocol):
     """A call with its plan chosen and its addresses fixed; launching it allocates nothing.
 
     `plan` is the choice as text, from which the same library makes it again; `workspace` is in bytes.
@@ -23,10 +23,10 @@ class Prepared(Protocol):
     workspace: int
 
     def launch(self, stream: int, workspace: int) -> None:
-        """Puts the kernel on a stream, by the handle CUDA knows it by; `workspace` is an address."""
+        """Put the kernel on a stream, by the handle CUDA knows it by; `workspace` is an address."""
 
     def close(self) -> None:
-        """Gives back what the library holds for the call."""
+        """Free the library's resources of the call."""
 
 
 class Library(Protocol):
@@ -38,8 +38,8 @@ class Library(Protocol):
     def plans(self, call: Any, address: Address) -> tuple[str, ...]:
         """Every plan the library has for a call, the one it would choose first; empty where it has none."""
 
-    def prepare(self, call: Any, address: Address, plan: str | None = None) -> Prepared:
+    def prepare(self, call: Any, address: Address, plan: str | None = None) -> PreparedCall:
         """The call by a plan, or by the library's own choice; BackendError where it has none, or the plan is stale."""
 
     def close(self) -> None:
-        """Gives the library's handle back."""
+        """Give the library's handle back."""

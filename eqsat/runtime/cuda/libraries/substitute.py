@@ -1,4 +1,4 @@
-"""Library calls as operators: what stands in for a library that is missing or refuses."""
+"""Library calls as operators: the substitute for a library that is missing or refuses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
 
 
 def group_of(call: Call) -> Group:
-    """The operators that compute what a call does: floats of 16 bits are held so, and computed in float32."""
+    """The operators that compute the result of a call: floats of 16 bits are held so, and computed in float32."""
     chain = _Chain()
     if isinstance(call, Matmul):
         made = chain.node("matmul", [chain.operand("a", call.a), chain.operand("b", call.b)], call.result)
@@ -51,8 +51,8 @@ def group_of(call: Call) -> Group:
     return chain.group(made, call.result)
 
 
-def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
-    """The generated kernel that computes what a call does, with the views it takes; None where there is none."""
+def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
+    """The generated kernel that computes the result of a call, with the views it takes; None where there is none."""
     group = group_of(call)
     source = generate(group)
     if source is None or any(name in group.constants for name in source.arguments):
@@ -61,8 +61,8 @@ def source_of(call: Call) -> tuple[Source, tuple[View, ...]] | None:
     return source, tuple(views[name] for name in source.arguments)
 
 
-def parted(call: Call) -> tuple[Call, Source, tuple[View, ...]] | None:
-    """What a library may compute of a call, and a generated kernel for the rest, with the views it takes.
+def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
+    """Split a call into one for a library and a generated kernel for the rest, with the views that it takes.
 
     For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.
     """

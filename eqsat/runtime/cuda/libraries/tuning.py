@@ -1,4 +1,4 @@
-"""Which plan of a library a call is run by: what was measured to be fastest, found again by what the call computes."""
+"""Plans of library calls: those measured to be fastest, looked up by what the call computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.runtime.kernels.view import View
 
 #: The plan of a call that no library runs, but the kernel that is generated for it.
 GENERATED = "generated"
-#: What parts a call from its plan in the text that a table keeps.
+#: Separator of a call from its plan in the text that a table keeps.
 _BY = " by "
 
 
@@ -40,7 +40,7 @@ def tuned(call: Call, plan: str) -> str:
 
 
 def choice(entries: Iterable[str]) -> Callable[[Call], str | None]:
-    """What says of a call which plan it is run by, from the plans that a table keeps; None for a call that has none."""
+    """A function from a call to its plan, by the plans that a table keeps; None for a call without one."""
     pairs = (text.partition(_BY) for text in entries)
     known = {call: plan for call, by, plan in pairs if by}
     return lambda call: known.get(signature(call)) if known else None

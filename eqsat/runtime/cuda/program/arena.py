@@ -36,13 +36,13 @@ class Lifetime:
     last: int
 
     def overlaps(self, other: Lifetime) -> bool:
-        """Whether there is a launch at which both are needed."""
+        """Return whether there is a launch at which both are needed."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Where the buffers of values lie in one arena, and the bytes of the rest; all sizes are in bytes.
+    """The places of the buffers of values in one arena, and the bytes of the rest; all sizes are in bytes.
 
     `bound` is the most that is alive at one launch, which no arrangement in this order of launches can be below; `sum`
     is what the values would take without sharing.
@@ -79,12 +79,12 @@ def _size(nbytes: int) -> str:
 
 
 def _rounded(nbytes: int) -> int:
-    """Bytes that a buffer takes with what is lost to alignment."""
+    """Bytes that a buffer takes, with those lost to alignment."""
     return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
 
 
 def lifetimes(program: Launches) -> dict[str, Lifetime]:
-    """How long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
+    """The long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
     found: dict[str, Lifetime] = {}
     for index, launch in enumerate(program.launches):
         for view in launch.reads:
@@ -105,7 +105,7 @@ def lifetimes(program: Launches) -> dict[str, Lifetime]:
 
 
 def arrange(program: Launches) -> Arrangement:
-    """Puts the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
+    """Put the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
 
     Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
     """

@@ -15,8 +15,8 @@ from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.kernels.view import View
 
-#: What CuPy raises where a reference asks for more than it has, an array of NumPy's among its own for example; in a
-#: user's operator it is told as a fault of the declaration, which running it on the host confirms or not.
+#: Errors that CuPy raises where a reference asks for more than it has, for example an array of NumPy's among its own;
+#: in a user's operator it is reported as a fault of the declaration, which running it on the host confirms or not.
 _UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError, DeclarationError)
 
 
@@ -55,7 +55,7 @@ class DeviceFallback:
         self.on_host: set[str] = set()
 
     def run(self, work: Fallback, launch: Launch, array: Callable[[View], Any]) -> None:
-        """Computes an operator, and writes its results to the arrays of the launch's views."""
+        """Compute an operator, and write its results to the arrays of the launch's views."""
         made = None if work.node.op in self.on_host else self._run_here(work, launch, array)
         if made is None:
             self.on_host.add(work.node.op)

@@ -1,4 +1,4 @@
-"""Which operators of a plan that names none are run as one kernel."""
+"""Grouping of operators into kernels, for a plan that names none."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow, takes_addend
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
-#: What one may read, at most: more addresses would fill the registers.
+#: Largest number of operands of one kernel: more addresses would fill the registers.
 MOST_OPERANDS = 16
 
 
@@ -30,12 +30,12 @@ def is_rowwise(op: str) -> bool:
 
 
 def has_epilogue(op: str) -> bool:
-    """Whether what is element by element is computed at the end of an operator."""
+    """Whether pointwise operators are computed at the end of an operator."""
     return op in OPS and (OPS[op].product or op == "conv_transpose")
 
 
 def grouped(plan: Plan) -> Plan:
-    """The plan with operators element by element in the kernels of those that make, or read, what they work on.
+    """The plan with pointwise operators in the kernels of those that make, or read, their values.
 
     Nothing is computed twice: what several kernels read is written by the first of them. All values of one kernel are
     held in one layout.
@@ -49,7 +49,7 @@ class _Grouping:
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.wanted = set(plan.graph.outputs.values())
         self.steps: list[Kernel | Conversion | None] = list(plan.steps)
-        #: Where each step is by now: in its own place, or in that of the step it went into.
+        #: Present place of each step: its own, or that of the step it went into.
         self.at = list(range(len(plan.steps)))
         self.makers: dict[Held, int] = {}
         self.readers: dict[Held, list[int]] = {}
@@ -60,7 +60,7 @@ class _Grouping:
                 self.makers[held] = index
 
     def grouped(self) -> Plan:
-        """The plan with what can be joined joined, step by step."""
+        """The plan with kernels joined, step by step, where they can be."""
         for index, step in enumerate(self.plan.steps):
             waiting = [] if isinstance(step, Conversion) else list(step.operands)
             while waiting:
@@ -79,8 +79,9 @@ class _Grouping:
         return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
 
     def _kept(self, earlier: Kernel, place: int, index: int) -> tuple[Held, ...] | None:
-        """What the kernel at `place` makes that others than it and the one at `index` read; None where one of them
-        comes before that."""
+        """The results of the kernel at `place` that kernels other than it and the one at `index` read; None where one
+        of them comes before that.
+        """
         kept = []
         for held in earlier.results:
             places = {self.at[i] for i in self.readers.get(held, ())} - {place}
@@ -91,7 +92,7 @@ class _Grouping:
         return tuple(kept)
 
     def _joins(self, earlier: Kernel, now: Kernel, held: Held, kept: tuple[Held, ...]) -> bool:
-        """Whether a kernel that makes an operand can be computed within the one that reads it."""
+        """Return whether a kernel that makes an operand can be computed within the one that reads it."""
         if len(earlier.nodes) + len(now.nodes) > MOST_GROUPED or earlier.arithmetic != now.arithmetic:
             return False
         read = {*earlier.operands, *now.operands} - set(earlier.results)
@@ -126,24 +127,24 @@ class _Grouping:
         return is_rowwise(reader.op) or is_pointwise(reader)
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Whether a library computes a node at the end of a product, after what it computes there already."""
-        endings: list[str] = []
+        """Return whether a library computes a node at the end of a product, after what it computes there already."""
+        epilogues: list[str] = []
         for before, node in itertools.pairwise((*first, reader)):
             made = self.graph.type(node.outputs[0])
             others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
             tensors = [t for t in others if isinstance(t, TensorType)]
             if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
                 return False
-            ending = ending_of(first[0].op, node.op, node.attrs, made, tensors)
-            if not may_follow(endings, ending) or (
-                ending == "addend" and not self._takes_addend(first[0], earlier, now)
+            epilogue = epilogue_of(first[0].op, node.op, node.attrs, made, tensors)
+            if not may_follow(epilogues, epilogue) or (
+                epilogue == "addend" and not self._takes_addend(first[0], earlier, now)
             ):
                 return False
-            endings.append(ending)
+            epilogues.append(epilogue)
         return True
 
     def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Whether what is read beside a convolution by the kernel after it can be added at its end, as all is held."""
+        """Return whether the other operand of the kernel after a convolution can be added at its end, as it is held."""
         image, filters = (self.graph.type(str(v)) for v in product.inputs[:2])
         read = [h for h in earlier.operands if h.value == product.inputs[0]]
         held = [*read, *now.operands, *now.results]

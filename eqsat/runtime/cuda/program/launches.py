@@ -7,7 +7,7 @@ from typing import Literal
 
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.cuda.libraries.calls import Call
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 
 Role = Literal["input", "weight", "value", "output"]
@@ -33,10 +33,10 @@ class Fallback:
 class Launch:
     """One kernel on its way to the GPU: what is run, what it reads and writes, and the graph's values it makes.
 
-    For a Source, `reads` and then `writes` are the views of its arguments, in their order.
+    For a KernelSource, `reads` and then `writes` are the views of its arguments, in their order.
     """
 
-    work: Source | Call | Fallback
+    work: KernelSource | Call | Fallback
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     values: tuple[str, ...]
@@ -49,4 +49,4 @@ class Launch:
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'
         """
-        return "generated" if isinstance(self.work, Source) else type(self.work).__name__.lower()
+        return "generated" if isinstance(self.work, KernelSource) else type(self.work).__name__.lower()

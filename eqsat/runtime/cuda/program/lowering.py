@@ -13,7 +13,7 @@ from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.placement import seen_as
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.program.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.program.unfolding import unfolded
 from eqsat.runtime.kernels.group import Group
@@ -23,7 +23,7 @@ from eqsat.runtime.kernels.view import View
 
 def program_of(
     given: Plan | Graph, sizes: Mapping[str, int] | None = None, *, libraries: Iterable[str] = LIBRARIES
-) -> Program:
+) -> CudaProgram:
     """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
@@ -43,7 +43,7 @@ class Lowering(Emitter):
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.products = Products(self, libraries)
 
-    def program(self) -> Program:
+    def program(self) -> CudaProgram:
         """The launches, with only the buffers that they or the caller need."""
         inputs = {}
         for name in self.graph.inputs:
@@ -70,7 +70,7 @@ class Lowering(Emitter):
             for held, view in self.views.items()
             if held.value in self.constants and kept.get(view.buffer, Buffer("", 0, "value")).role == "weight"
         }
-        return Program(self.graph.name, kept, tuple(self.launches), inputs, outputs, weights)
+        return CudaProgram(self.graph.name, kept, tuple(self.launches), inputs, outputs, weights)
 
     def _convert(self, step: Conversion) -> None:
         held = Held(step.value, step.target)
@@ -98,7 +98,7 @@ class Lowering(Emitter):
             part = part.rest(taken)
 
     def _unfold(self, part: Part) -> int:
-        """What no kernel computes at once by operators that have kernels; how many nodes, or 0 where one stays.
+        """Replace nodes that no kernel computes at once by operators with kernels; their number, or 0 if one stays.
 
         What comes after it in its part goes on after the last of them.
         """
@@ -123,7 +123,7 @@ class Lowering(Emitter):
         return len(part.nodes)
 
     def _as_views(self, part: Part) -> bool:
-        """Whether the results are their operand seen in another way, and need no launch."""
+        """Return whether the results are their operand seen in another way, and need no launch."""
         node = part.nodes[0]
         source = node.inputs[0] if node.inputs else None
         if source is None:
@@ -141,7 +141,7 @@ class Lowering(Emitter):
         return True
 
     def _as_parts(self, part: Part) -> bool:
-        """Whether some parts of a concatenation lie in it already; the rest are copied there."""
+        """Return whether some parts of a concatenation lie in it already; the others are copied there."""
         node = part.nodes[0]
         whole = node.outputs[0]
         if node.op != "concat" or not any(h.whole.value == whole for h in self.wishes.homes.values()):
@@ -159,7 +159,7 @@ class Lowering(Emitter):
         return True
 
     def _generate(self, part: Part) -> int:
-        """Launches one generated kernel over as many of the first nodes as one can compute."""
+        """Launch one generated kernel over as many of the first nodes as one can compute."""
         for taken in range(len(part.nodes), 0, -1):
             nodes = part.nodes[:taken]
             within = {o for n in nodes for o in n.outputs if o}
@@ -183,7 +183,7 @@ class Lowering(Emitter):
         return self._fall_back(part)
 
     def _forget(self, part: Part, leaving: Sequence[str], before: set[str]) -> None:
-        """Takes back the buffers made for a kernel that is not to be."""
+        """Remove the buffers made for a kernel that is given up."""
         for name in set(self.buffers) - before:
             del self.buffers[name]
         for value in leaving:
@@ -207,6 +207,6 @@ def _as_stored(view: View, state: State) -> View:
 
 
 def _same_places(one: View, other: View) -> bool:
-    """Whether two views of one shape put their elements in the same places."""
+    """Return whether two views of one shape put their elements in the same places."""
     pairs = zip(one.shape, one.strides, other.strides, strict=True)
     return all(size == 1 or a == b for size, a, b in pairs)

@@ -1,4 +1,4 @@
-"""Where values are stored so that readers need not copy: parts within a concatenation, axes in the order read."""
+"""Placement of values so that readers need not copy: parts within a concatenation, axes in the order read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_strided(op: str) -> bool:
 
 
 def seen_as(node: Node, view: View, results: list[TensorType]) -> list[View] | None:
-    """What a view operator makes of its operand's view; None where that takes a copy."""
+    """The views of a view operator's results, from its operand's view; None where that takes a copy."""
     attrs = node.attrs
     if node.op == "identity":
         return [view]
@@ -93,7 +93,7 @@ class _Wishes:
         return next((h for h in kernel.results if h.value == value and h.state.layout == "row"), None)
 
     def _beneath(self, value: str) -> str:
-        """What a value is the elements of, in the same order, under another shape."""
+        """The value that holds the elements of another in the same order, under another shape."""
         node = self.graph.producers.get(value)
         while node is not None and node.op in ("reshape", "identity") and self.kernels[value].nodes == (value,):
             value = str(node.inputs[0])

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions, attention and normalisations as library calls, with what is computed at their end."""
+"""Matrix products, convolutions, attention and normalisations as library calls, with their epilogues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue,
 from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
-from eqsat.runtime.cuda.libraries.endings import ending_of, may_follow
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow
 from eqsat.runtime.cuda.program.emitter import Emitter, Part
 from eqsat.runtime.kernels.view import View
 
@@ -27,8 +27,8 @@ _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What follows a product and a library does at its end: `taken` nodes, the last of which makes `value`.
+class ProductTail:
+    """Nodes after a product that a library computes at its end: `taken` nodes, the last of which makes `value`.
 
     `constant` is the name of the bias where that is one, which may then be held in any element type.
     """
@@ -43,7 +43,7 @@ class Ending:
 
     @property
     def epilogue(self) -> Epilogue:
-        """The ending as cuBLASLt calls it."""
+        """The epilogue by cuBLASLt's name."""
         names: dict[tuple[str, bool], Epilogue] = {
             ("", False): "",
             ("", True): "bias",
@@ -62,7 +62,7 @@ class Products:
         self.emitter, self.libraries = emitter, libraries
 
     def take(self, part: Part) -> int:
-        """Launches a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
+        """Launch a library's kernel over the first nodes of a part; how many it computes, 0 where there is none."""
         node = part.nodes[0]
         if any(v is not None and self.emitter.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
             return 0
@@ -81,14 +81,14 @@ class Products:
         made = self.emitter.types[node.outputs[0]]
         if a.dtype not in _FLOATS or a.dtype != b.dtype:
             return 0
-        bare = Ending(1, node.outputs[0])
+        bare = ProductTail(1, node.outputs[0])
         if node.op == "gemm":
             a = a.permuted((1, 0)) if node.attrs["trans_a"] else a
             b = b.permuted((1, 0)) if node.attrs["trans_b"] else b
             bare = replace(bare, alpha=node.attrs["alpha"])
             if len(node.inputs) > 2 and node.inputs[2] is not None:
                 bias = self._vector(self.emitter.operand(part, node.inputs[2]), made.static[-1])
-                along = ending_of("gemm", "add", {}, made, [self.emitter.types[node.inputs[2]]]) == "bias"
+                along = epilogue_of("gemm", "add", {}, made, [self.emitter.types[node.inputs[2]]]) == "bias"
                 if bias is None or not along or node.attrs["beta"] != 1.0:
                     return 0
                 bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
@@ -99,47 +99,47 @@ class Products:
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
         before = len(self.emitter.launches)
         a, b, matrix = self._joined(a, b, batch, matrix, node.op)
-        for ending in dict.fromkeys((self._ending(part, node, bare), bare)):
-            result = self.emitter.result(part, ending.value)
+        for tail in dict.fromkeys((self._tail(part, node, bare), bare)):
+            result = self.emitter.result(part, tail.value)
             for dtype in dict.fromkeys((result.dtype, a.dtype)):
-                if self._product(part, ending, (a, b), result, matrix, dtype):
-                    return ending.taken
+                if self._product(part, tail, (a, b), result, matrix, dtype):
+                    return tail.taken
         del self.emitter.launches[before:]
         return 0
 
     def _product(
         self,
         part: Part,
-        ending: Ending,
+        tail: ProductTail,
         operands: tuple[View, View],
         result: View,
         matrix: tuple[int, ...],
         dtype: DType,
     ) -> bool:
-        """Whether the library makes a product in an element type; it is copied where it is not wanted so."""
+        """Return whether the library makes a product in an element type, from which it is copied to the wanted one."""
         target = result.reshaped(matrix)
         if target is None or not _is_matrix(target) or dtype != result.dtype:
             target = None
-        written = self.emitter.spare(ending.value, dtype, matrix) if target is None else target
-        bias = self._held_as(ending, dtype, matrix[-1])
-        call = Matmul(*operands, written, bias, ending.alpha, ending.epilogue, part.arithmetic)
+        written = self.emitter.spare(tail.value, dtype, matrix) if target is None else target
+        bias = self._held_as(tail, dtype, matrix[-1])
+        call = Matmul(*operands, written, bias, tail.alpha, tail.epilogue, part.arithmetic)
         if product_fault(call) is not None:
             return False
-        self._launch(call, part, ending)
+        self._launch(call, part, tail)
         if target is None:
-            self.emitter.copied(View.of(written.buffer, dtype, result.shape), result, ending.value)
+            self.emitter.copied(View.of(written.buffer, dtype, result.shape), result, tail.value)
         return True
 
     def _constant(self, value: str | None) -> str:
         return value if value is not None and value in self.emitter.constants else ""
 
-    def _held_as(self, ending: Ending, dtype: DType, size: int) -> View | None:
+    def _held_as(self, tail: ProductTail, dtype: DType, size: int) -> View | None:
         """The bias, in the element type of the product where it is a constant."""
-        if ending.bias is None or not ending.constant or ending.bias.dtype == dtype:
-            return ending.bias
-        stated = self.emitter.types[ending.constant].dtype
+        if tail.bias is None or not tail.constant or tail.bias.dtype == dtype:
+            return tail.bias
+        stated = self.emitter.types[tail.constant].dtype
         state = State("row", "" if dtype == stated else dtype.value)
-        return self._vector(self.emitter.read(Held(ending.constant, state)), size)
+        return self._vector(self.emitter.read(Held(tail.constant, state)), size)
 
     def _batch(self, a: View, b: View) -> tuple[int, ...]:
         rank = max(a.rank, b.rank) - 2
@@ -173,49 +173,49 @@ class Products:
             raise AssertionError("a contiguous view has any shape")
         return copy
 
-    def _ending(self, part: Part, node: Node, ending: Ending) -> Ending:
+    def _tail(self, part: Part, node: Node, tail: ProductTail) -> ProductTail:
         """As many of the nodes after a product as a library computes at its end."""
-        done = ["scale"] * (ending.alpha != 1.0) + ["bias"] * (ending.bias is not None)
-        done += ["function"] * bool(ending.function)
+        done = ["scale"] * (tail.alpha != 1.0) + ["bias"] * (tail.bias is not None)
+        done += ["function"] * bool(tail.function)
         for index, after in enumerate(part.nodes[1:], start=1):
-            others = [v for v in after.inputs if v is not None and v != ending.value]
-            if ending.value in part.results or [n for n in part.nodes[index:] if ending.value in n.inputs] != [after]:
+            others = [v for v in after.inputs if v is not None and v != tail.value]
+            if tail.value in part.results or [n for n in part.nodes[index:] if tail.value in n.inputs] != [after]:
                 break
             types = [self.emitter.types[v] for v in others]
-            kind = ending_of(node.op, after.op, after.attrs, self.emitter.types[after.outputs[0]], types)
+            kind = epilogue_of(node.op, after.op, after.attrs, self.emitter.types[after.outputs[0]], types)
             if not may_follow(done, kind) or any(v in part.inner for v in others):
                 break
-            found = self._ended(part, node, after, ending, kind)
+            found = self._with_next(part, node, after, tail, kind)
             if found is None:
                 break
-            ending = replace(found, taken=index + 1, value=after.outputs[0])
+            tail = replace(found, taken=index + 1, value=after.outputs[0])
             done.append(kind)
-        return ending
+        return tail
 
-    def _ended(self, part: Part, node: Node, after: Node, ending: Ending, kind: str) -> Ending | None:
-        """The ending with one more node; None where what that reads is not held as the library wants it."""
-        other = next((v for v in after.inputs if v is not None and v != ending.value), None)
+    def _with_next(self, part: Part, node: Node, after: Node, tail: ProductTail, kind: str) -> ProductTail | None:
+        """The nodes with one more; None if its operand is not held as the library wants it."""
+        other = next((v for v in after.inputs if v is not None and v != tail.value), None)
         if kind == "function":
-            return replace(ending, function=after.op)
+            return replace(tail, function=after.op)
         if kind == "addend":
             addend = self.emitter.operand(part, str(other))
-            return replace(ending, addend=addend) if self._adds(part, node, addend) else None
+            return replace(tail, addend=addend) if self._adds(part, node, addend) else None
         held = self.emitter.operand(part, str(node.inputs[0])).dtype
         if kind == "scale":
             factor = self._factor(after, other)
-            if factor is None or not _is_scale(ending.alpha * factor, held):
+            if factor is None or not _is_scale(tail.alpha * factor, held):
                 return None
-            return replace(ending, alpha=ending.alpha * factor)
+            return replace(tail, alpha=tail.alpha * factor)
         made = self.emitter.types[node.outputs[0]]
         if made.rank == 0:
             return None
         size = made.static[1 if node.op == "conv" else -1]
         vector = self._vector(self.emitter.operand(part, str(other)), size)
         fits = vector is not None and vector.dtype in (held, self._held(part, after))
-        return replace(ending, bias=vector, constant=self._constant(other)) if fits else None
+        return replace(tail, bias=vector, constant=self._constant(other)) if fits else None
 
     def _adds(self, part: Part, node: Node, addend: View) -> bool:
-        """Whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
+        """Return whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
         x, w = self._images(part, node)
         made = self.emitter.types[node.outputs[0]]
         held = part.state.typed(made)
@@ -250,11 +250,11 @@ class Products:
         found = view.reshaped((size,)) if view.count == size else None
         return found if found is not None and (size == 1 or found.strides == (1,)) else None
 
-    def _launch(self, call: Matmul | Convolution, part: Part, ending: Ending) -> None:
-        nodes = part.nodes[: ending.taken]
+    def _launch(self, call: Matmul | Convolution, part: Part, tail: ProductTail) -> None:
+        nodes = part.nodes[: tail.taken]
         label = " + ".join(n.op for n in nodes)
         reads = views_of(call)[:-1] if isinstance(call, Convolution) else (call.a, call.b, call.bias)
-        self.emitter.call(call, [v for v in reads if v is not None], call.result, (ending.value,), label)
+        self.emitter.call(call, [v for v in reads if v is not None], call.result, (tail.value,), label)
 
     def _convolution(self, part: Part, node: Node) -> int:
         x, w = self._images(part, node)
@@ -263,26 +263,26 @@ class Products:
         given = node.inputs[2] if len(node.inputs) > 2 else None
         bias = None if given is None else self.emitter.operand(part, given)
         relu = node.attrs["activation"] == "relu"
-        start = Ending(1, node.outputs[0], bias=bias, function="relu" if relu else "")
-        ending = self._ending(part, node, start)
+        start = ProductTail(1, node.outputs[0], bias=bias, function="relu" if relu else "")
+        tail = self._tail(part, node, start)
         strides, dilations, pads = conv_geometry(node.attrs, x.rank - 2)
         call = Convolution(
             x,
             w,
-            self.emitter.result(part, ending.value),
+            self.emitter.result(part, tail.value),
             tuple(strides),
             tuple(pads),
             tuple(dilations),
             node.attrs["group"],
-            ending.bias,
-            ending.function == "relu",
+            tail.bias,
+            tail.function == "relu",
             part.arithmetic,
-            ending.addend,
+            tail.addend,
         )
         if network_fault(call) is not None:
             return 0
-        self._launch(call, part, ending)
-        return ending.taken
+        self._launch(call, part, tail)
+        return tail.taken
 
     def _attention(self, part: Part, node: Node) -> int:
         q, k, v = (self.emitter.operand(part, str(x)) for x in node.inputs[:3])
@@ -299,7 +299,7 @@ class Products:
         return 1
 
     def _normalisation(self, part: Part, node: Node) -> int:
-        """Rows that nothing else is computed with; what comes before and after others is in the kernel generated."""
+        """Normalised rows with nothing computed before or after; others are left to a generated kernel."""
         x, scale, *given = (self.emitter.operand(part, v) for v in node.inputs if v is not None)
         if node.op == "layer_norm" and not given:
             return 0
@@ -318,7 +318,7 @@ class Products:
 
 
 def _is_scale(alpha: float, operands: DType) -> bool:
-    """Whether a library scales by a number as written: it takes float64 for operands of that, else float32.
+    """Return whether a library scales by a number as written: it takes float64 for operands of that, else float32.
 
     By 0 it does not: then it looks at no operand, and products of infinity would be 0.
     """
@@ -332,7 +332,7 @@ def _column(view: View) -> View:
 
 
 def _is_matrix(view: View) -> bool:
-    """Whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
+    """Return whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
     (rows, columns), (down, along) = view.shape[-2:], view.strides[-2:]
     if rows == 1 and columns == 1:
         return True

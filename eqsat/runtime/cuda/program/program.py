@@ -12,7 +12,7 @@ from eqsat.runtime.kernels.view import View
 
 
 @dataclass(frozen=True)
-class Program:
+class CudaProgram:
     """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` what is put where.
 
     An input or output in a layout of its own has its axes in the order they are stored, as its caller holds it.
@@ -28,7 +28,7 @@ class Program:
     weights: Mapping[str, tuple[Constant, View]] = field(default_factory=dict)
 
     def memory(self) -> Arrangement:
-        """Where the values lie in one arena, with its size, the sum without sharing, and the least it could be."""
+        """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""
         arrangement = arrange(self)
         check(self, arrangement)
         return arrangement

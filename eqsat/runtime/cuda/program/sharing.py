@@ -16,7 +16,7 @@ _SAMPLE = 32
 
 
 @dataclass
-class _Block:
+class _StoredConstant:
     """A constant in memory: the whole buffer that the view shows, in the order in which it is stored."""
 
     constant: Constant
@@ -52,20 +52,20 @@ class _Block:
 
 
 class Blocks:
-    """The constants that are in memory so far. What a caller may write to is an input, and never among them."""
+    """The constants that are in memory so far. Memory that a caller may write to is an input, and never among them."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[DType, int, bytes], list[_Block]] = {}
+        self._known: dict[tuple[DType, int, bytes], list[_StoredConstant]] = {}
 
     def shared(self, constant: Constant, view: View) -> View | None:
-        """Where a constant that is to lie as a view shows lies already; None where it does not, and it then does.
+        """A view of a constant that is stored already as `view` asks; None if there is none, and `view` is then stored.
 
         Compared by element type and size, then by a sample of the bytes, by a hash of them, and by all of them: 0.0 is
         not -0.0, and NaN is NaN where its bits are the same.
         """
         if not view.count:
             return None
-        block = _Block(constant, view)
+        block = _StoredConstant(constant, view)
         alike = self._known.setdefault((view.dtype, view.nbytes, block.sample()), [])
         for other in alike:
             if other.digest == block.digest and other.stored() == block.stored():

@@ -1,4 +1,4 @@
-"""Plans with every dim a number: types and attributes worked out, and what is known by then computed."""
+"""Plans with every dim a number: types and attributes computed, and all values known by then folded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eqsat.language.terms.types import DType, TensorType
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")
-#: How to run what no GPU runs.
+#: Remedy for a program that no GPU runs.
 _REMEDY = "run it on the CPU: result.compile('onnxruntime')"
 #: Element types that no kernel reads or writes.
 _UNHELD = frozenset(d for d in DType if d is not DType.BFLOAT16 and (d.numpy.isbuiltin != 1 or d.numpy.kind in "Oc"))
@@ -40,7 +40,7 @@ def plain_plan(graph: Graph) -> Plan:
 
 
 def whole_sizes(sizes: Mapping[str, int], where: str) -> dict[str, int]:
-    """The sizes of named dims as Python's integers; BackendError for what is no size."""
+    """The sizes of named dims as Python's integers; BackendError for an invalid size."""
     if not isinstance(sizes, Mapping):
         raise BackendError(f"sizes are {sizes!r}", where=where, expected="the size of each named dim, by name")
     for name, size in sizes.items():
@@ -50,7 +50,7 @@ def whole_sizes(sizes: Mapping[str, int], where: str) -> dict[str, int]:
 
 
 def static_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
-    """A graph for inputs of known sizes, with what follows from them computed; BackendError for what is no tensor."""
+    """A graph for inputs of known sizes, with their consequences computed; BackendError for other values."""
     types = dict(graph.types)
     for name in graph.inputs:
         declared = graph.type(name)
@@ -121,7 +121,7 @@ class _Fixing:
         return Plan(graph, steps, self.plan.boundary)
 
     def _check_elements(self) -> None:
-        """BackendError for what is in memory when the plan runs, and of an element type that no GPU holds."""
+        """BackendError for a value in memory when the plan runs whose element type no GPU holds."""
         within = (v for n in self.nodes for v in (*n.inputs, *n.outputs) if v)
         for value in (*self.graph.inputs, *within, *self.graph.outputs.values()):
             if self.types[value].dtype in _UNHELD:

@@ -29,7 +29,7 @@ class Unfolded:
     constants: dict[str, Constant] = field(default_factory=dict)
 
     def add(self, op: str, *inputs: str, name: str | None = None, **attrs: Any) -> str:
-        """One more node; the name of what it makes."""
+        """Add a node and return the name of its result."""
         made = self.fresh(op) if name is None else name
         complete = spec(op).complete(attrs)
         (self.types[made],) = spec(op).result_types([self.types[v] for v in inputs], complete)
@@ -37,7 +37,7 @@ class Unfolded:
         return made
 
     def groups(self) -> list[tuple[Node, ...]]:
-        """The nodes that are run as one kernel: a product with its scale, a softmax with what is about it."""
+        """The nodes that are run as one kernel: a product with its scale, a softmax with its neighbours."""
         found: list[list[Node]] = []
         for node in self.nodes:
             ends = node.op == "mul" and self.nodes[0].op != "gemm"
@@ -65,7 +65,7 @@ def unfolded(node: Node, types: dict[str, TensorType], fresh: Callable[[str], st
 
 
 def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
-    """Alpha · a' b' + beta · c as a product, and what is added to it."""
+    """Alpha · a' b' + beta · c as a product, and a sum with it."""
     made = Unfolded(fresh, types)
     a, b, c = (str(v) for v in node.inputs)
     attrs = {name: node.attrs[name] for name in ("alpha", "trans_a", "trans_b")}
@@ -109,7 +109,7 @@ def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[
 
 
 def _shown(made: Unfolded, mask: str, kept: str | None) -> str:
-    """Where a mask of numbers hides no key, of those that are kept."""
+    """A mask of booleans: the keys that a mask of numbers does not hide, among those that are kept."""
     dtype = made.types[mask].dtype
     shown = made.add("not_", made.add("less", mask, made.constant(lowest(dtype), dtype)))
     return shown if kept is None else made.add("and_", shown, kept)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 
 #: The coordinates in a parameter of a shape for an element of the result at coordinates.
 Place = Callable[[Node, Sequence[int], Coords], Coords]
@@ -20,7 +20,7 @@ def _scale(node: Node, shape: Sequence[int], coords: Coords) -> Coords:
     """One number for all elements, one for each place along an axis, or one for each block of places."""
     block = node.attrs["block"]
     if not block and tuple(shape) in ((), (1,)):
-        return (Index.number(0),) * len(shape)
+        return (AffineIndex.number(0),) * len(shape)
     axis = node.attrs["axis"] % len(coords)
     return (*coords[:axis], coords[axis] // block, *coords[axis + 1 :]) if block else (coords[axis],)
 
@@ -30,6 +30,6 @@ PARAMETERS: Mapping[str, Place] = {"batch_norm": _channel, "quantize_linear": _s
 
 
 def is_pointwise(node: Node) -> bool:
-    """Whether an element of the result is worked out from one element of each operand."""
+    """Return whether an element of the result is computed from one element of each operand."""
     declared = spec(node.op)
     return (declared.pointwise and not declared.view) or node.op in PARAMETERS

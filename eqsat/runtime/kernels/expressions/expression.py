@@ -34,7 +34,7 @@ NUMPY: dict[str, Callable[..., Expr]] = {}
 
 
 class UnsupportedError(Exception):
-    """What is asked for has no C expression, or none in this way; whoever generates kernels tries another way."""
+    """A request that has no C expression, or none in this way; the generator of kernels tries another template."""
 
 
 def computed(dtype: DType) -> DType:
@@ -126,7 +126,7 @@ def _is_short(value: float) -> bool:
 
 
 def lifted(values: Sequence[Any]) -> list[Expr]:
-    """Expressions, numbers of Python taking the element type of what they are combined with."""
+    """Expressions, where numbers of Python take the element type of the other operands."""
     given = [v for v in values if isinstance(v, Expr)]
     return [v if isinstance(v, Expr) else _lift(v, given) for v in values]
 
@@ -159,7 +159,7 @@ def convert(x: Expr, dtype: DType) -> Expr:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """What the operator `cast` makes: the value in an element type, rounded to it where it has 16 bits."""
+    """The result of the operator `cast`: the value in an element type, rounded to it where it has 16 bits."""
     made = convert(x, computed(dtype))
     narrow = STORED[dtype]
     return made if narrow in C_TYPES.values() else Expr(made.dtype, f"widen(narrow<{narrow}>({{0}}))", (made,))

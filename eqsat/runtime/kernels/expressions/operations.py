@@ -13,7 +13,7 @@ from eqsat.runtime.kernels.expressions.expression import C_TYPES, NUMPY, Expr, c
 
 Function = Callable[..., Expr]
 
-#: Functions of one float, by NumPy's names and those of references, and what C calls them.
+#: Functions of one float: NumPy's names, those of references, and C's.
 _MATH = {
     "exp": "exp",
     "exp2": "exp2",
@@ -48,7 +48,7 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-#: What other names a function has: in NumPy, or in the namespace of references.
+#: Other names of functions: in NumPy, or in the namespace of references.
 _ALIASES = {
     "abs": "absolute",
     "fabs": "absolute",
@@ -302,7 +302,7 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 def _gelu(xp: Any, x: Expr, *, approximate: str) -> Expr:
-    """Half of x, times one more than what the error function makes of x / √2: multiplied, not divided."""
+    """Half of x times (1 + erf(x / √2)), with products in place of divisions."""
     half, one = number(0.5, x.dtype), number(1.0, x.dtype)
     if approximate == "none":
         inner = xp.apply("erf", xp.multiply(x, number(1.0 / _float32(math.sqrt(2.0)), x.dtype)))

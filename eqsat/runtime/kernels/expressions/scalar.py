@@ -18,7 +18,7 @@ from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError,
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS, SPECIAL
 
 
-class Arithmetic:
+class ScalarArithmetic:
     """The namespace that references compute with: C expressions instead of arrays."""
 
     exact = False
@@ -44,11 +44,11 @@ class Arithmetic:
         return cast(x, dtype)
 
 
-ARITHMETIC = Arithmetic()
+ARITHMETIC = ScalarArithmetic()
 
 
 def traced(node: Node, operands: Sequence[Expr | None]) -> Expr | None:
-    """What an operator's reference makes of expressions; None where it does more than the arithmetic it is given."""
+    """The expression of an operator's reference on expressions; None where it does more than arithmetic."""
     special = SPECIAL.get(node.op)
     reference = spec(node.op).reference if special is None else special
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates import contraction, pointwise, reduction, rows, selection, window
 from eqsat.runtime.kernels.templates.contraction import SUMS
 from eqsat.runtime.kernels.templates.reduction import REDUCTIONS
@@ -14,7 +14,7 @@ from eqsat.runtime.kernels.templates.rows import ROW_OPERATORS
 from eqsat.runtime.kernels.templates.selection import SELECTIONS
 from eqsat.runtime.kernels.templates.window import WINDOWS
 
-Template = Callable[[Group], "Source | None"]
+Template = Callable[[Group], "KernelSource | None"]
 
 #: By operator, the template that knows it. Operators element by element and those that copy elements need none of
 #: these: any template computes them where their elements are read or made, and `pointwise` where there is no other.
@@ -27,7 +27,7 @@ TEMPLATES: Mapping[str, Template] = {
 }
 
 
-def generate(group: Group) -> Source | None:
+def generate(group: Group) -> KernelSource | None:
     """The kernel of a group; None where there is none for all of its operators together."""
     cores = [node.op for node in group.nodes if node.op in TEMPLATES]
     template = TEMPLATES[cores[0]] if cores else pointwise.generate

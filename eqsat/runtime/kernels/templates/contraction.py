@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import Body
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast
+from eqsat.runtime.kernels.body import KernelBody
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.factoring import conv_places, einsum_sizes, einsum_terms, finished
 from eqsat.runtime.kernels.templates.pointwise import launched
 from eqsat.runtime.kernels.templates.tiling import generate_tiled
@@ -26,8 +26,8 @@ from eqsat.runtime.kernels.writer import bare
 Loop = tuple[str, int]
 
 
-def generate(group: Group) -> Source | None:
-    """The kernel of a product and of what is worked out before and after it; None where there is not one product."""
+def generate(group: Group) -> KernelSource | None:
+    """The kernel of a product and the operators before and after it; None where there is not one product."""
     products = [node for node in group.nodes if node.op in SUMS]
     others = [node for node in group.nodes if node.op not in SUMS]
     if len(products) != 1 or not all(is_pointwise(node) or node.op in MOVES for node in others):
@@ -39,13 +39,13 @@ def generate(group: Group) -> Source | None:
         tiled = None
     if tiled is not None:
         return tiled
-    body = Body(group)
+    body = KernelBody(group)
     body.produce(node.outputs[0], lambda coords: finished(body, node, SUMS[node.op](body, node, coords), coords))
     return launched(body)
 
 
 def _total(
-    body: Body,
+    body: KernelBody,
     node: Node,
     loops: Sequence[Loop],
     factors: Callable[[Coords], Sequence[Expr]],
@@ -57,7 +57,7 @@ def _total(
     total = Expr(dtype, writer.name("total"))
     writer.line(f"{total.c_type} {total.template} = {number(0, dtype).template};")
     names = [writer.name(stem) for stem, _ in loops]
-    at = tuple(Index.variable(name, size) for name, (_, size) in zip(names, loops, strict=True))
+    at = tuple(AffineIndex.variable(name, size) for name, (_, size) in zip(names, loops, strict=True))
 
     def inner() -> None:
         product, *rest = factors(at)
@@ -92,7 +92,7 @@ def _total(
 Where = Callable[[Coords], "str | None"]
 
 
-def _matmul(body: Body, node: Node, coords: Coords) -> Expr:
+def _matmul(body: KernelBody, node: Node, coords: Coords) -> Expr:
     a, b = given(node, 0), given(node, 1)
 
     def factors(at: Coords) -> list[Expr]:
@@ -102,8 +102,8 @@ def _matmul(body: Body, node: Node, coords: Coords) -> Expr:
     return _total(body, node, [("k", body.shape(a)[-1])], factors)
 
 
-def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: Index) -> tuple[Coords, Coords]:
-    """Where the factors of a term of a matrix product lie, batches broadcast, vectors without a row or a column."""
+def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: AffineIndex) -> tuple[Coords, Coords]:
+    """The coordinates of the factors of a term of a matrix product, with batches broadcast, and with vectors."""
     kept = list(coords)
     column = (kept.pop(),) if len(b) > 1 else ()
     row = (kept.pop(),) if len(a) > 1 else ()
@@ -112,7 +112,7 @@ def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: Index) 
     return left, right
 
 
-def _gemm(body: Body, node: Node, coords: Coords) -> Expr:
+def _gemm(body: KernelBody, node: Node, coords: Coords) -> Expr:
     a, b = given(node, 0), given(node, 1)
     row, column = coords
     size = body.shape(a)[0 if node.attrs["trans_a"] else 1]
@@ -126,7 +126,7 @@ def _gemm(body: Body, node: Node, coords: Coords) -> Expr:
     return _total(body, node, [("k", size)], factors)
 
 
-def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
+def _einsum(body: KernelBody, node: Node, coords: Coords) -> Expr:
     values = [given(node, place) for place in range(len(node.inputs))]
     (terms, result), sizes = einsum_terms(body, node), einsum_sizes(body, node)
     summed = [index for index in sizes if index not in result]
@@ -135,14 +135,16 @@ def _einsum(body: Body, node: Node, coords: Coords) -> Expr:
     def factors(at: Coords) -> list[Expr]:
         places = {**found, **dict(zip(summed, at, strict=True))}
         return [
-            body.value(v, [Index.number(0) if n == 1 else places[i] for i, n in zip(term, body.shape(v), strict=True)])
+            body.value(
+                v, [AffineIndex.number(0) if n == 1 else places[i] for i, n in zip(term, body.shape(v), strict=True)]
+            )
             for term, v in zip(terms, values, strict=True)
         ]
 
     return _total(body, node, [(f"k{index}", sizes[index]) for index in summed], factors)
 
 
-def _conv(body: Body, node: Node, coords: Coords) -> Expr:
+def _conv(body: KernelBody, node: Node, coords: Coords) -> Expr:
     x, w = given(node, 0), given(node, 1)
     (_, _, *sizes), (outputs, depth, *kernel) = body.shape(x), body.shape(w)
     image, channel, *place = coords
@@ -159,7 +161,7 @@ def _conv(body: Body, node: Node, coords: Coords) -> Expr:
     return _total(body, node, loops, factors, where)
 
 
-def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
+def _conv_transpose(body: KernelBody, node: Node, coords: Coords) -> Expr:
     x, w = given(node, 0), given(node, 1)
     (_, channels, *sizes), (_, outputs, *kernel) = body.shape(x), body.shape(w)
     strides, dilations, pads = conv_geometry(node.attrs, len(sizes))
@@ -167,8 +169,8 @@ def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
     depth = channels // node.attrs["group"]
     group, within = channel // outputs, channel % outputs
 
-    def steps(at: Coords) -> list[Index]:
-        """Where the element of the operand would lie that this one of the filter multiplies, times the stride."""
+    def steps(at: Coords) -> list[AffineIndex]:
+        """The position of the operand's element that this one of the filter multiplies, times the stride."""
         return [p + begin - r * d for p, r, d, begin in zip(place, at[1:], dilations, pads, strict=False)]
 
     def where(at: Coords) -> str | None:
@@ -192,7 +194,7 @@ def _conv_transpose(body: Body, node: Node, coords: Coords) -> Expr:
 
 
 #: By operator, how an element of its result is summed up.
-SUMS: Mapping[str, Callable[[Body, Node, Coords], Expr]] = {
+SUMS: Mapping[str, Callable[[KernelBody, Node, Coords], Expr]] = {
     "matmul": _matmul,
     "gemm": _gemm,
     "einsum": _einsum,

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from eqsat.language.ops.einsum import explicit
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import Body
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast
+from eqsat.runtime.kernels.body import KernelBody
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, computed, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given, operand
 
 #: An element of a factor, at coordinates of the batch, of the rows or columns, and of the terms.
-Factor = Callable[[Body, Coords, Coords, Coords], Expr]
+Factor = Callable[[KernelBody, Coords, Coords, Coords], Expr]
 
 
 @dataclass(frozen=True)
-class Product:
+class BatchedProduct:
     """For each element of the batch, a matrix of rows and columns whose elements are sums over terms of left · right.
 
     Rows, columns and terms may have several coordinates each. `coords` says where an element lies in the result.
@@ -35,22 +35,22 @@ class Product:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """How many rows, columns and terms there are."""
+        """The number of rows, of columns and of terms."""
         return math.prod(self.rows), math.prod(self.columns), math.prod(self.terms)
 
 
-def product_of(body: Body, node: Node) -> Product | None:
-    """A node as a product of matrices; None for what is none."""
+def product_of(body: KernelBody, node: Node) -> BatchedProduct | None:
+    """A node as a product of matrices; None for other nodes."""
     made = PRODUCTS.get(node.op)
     return None if made is None else made(body, node)
 
 
-def _matmul(body: Body, node: Node) -> Product | None:
+def _matmul(body: KernelBody, node: Node) -> BatchedProduct | None:
     a, b = given(node, 0), given(node, 1)
     (*lead_a, rows, depth), (*lead_b, _, columns) = _matrix(body.shape(a)), _matrix(body.shape(b))
     if 1 in (len(body.shape(a)), len(body.shape(b))):
         return None
-    return Product(
+    return BatchedProduct(
         body.shape(node.outputs[0])[:-2],
         (rows,),
         (columns,),
@@ -65,11 +65,11 @@ def _matrix(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape) if len(shape) > 1 else (1, *shape)
 
 
-def _gemm(body: Body, node: Node) -> Product:
+def _gemm(body: KernelBody, node: Node) -> BatchedProduct:
     a, b = given(node, 0), given(node, 1)
     rows, depth = body.shape(a)[::-1] if node.attrs["trans_a"] else body.shape(a)
     columns = body.shape(b)[0 if node.attrs["trans_b"] else 1]
-    return Product(
+    return BatchedProduct(
         (),
         (rows,),
         (columns,),
@@ -80,7 +80,7 @@ def _gemm(body: Body, node: Node) -> Product:
     )
 
 
-def _einsum(body: Body, node: Node) -> Product | None:
+def _einsum(body: KernelBody, node: Node) -> BatchedProduct | None:
     """Of two operands whose indices are all of use: in both, or in one and the result."""
     if len(node.inputs) != 2:
         return None
@@ -98,7 +98,7 @@ def _einsum(body: Body, node: Node) -> Product | None:
     rows, columns = [i for i in result if i not in right], [i for i in result if i not in left]
 
     def factor(term: str, value: str, own: Sequence[str]) -> Factor:
-        def element(body: Body, lead: Coords, along: Coords, k: Coords) -> Expr:
+        def element(body: KernelBody, lead: Coords, along: Coords, k: Coords) -> Expr:
             found = dict(zip((*batch, *own, *summed), (*lead, *along, *k), strict=True))
             return body.value(value, [found[i] for i in term])
 
@@ -110,15 +110,15 @@ def _einsum(body: Body, node: Node) -> Product | None:
 
     shapes = [tuple(sizes[i] for i in indices) for indices in (batch, rows, columns, summed)]
     left_of, right_of = factor(terms[0], values[0], rows), factor(terms[1], values[1], columns)
-    return Product(shapes[0], shapes[1], shapes[2], shapes[3], left_of, right_of, coords)
+    return BatchedProduct(shapes[0], shapes[1], shapes[2], shapes[3], left_of, right_of, coords)
 
 
-def einsum_terms(body: Body, node: Node) -> tuple[list[str], str]:
+def einsum_terms(body: KernelBody, node: Node) -> tuple[list[str], str]:
     """The indices of each operand and of the result."""
     return explicit(node.attrs["equation"], [len(body.shape(str(v))) for v in node.inputs])
 
 
-def einsum_sizes(body: Body, node: Node) -> dict[str, int]:
+def einsum_sizes(body: KernelBody, node: Node) -> dict[str, int]:
     """The size of every index; an axis of one element is repeated."""
     sizes: dict[str, int] = {}
     for term, value in zip(einsum_terms(body, node)[0], node.inputs, strict=True):
@@ -127,14 +127,14 @@ def einsum_sizes(body: Body, node: Node) -> dict[str, int]:
     return sizes
 
 
-def _conv(body: Body, node: Node) -> Product:
+def _conv(body: KernelBody, node: Node) -> BatchedProduct:
     """Filters of a group times the windows of the images, unfolded as they are read."""
     x, w = given(node, 0), given(node, 1)
     (_, _, *sizes), (outputs, depth, *kernel) = body.shape(x), body.shape(w)
     groups = node.attrs["group"]
     images, _, *places = body.shape(node.outputs[0])
 
-    def window(body: Body, batch: Coords, n: Coords, k: Coords) -> Expr:
+    def window(body: KernelBody, batch: Coords, n: Coords, k: Coords) -> Expr:
         read = conv_places(node, n[1:], k[1:])
         at = (n[0], batch[0] * depth + k[0], *read)
         zero = number(0, computed(body.group.types[x].dtype))
@@ -143,7 +143,7 @@ def _conv(body: Body, node: Node) -> Product:
             return body.value(x, at)
         return body.choose(zero.dtype, "window", [(inside, lambda: body.value(x, at)), ("", lambda: zero)])
 
-    return Product(
+    return BatchedProduct(
         (groups,),
         (outputs // groups,),
         (images, *places),
@@ -154,15 +154,15 @@ def _conv(body: Body, node: Node) -> Product:
     )
 
 
-def conv_places(node: Node, place: Sequence[Index], within: Sequence[Index]) -> list[Index]:
-    """Where in the operand the element of a window lies."""
+def conv_places(node: Node, place: Sequence[AffineIndex], within: Sequence[AffineIndex]) -> list[AffineIndex]:
+    """The coordinates in the operand of an element of a window."""
     strides, dilations, pads = conv_geometry(node.attrs, len(place))
     steps = zip(place, within, strides, dilations, pads, strict=False)
     return [p * s + r * d - begin for p, r, s, d, begin in steps]
 
 
-def finished(body: Body, node: Node, total: Expr, coords: Coords) -> Expr:
-    """The result from the sum of products: scaled, with what is added, activated."""
+def finished(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
+    """The result from the sum of products: scaled, with the addend, activated."""
     if node.op == "gemm":
         return _scaled(body, node, total, coords)
     bias = operand(node, 2) if node.op in ("conv", "conv_transpose") else None
@@ -174,7 +174,7 @@ def finished(body: Body, node: Node, total: Expr, coords: Coords) -> Expr:
     return made
 
 
-def _scaled(body: Body, node: Node, total: Expr, coords: Coords) -> Expr:
+def _scaled(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
     alpha, beta, addend = node.attrs["alpha"], node.attrs["beta"], operand(node, 2)
     made = total if alpha == 1.0 else ARITHMETIC.multiply(total, ARITHMETIC.number(alpha, total))
     if addend is not None:
@@ -184,7 +184,7 @@ def _scaled(body: Body, node: Node, total: Expr, coords: Coords) -> Expr:
 
 
 #: By operator, how it is a product of matrices.
-PRODUCTS: Mapping[str, Callable[[Body, Node], Product | None]] = {
+PRODUCTS: Mapping[str, Callable[[KernelBody, Node], BatchedProduct | None]] = {
     "matmul": _matmul,
     "gemm": _gemm,
     "einsum": _einsum,

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.runtime.kernels.body import THREADS, Body, entry_name, fits
-from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, offset, unflattened
+from eqsat.runtime.kernels.body import THREADS, KernelBody, entry_name, fits
+from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.transposition import generate_transposition
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 
 #: Blocks are made smaller until there are so many, which keeps all multiprocessors at work.
 FEW_BLOCKS = 256
 LEAST_THREADS = 64
-#: How many elements a thread makes, the most first.
+#: Numbers of elements that a thread may make, the largest first.
 WIDTHS = tuple(WIDEST_ACCESS >> n for n in range(WIDEST_ACCESS.bit_length()))
 
 
-def generate(group: Group) -> Source | None:
+def generate(group: Group) -> KernelSource | None:
     """One kernel for all results; None where some operator is of another kind. Results overlap no operand."""
     if not all(is_pointwise(node) or node.op in MOVES for node in group.nodes):
         return None
@@ -30,10 +30,10 @@ def generate(group: Group) -> Source | None:
         transposed = generate_transposition(group)
         if transposed is not None:
             return transposed
-    return launched(Body(group), WIDTHS)
+    return launched(KernelBody(group), WIDTHS)
 
 
-def launched(body: Body, widths: Sequence[int] = (1,)) -> Source:
+def launched(body: KernelBody, widths: Sequence[int] = (1,)) -> KernelSource:
     """The kernel that makes each result by a thread for as many of its elements as one of the `widths` says.
 
     The blocks are shared out among results of different shapes.
@@ -72,27 +72,27 @@ class _Part:
 
     def _coords(self, width: int) -> Coords:
         """The coordinates of element k of those of thread t."""
-        position = Index.variable("t", self.count // width) * width + Index.variable("k", width)
+        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
         walked = unflattened(position, [self.shape[a] for a in self.order])
         return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
 
     def _fits(self, width: int) -> bool:
-        """Whether a thread may make so many elements: the results lie together, and so do all large operands."""
+        """Return whether a thread may make `width` elements: the results lie together, and so do all large operands."""
         if width == 1:
             return True
         coords = self._coords(width)
         views = [self.group.results[name] for name in self.names]
         if self.count % width or not all(fits(v, offset(coords, v.strides), width) for v in views):
             return False
-        probe = Body(self.group)
+        probe = KernelBody(self.group)
         with probe.lanes(width):
             for name in self.names:
                 probe.value(name, coords)
         apart = [a for a in probe.accesses if a.offset.reads("k") and not a.packed and not a.conditional]
         return all(self.group.operands[a.value].count * 2 < self.count for a in apart)
 
-    def write(self, body: Body, block: str, threads: int) -> None:
-        """Writes what the threads of this part do."""
+    def write(self, body: KernelBody, block: str, threads: int) -> None:
+        """Write the statements of the threads of this part."""
         writer, coords = body.writer, self._coords(self.width)
         wide = "long long" if self.threads >= INT_LIMIT - threads else "int"
         cast = "(long long)" if wide != "int" else ""

@@ -10,12 +10,12 @@ import numpy as np
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, generated
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.sweep import RowKernel
 from eqsat.runtime.kernels.templates.team import MANY_ROWS, WARP, Team
 from eqsat.runtime.kernels.writer import bare
@@ -47,7 +47,7 @@ def _logarithm(total: Expr, count: int) -> Expr:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What is joined, of each element what, and what is made of it in the end."""
+    """A reduction: the operation that joins elements, the function of each element, and that of the joined value."""
 
     operator: str
     prepare: Callable[[Expr], Expr] = _plain
@@ -74,8 +74,8 @@ _PLACES = {"argmax": "false", "argmin": "true"}
 REDUCTIONS = frozenset({*_REDUCTIONS, *_PLACES, "reduce_log_sum_exp", "cumsum"})
 
 
-def generate(group: Group) -> Source | None:
-    """One kernel of a reduction with what comes before and after it; None where the group is none of this kind."""
+def generate(group: Group) -> KernelSource | None:
+    """One kernel of a reduction with the operators before and after it; None for other groups."""
     core = next((node for node in group.nodes if node.op in REDUCTIONS), None)
     if core is None:
         return None
@@ -87,7 +87,7 @@ def generate(group: Group) -> Source | None:
 
 
 def identity(operator: str, dtype: DType) -> Expr:
-    """What joins with any element to that element."""
+    """The neutral element of the operation that joins elements."""
     if operator in ("Sum", "Product"):
         if dtype is DType.BOOL:
             raise UnsupportedError("sums of truth values")
@@ -112,7 +112,7 @@ def axes_of(group: Group, node: Node) -> tuple[int, ...]:
 def joined(
     kernel: RowKernel, operator: str, dtype: DType, stem: str, term: Callable[[PackedBody, Coords], Expr]
 ) -> Expr:
-    """The reduction over a row of what `term` makes of each element; the elements are made where they are not yet."""
+    """The reduction over a row of `term` of each element; elements that are not made yet are made."""
     part = kernel.declare(f"{stem}_part", dtype, identity(operator, dtype).template)
 
     def fill(body: PackedBody, coords: Coords) -> None:
@@ -128,12 +128,12 @@ def joined(
     return kernel.reduce(operator, part, dtype, stem)
 
 
-def whole_plane(group: Group, core: Node) -> Source:
+def whole_plane(group: Group, core: Node) -> KernelSource:
     """The kernel of a pooling whose only window is the whole plane, without padding."""
     return _reduced(group, core)
 
 
-def _reduced(group: Group, core: Node) -> Source:
+def _reduced(group: Group, core: Node) -> KernelSource:
     reduction = _WHOLE.get(core.op) or _REDUCTIONS[core.op]
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1)
     first = reduction.prepare(number(0, kernel.dtype)).dtype
@@ -141,7 +141,7 @@ def _reduced(group: Group, core: Node) -> Source:
     return _finished(kernel, reduction.finish(total, kernel.rows.size))
 
 
-def _log_sum_exp(group: Group, core: Node) -> Source:
+def _log_sum_exp(group: Group, core: Node) -> KernelSource:
     """Shifted by the maximum, where that is finite, so as not to overflow."""
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=2)
     if not kernel.dtype.is_float:
@@ -156,7 +156,7 @@ def _log_sum_exp(group: Group, core: Node) -> Source:
     return _finished(kernel, FUNCTIONS["add"](FUNCTIONS["log"](total), top))
 
 
-def _placed(group: Group, core: Node) -> Source:
+def _placed(group: Group, core: Node) -> KernelSource:
     (axis,) = axes_of(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
     operator = f"Extreme<{_PLACES[core.op]}, {'true' if core.attrs['select_last'] else 'false'}>"
@@ -174,21 +174,21 @@ def _placed(group: Group, core: Node) -> Source:
     return _finished(kernel, Expr(DType.INT64, f"(i64){found}.index"))
 
 
-def _finished(kernel: RowKernel, value: Expr) -> Source:
-    """The kernel that stores a value for each row, and what is made of it."""
+def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
+    """The kernel that stores a value for each row, and the values made from it."""
     body, core = kernel.body, kernel.core
     gone = set(axes_of(kernel.group, core))
     keeps = bool(core.attrs.get("keepdims", True))
     with kernel.one_of_each_row() as row:
-        at = kernel.rows.coords(row, Index.number(0))
-        coords = tuple(Index.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
+        at = kernel.rows.coords(row, AffineIndex.number(0))
+        coords = tuple(AffineIndex.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
         made = convert(value, computed(kernel.group.types[kernel.made].dtype))
         coords = body.settled(kernel.made, kernel.after, coords)
         body.store_made(kernel.made, kernel.after, coords, body.named(made, core.op))
     return kernel.source()
 
 
-def _running_sum(group: Group, core: Node) -> Source:
+def _running_sum(group: Group, core: Node) -> KernelSource:
     """A thread walks each row; where rows are few, long and contiguous, a warp does, 32 elements at a time."""
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1, vectors=False, team=_scanning)
     identity("Sum", kernel.dtype)
@@ -200,10 +200,10 @@ def _running_sum(group: Group, core: Node) -> Source:
         writer.line("const int step = turn * 32 + member;" if warp else "const int step = turn;")
         inside = [] if kernel.whole else [f"row < {kernel.rows.count}"]
         inside += [f"step < {size}"] if warp and size % WARP else []
-        place = Index.variable("step", size)
+        place = AffineIndex.variable("step", size)
         if core.attrs["reverse"]:
             place = place * -1 + (size - 1)
-        coords = kernel.rows.coords(Index.variable("row", kernel.rows.count), place)
+        coords = kernel.rows.coords(AffineIndex.variable("row", kernel.rows.count), place)
         value, running = writer.name("value"), writer.name("running")
         writer.line(f"{kernel.c_type} {value} = 0;")
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):

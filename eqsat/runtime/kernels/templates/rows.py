@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, broadcast
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, generated
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.reduction import joined
 from eqsat.runtime.kernels.templates.sweep import RowKernel
 
@@ -19,8 +19,8 @@ _add, _subtract, _multiply = FUNCTIONS["add"], FUNCTIONS["subtract"], FUNCTIONS[
 _exp, _log, _sqrt, _abs = FUNCTIONS["exp"], FUNCTIONS["log"], FUNCTIONS["sqrt"], FUNCTIONS["abs"]
 
 
-def generate(group: Group) -> Source | None:
-    """One kernel of such an operator with what comes before and after it; None where the group is none of this kind.
+def generate(group: Group) -> KernelSource | None:
+    """One kernel of such an operator with the operators before and after it; None for other groups.
 
     What is element by element with the operand may be a result as well: a residual sum beside its norm.
     """
@@ -42,7 +42,7 @@ def _top(kernel: RowKernel) -> Expr:
 # ---- softmax and its kin --------------------------------------------------------------------------------------------
 
 
-def _softmax(group: Group, core: Node) -> Source:
+def _softmax(group: Group, core: Node) -> KernelSource:
     """Exponentials are kept where the elements were: the last sweep reads no others."""
     kernel = RowKernel(group, core, (_axis(group, core),))
     top = _top(kernel)
@@ -63,7 +63,7 @@ def _softmax(group: Group, core: Node) -> Source:
     return kernel.source()
 
 
-def _log_softmax(group: Group, core: Node) -> Source:
+def _log_softmax(group: Group, core: Node) -> KernelSource:
     kernel = RowKernel(group, core, (_axis(group, core),))
     top = _top(kernel)
     total = joined(kernel, "Sum", kernel.dtype, "total", lambda b, c: _exp(_subtract(kernel.element(b, c), top)))
@@ -72,7 +72,7 @@ def _log_softmax(group: Group, core: Node) -> Source:
     return kernel.source()
 
 
-def _hardmax(group: Group, core: Node) -> Source:
+def _hardmax(group: Group, core: Node) -> KernelSource:
     axis = _axis(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
     writer, type = kernel.body.writer, f"Place<{kernel.c_type}>"
@@ -94,7 +94,7 @@ def _hardmax(group: Group, core: Node) -> Source:
     return kernel.source()
 
 
-def _lp_norm(group: Group, core: Node) -> Source:
+def _lp_norm(group: Group, core: Node) -> KernelSource:
     kernel = RowKernel(group, core, (_axis(group, core),), sweeps=2)
     power = _abs if core.attrs["p"] == 1 else _of_itself
     total = joined(kernel, "Sum", kernel.dtype, "total", lambda b, c: power(kernel.element(b, c)))
@@ -131,8 +131,8 @@ def _normalised(
     affine: Callable[[PackedBody, Coords, Expr], Expr] = lambda body, coords, x: x,
     *,
     centred: bool = True,
-) -> Source:
-    """Elements less their mean, times a factor: the variance of what is left, in a second pass, so as not to cancel."""
+) -> KernelSource:
+    """Elements less their mean, times a factor: the variance is computed in a second pass, so as not to cancel."""
     count = number(max(kernel.rows.size, 1), kernel.dtype)
     mean: Expr | None = None
     if centred:
@@ -149,15 +149,15 @@ def _normalised(
     return kernel.source()
 
 
-def _layer_norm(group: Group, core: Node) -> Source:
+def _layer_norm(group: Group, core: Node) -> KernelSource:
     return _trailing(group, core, centred=True)
 
 
-def _rms_norm(group: Group, core: Node) -> Source:
+def _rms_norm(group: Group, core: Node) -> KernelSource:
     return _trailing(group, core, centred=False)
 
 
-def _trailing(group: Group, core: Node, *, centred: bool) -> Source:
+def _trailing(group: Group, core: Node, *, centred: bool) -> KernelSource:
     axes = tuple(range(_axis(group, core), group.types[str(core.inputs[0])].rank))
     kernel = RowKernel(group, core, axes, sweeps=3 if centred else 2)
 
@@ -168,7 +168,7 @@ def _trailing(group: Group, core: Node, *, centred: bool) -> Source:
 
 
 def _scaled(body: PackedBody, core: Node, x: Expr, at: Callable[[Sequence[int]], Coords]) -> Expr:
-    """Times the second operand, plus the third where there is one."""
+    """Multiply by the second operand, and add the third where there is one."""
     scale, bias = (*core.inputs[1:], None)[:2]
     if scale is not None:
         x = _multiply(x, body.value(scale, at(body.shape(scale))))
@@ -179,13 +179,13 @@ def _by_channel(core: Node) -> Callable[[PackedBody, Coords, Expr], Expr]:
     return lambda body, coords, x: _scaled(body, core, x, lambda shape: coords[1:2])
 
 
-def _instance_norm(group: Group, core: Node) -> Source:
+def _instance_norm(group: Group, core: Node) -> KernelSource:
     rank = group.types[str(core.inputs[0])].rank
     kernel = RowKernel(group, core, tuple(range(2, rank)))
     return _normalised(kernel, _inverse_root(core.attrs["epsilon"]), _by_channel(core))
 
 
-def _group_norm(group: Group, core: Node) -> Source:
+def _group_norm(group: Group, core: Node) -> KernelSource:
     """Rows are the channels of a group with their planes: x is seen with its channels as two axes."""
     batch, channels, *plane = group.types[str(core.inputs[0])].static
     groups = core.attrs["groups"]
@@ -199,7 +199,7 @@ def _group_norm(group: Group, core: Node) -> Source:
     return _normalised(kernel, _inverse_root(core.attrs["epsilon"]), _by_channel(core))
 
 
-def _mvn(group: Group, core: Node) -> Source:
+def _mvn(group: Group, core: Node) -> KernelSource:
     rank = group.types[str(core.inputs[0])].rank
     kernel = RowKernel(group, core, tuple(a % rank for a in core.attrs["axes"]))
     return _normalised(kernel, _inverse_deviation)
@@ -208,8 +208,8 @@ def _mvn(group: Group, core: Node) -> Source:
 # ---- local response normalisation -----------------------------------------------------------------------------------
 
 
-def _lrn(group: Group, core: Node) -> Source:
-    """Each element is divided by a power of what its neighbours among the channels have: a row of one element."""
+def _lrn(group: Group, core: Node) -> KernelSource:
+    """Each element divided by a power of its neighbours among the channels: a row of one element."""
     kernel = RowKernel(group, core, (), sweeps=1)
     size, (alpha, beta, bias) = core.attrs["size"], (core.attrs[n] for n in ("alpha", "beta", "bias"))
     channels = group.types[kernel.x].static[1]
@@ -219,10 +219,10 @@ def _lrn(group: Group, core: Node) -> Source:
         squares = Expr(kernel.dtype, writer.name("squares"))
         writer.line(f"{kernel.c_type} {squares.template} = 0;")
         with writer.block(f"for (int beside = 0; beside < {size}; ++beside)"):
-            there = coords[1] + Index.variable("beside", size) - low
+            there = coords[1] + AffineIndex.variable("beside", size) - low
             text = writer.index(there)
             with writer.block(f"if ({text} >= 0 && {text} < {channels})"):
-                place = Index.variable(writer.define("int", "channel", text), channels)
+                place = AffineIndex.variable(writer.define("int", "channel", text), channels)
                 value = body.value(kernel.x, (coords[0], place, *coords[2:]))
                 writer.line(f"{squares.template} += {writer.render(_of_itself(value), 'square')};")
         base = _add(number(bias, kernel.dtype), _multiply(number(alpha / size, kernel.dtype), squares))
@@ -234,7 +234,7 @@ def _lrn(group: Group, core: Node) -> Source:
     return kernel.source()
 
 
-_KINDS: Mapping[str, Callable[[Group, Node], Source]] = {
+_KINDS: Mapping[str, Callable[[Group, Node], KernelSource]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "hardmax": _hardmax,

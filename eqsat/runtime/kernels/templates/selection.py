@@ -6,12 +6,12 @@ import math
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.body import THREADS, Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, unflattened
+from eqsat.runtime.kernels.body import THREADS, KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 SELECTIONS = frozenset({"topk"})
 #: Longer rows are sorted faster than counted, and do not fit in shared memory.
@@ -19,8 +19,8 @@ MOST_ELEMENTS = 4096
 LEAST_THREADS = 32
 
 
-def generate(group: Group) -> Source | None:
-    """One kernel of a selection, what comes before it and what moves its results; None where rows are too long."""
+def generate(group: Group) -> KernelSource | None:
+    """One kernel of a selection, the operators before it and those that move its results; None for long rows."""
     core = next((node for node in group.nodes if node.op in SELECTIONS), None)
     if core is None:
         return None
@@ -33,7 +33,7 @@ class _Selection:
     """A block takes a row: a thread compares its elements with all others, and puts them where they belong."""
 
     def __init__(self, group: Group, node: Node) -> None:
-        self.group, self.node, self.body = group, node, Body(group)
+        self.group, self.node, self.body = group, node, KernelBody(group)
         self.x = given(node)
         shape = self.body.shape(self.x)
         self.axis: int = node.attrs["axis"] % len(shape)
@@ -41,17 +41,17 @@ class _Selection:
         self.others = [n for axis, n in enumerate(shape) if axis != self.axis]
         self.dtype = computed(group.types[self.x].dtype)
         made = [output for output in node.outputs if output]
-        #: Results by what of the selection they are made of; None for those beside it.
+        #: Results by the part of the selection they are made of; None for those beside it.
         self.origins = {n: next((m for m in made if self.body.depends(n, m)), None) for n in group.results}
         if any(m is None and self.body.shape(n) != shape for n, m in self.origins.items()):
             raise UnsupportedError("a result of another shape beside the selection")
 
-    def _coords(self, along: Index) -> Coords:
+    def _coords(self, along: AffineIndex) -> Coords:
         """The coordinates of an element of the block's row."""
-        other = unflattened(Index.variable("row", math.prod(self.others)), self.others)
+        other = unflattened(AffineIndex.variable("row", math.prod(self.others)), self.others)
         return (*other[: self.axis], along, *other[self.axis :])
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The whole kernel."""
         body, writer, size = self.body, self.body.writer, self.size
         beside = [name for name, origin in self.origins.items() if origin is None]
@@ -63,7 +63,7 @@ class _Selection:
         writer.line("const int row = blockIdx.x;")
         writer.line(f"__shared__ {type} elements[{max(size, 1)}];")
         each = f"for (int i = threadIdx.x; i < {size}; i += {threads})"
-        i = Index.variable("i", size)
+        i = AffineIndex.variable("i", size)
         with writer.block(each):
             value = body.value(self.x, self._coords(i))
             writer.line(f"elements[i] = {value.template};")
@@ -87,8 +87,8 @@ class _Selection:
             body.pointer(name)
         return body.source(entry_name(self.group), (blocks, 1, 1), (threads, 1, 1))
 
-    def _finished(self, i: Index) -> None:
-        body, coords = self.body, self._coords(Index.variable("rank", self.kept))
+    def _finished(self, i: AffineIndex) -> None:
+        body, coords = self.body, self._coords(AffineIndex.variable("rank", self.kept))
         made = dict(zip(self.node.outputs, self._elements(i), strict=True))
         for name, value in made.items():
             if name:
@@ -98,7 +98,7 @@ class _Selection:
                 at = body.onward(origin, name, coords)
                 body.store(name, at, body.value(name, at))
 
-    def _elements(self, i: Index) -> tuple[Expr, Expr]:
+    def _elements(self, i: AffineIndex) -> tuple[Expr, Expr]:
         """The element of a thread, and its place in the row."""
         place = self.body.writer.index(i)
         return Expr(self.dtype, "element"), self.body.named(Expr(DType.INT64, f"(i64){place}"), "place")

@@ -10,17 +10,17 @@ from contextlib import ExitStack, contextmanager
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
-from eqsat.runtime.kernels.body import Access, Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index
+from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, varying
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.team import HELD_BYTES, Rows, Team, checked, read_strides, team_for
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 from eqsat.runtime.kernels.writer import bare
 
-#: Writes what is done with the element at coordinates.
+#: Writes the statements for the element at coordinates.
 Fill = Callable[["PackedBody", Coords], None]
 
 
@@ -61,12 +61,12 @@ class RowKernel:
     # ---- what the kernel is like --------------------------------------------------------------------------------
 
     def _accesses(self, coords: Coords) -> list[Access]:
-        probe = Body(self.group)
+        probe = KernelBody(self.group)
         probe.value(self.x, coords)
         return probe.accesses
 
     def _width(self) -> int:
-        """How many neighbouring elements of a row can be read at once."""
+        """The number of neighbouring elements of a row that can be read at once."""
         if not self.rows.contiguous:
             return 1
         width = WIDEST_ACCESS
@@ -82,7 +82,7 @@ class RowKernel:
         return 1
 
     def _leads_back(self, width: int) -> bool:
-        """Whether what is made of so many elements at once can be worked out from them."""
+        """Return whether the results of that many elements at once can be computed from them."""
         if self.body.shape(self.made) != self.body.shape(self.x):
             return True
         probe = PackedBody(self.group)
@@ -96,8 +96,8 @@ class RowKernel:
     def _coords(self, width: int) -> Coords:
         """The element k of those that a thread takes at once, of the step that it is at."""
         steps = self.rows.size // width
-        place = Index.variable("step", steps) * width + Index.variable("k", width)
-        return self.seen(self.rows.coords(Index.variable("row", self.rows.count), place))
+        place = AffineIndex.variable("step", steps) * width + AffineIndex.variable("k", width)
+        return self.seen(self.rows.coords(AffineIndex.variable("row", self.rows.count), place))
 
     def _results(self) -> tuple[list[str], list[str]]:
         """The results made before the operator, element by element with its operand, and those made of it."""
@@ -126,7 +126,7 @@ class RowKernel:
 
     @property
     def whole(self) -> bool:
-        """Whether every thread has a row."""
+        """True if every thread has a row."""
         return not self.rows.count % self._rows_in_block
 
     @property
@@ -160,7 +160,7 @@ class RowKernel:
         return value
 
     def replace(self, body: PackedBody, value: Expr) -> None:
-        """Keeps something else in place of the element, from the next sweep on."""
+        """Put another value in place of the element, from the next sweep on."""
         if self.held:
             body.writer.line(f"{self._slot()} = {bare(body.writer.render(value, 'element'))};")
 
@@ -171,7 +171,7 @@ class RowKernel:
         return f"held[{turn}k]" if self.team.width > 1 else "held[0]"
 
     def first(self, fill: Fill) -> None:
-        """The sweep that makes the elements, and stores what is made on the way to them."""
+        """The sweep that makes the elements, and stores the values made on the way to them."""
 
         def both(body: PackedBody, coords: Coords) -> None:
             fill(body, coords)
@@ -191,7 +191,7 @@ class RowKernel:
         self.sweep(fill, settle=True)
 
     def sweep(self, fill: Fill, *, settle: bool = False) -> None:
-        """Visits the elements of a row: what they read and store side by side goes several elements at once."""
+        """Visit the elements of a row: side by side, several are read and stored at once."""
         if not self.rows.size:
             return
         body, width = self.body, self.team.width
@@ -226,15 +226,15 @@ class RowKernel:
             yield
 
     @contextmanager
-    def one_of_each_row(self) -> Iterator[Index]:
-        """What one thread of each row does; the row."""
+    def one_of_each_row(self) -> Iterator[AffineIndex]:
+        """Statements that one thread of each row runs; yields the row."""
         conditions = [] if self.whole else [f"row < {self.rows.count}"]
         conditions += ["member == 0"] if self.team.size > 1 else []
         head = f"if ({' && '.join(conditions)})" if conditions else ""
         with self.body.writer.block(head):
-            yield Index.variable("row", self.rows.count)
+            yield AffineIndex.variable("row", self.rows.count)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The kernel, once all is written."""
         for name in self.group.results:
             self.body.pointer(name)

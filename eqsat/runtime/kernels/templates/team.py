@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eqsat.runtime.kernels.body import Access
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.source import Extent
 
@@ -37,7 +37,7 @@ class Rows:
 
     @staticmethod
     def of(shape: Sequence[int], along: Sequence[int], strides: Sequence[int]) -> Rows:
-        """Rows along some axes of a tensor that is read with the strides given, 0 for what repeats."""
+        """Rows along some axes of a tensor that is read with the strides given, 0 for repeated axes."""
         chosen = set(along)
 
         def order(axes: Sequence[int]) -> tuple[int, ...]:
@@ -52,16 +52,16 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return math.prod(self.shape[a] for a in self.across)
 
     @property
     def size(self) -> int:
-        """How many elements a row has."""
+        """The number of elements of a row."""
         return math.prod(self.shape[a] for a in self.along)
 
-    def coords(self, row: Index, place: Index) -> Coords:
-        """Where the element at a place of a row lies."""
+    def coords(self, row: AffineIndex, place: AffineIndex) -> Coords:
+        """The coordinates of the element at a place of a row."""
         found = dict(zip(self.across, unflattened(row, [self.shape[a] for a in self.across]), strict=True))
         found |= zip(self.along, unflattened(place, [self.shape[a] for a in self.along]), strict=True)
         return tuple(found[axis] for axis in range(len(self.shape)))
@@ -104,7 +104,7 @@ class Team:
         return "threadIdx.x" if self.kind == "block" else f"threadIdx.x % {self.size}"
 
     def reduced(self, operator: str, text: str) -> str:
-        """The reduction of what the threads of a row have, in C."""
+        """The reduction of the values of a row's threads, in C."""
         if self.size == 1:
             return text
         name = {"lanes": "warp_reduce", "block": "block_reduce", "columns": "column_reduce"}[self.kind]
@@ -131,7 +131,7 @@ def _team(kind: Literal["lanes", "block", "columns"], size: int, rows: int, widt
 
 
 def _rows_of(rows: Rows, size: int) -> int:
-    """How many rows a block takes: some 256 threads, fewer where there are few rows."""
+    """The number of rows of a block: some 256 threads, fewer where there are few rows."""
     most = max(256 // size, 1)
     while most * size > 64 and -(-rows.count // most) < 132:
         most //= 2
@@ -148,7 +148,7 @@ def read_strides(shape: Sequence[int], accesses: Callable[[Coords], Sequence[Acc
     An axis that reaches memory through a quotient counts as if the value were stored in order.
     """
     names = [f"a{axis}" for axis in range(len(shape))]
-    found = accesses(tuple(Index.variable(n, size) for n, size in zip(names, shape, strict=True)))
+    found = accesses(tuple(AffineIndex.variable(n, size) for n, size in zip(names, shape, strict=True)))
     own = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     if not found:
         return tuple(own)

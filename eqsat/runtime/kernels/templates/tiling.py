@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, unflattened
+from eqsat.runtime.kernels.body import KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr, computed, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
-from eqsat.runtime.kernels.templates.factoring import Factor, Product, finished, product_of
+from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.templates.factoring import BatchedProduct, Factor, finished, product_of
 from eqsat.runtime.kernels.writer import bare
 
 #: Rows and columns of the result that a block makes, and how many terms of the sums it takes at a time.
@@ -23,9 +23,9 @@ SIDE, EACH = 16, 4
 LEAST_SIDE, LEAST_DEPTH = 24, 8
 
 
-def generate_tiled(group: Group, node: Node) -> Source | None:
+def generate_tiled(group: Group, node: Node) -> KernelSource | None:
     """The kernel of a product of decent size; None for others."""
-    product = product_of(Body(group), node)
+    product = product_of(KernelBody(group), node)
     if product is None or not math.prod(product.batch):
         return None
     rows, columns, terms = product.sizes
@@ -37,19 +37,19 @@ def generate_tiled(group: Group, node: Node) -> Source | None:
 class _Squares:
     """The kernel of one product."""
 
-    def __init__(self, group: Group, node: Node, product: Product) -> None:
-        self.group, self.node, self.product, self.body = group, node, product, Body(group)
+    def __init__(self, group: Group, node: Node, product: BatchedProduct) -> None:
+        self.group, self.node, self.product, self.body = group, node, product, KernelBody(group)
         self.rows, self.columns, self.depth = product.sizes
         self.dtype = computed(group.types[node.outputs[0]].dtype)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The whole kernel."""
         writer, type = self.body.writer, C_TYPES[self.dtype]
         down, across = -(-self.rows // SQUARE), -(-self.columns // SQUARE)
         blocks = down * across * math.prod(self.product.batch)
         writer.comment(f"Squares of {SQUARE} × {SQUARE}, {DEPTH} terms of their sums at a time.")
         writer.line("const int square = blockIdx.x;")
-        square = Index.variable("square", blocks)
+        square = AffineIndex.variable("square", blocks)
         batch = unflattened(square // (down * across), self.product.batch)
         top, left = square // across % down * SQUARE, square % across * SQUARE
         writer.line(f"const int top = {writer.index(top)};")
@@ -67,11 +67,11 @@ class _Squares:
         return self.body.source(entry_name(self.group), (blocks, 1, 1), (SIDE, SIDE, 1))
 
     def _copied(self, name: str, start: str, shape: Sequence[int], batch: Coords, factor: Factor) -> None:
-        """Writes how all threads together bring the next terms of a factor into shared memory."""
+        """Write the statements by which all threads bring the next terms of a factor into shared memory."""
         writer, body, size = self.body.writer, self.body, math.prod(shape)
-        place = unflattened(Index.variable(f"{name}_place", size), shape)
-        k = unflattened(Index.variable(f"{name}_k", self.depth), self.product.terms)
-        probe = Body(self.group)
+        place = unflattened(AffineIndex.variable(f"{name}_place", size), shape)
+        k = unflattened(AffineIndex.variable(f"{name}_k", self.depth), self.product.terms)
+        probe = KernelBody(self.group)
         factor(probe, batch, place, k)
         # Whether neighbours in memory are neighbours along the sums rather than along the result.
         along = any(abs(a.offset.coefficient(f"{name}_k")) == 1 for a in probe.accesses)
@@ -111,10 +111,10 @@ class _Squares:
                     writer.line(f"totals[i][j] = {bare(writer.render(added, 'term'))};")
 
     def _finished(self, batch: Coords) -> None:
-        """Writes what is made of the sums, and where it goes."""
+        """Write the results made of the sums."""
         writer, body, made = self.body.writer, self.body, self.node.outputs[0]
-        m = unflattened(Index.variable("m", self.rows), self.product.rows)
-        n = unflattened(Index.variable("n", self.columns), self.product.columns)
+        m = unflattened(AffineIndex.variable("m", self.rows), self.product.rows)
+        n = unflattened(AffineIndex.variable("n", self.columns), self.product.columns)
         coords = self.product.coords(batch, m, n)
         writer.line("#pragma unroll")
         with writer.block(f"for (int i = 0; i < {EACH}; ++i)"):

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.runtime.kernels.body import Access, Body, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, Coords, Index, offset, unflattened
+from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, offset, unflattened
 from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 
 #: Rows and columns of a tile, and the rows of a block's threads.
 TILE = 32
@@ -21,7 +21,7 @@ LEAST_COUNT = 2048
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _MergedAxes:
     """The axes of the results, neighbours that every access walks alike as one.
 
     `merged` holds, for each walked axis, the axes of the results it is made of. The results lie along `to`, and the
@@ -35,7 +35,7 @@ class _Walk:
     tiled: tuple[Access, ...]
 
 
-def generate_transposition(group: Group) -> Source | None:
+def generate_transposition(group: Group) -> KernelSource | None:
     """The kernel of a group of results of one shape; None where none of its large operands lies across the result."""
     names = list(group.results)
     shape = group.results[names[0]].shape
@@ -45,9 +45,9 @@ def generate_transposition(group: Group) -> Source | None:
     return None if walk is None else _Tiles(group, names, shape, walk).source()
 
 
-def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _Walk | None:
-    coords = tuple(Index.variable(f"c{axis}", size) for axis, size in enumerate(shape))
-    probe = Body(group)
+def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _MergedAxes | None:
+    coords = tuple(AffineIndex.variable(f"c{axis}", size) for axis, size in enumerate(shape))
+    probe = KernelBody(group)
     for name in names:
         probe.value(name, coords)
     places = [a.offset for a in probe.accesses] + [offset(coords, group.results[n].strides) for n in names]
@@ -68,10 +68,10 @@ def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _Walk | N
     if along is None or min(sizes[along], sizes[to]) < LEAST_SIZE or max(sizes) >= INT_LIMIT - TILE:
         return None
     tiled = tuple({(a.value, a.coords): a for a, i in read.items() if i == along}.values())
-    return _Walk(merged, sizes, to, along, tiled)
+    return _MergedAxes(merged, sizes, to, along, tiled)
 
 
-def _merged(shape: Sequence[int], places: Sequence[Index]) -> tuple[tuple[int, ...], ...]:
+def _merged(shape: Sequence[int], places: Sequence[AffineIndex]) -> tuple[tuple[int, ...], ...]:
     """The axes of more than one element, put together where every place goes on from one to the next."""
     merged: list[tuple[int, ...]] = []
     for axis, size in enumerate(shape):
@@ -88,22 +88,22 @@ def _merged(shape: Sequence[int], places: Sequence[Index]) -> tuple[tuple[int, .
 class _Tiles:
     """The kernel of one walk: a block copies a tile of every such operand, waits, and makes the tile's results."""
 
-    def __init__(self, group: Group, names: Sequence[str], shape: Sequence[int], walk: _Walk) -> None:
+    def __init__(self, group: Group, names: Sequence[str], shape: Sequence[int], walk: _MergedAxes) -> None:
         self.group, self.names, self.shape, self.walk = group, names, shape, walk
-        self.body = Body(group)
+        self.body = KernelBody(group)
         self.across = -(-walk.sizes[walk.along] // TILE)
         self.down = -(-walk.sizes[walk.to] // TILE)
         self.others = [i for i in range(len(walk.sizes)) if i not in (walk.to, walk.along)]
         self.rest = math.prod(walk.sizes[i] for i in self.others)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The whole kernel."""
         writer, walk = self.body.writer, self.walk
         writer.comment(f"Tiles of {TILE} × {TILE}: read along one axis, written along another.")
         # The place within a tile is the thread's; p and q are coordinates along the operands and the results.
         blocks = self.across * self.down * self.rest
         writer.line("const int tile = blockIdx.x;")
-        tile = Index.variable("tile", blocks)
+        tile = AffineIndex.variable("tile", blocks)
         p, q = tile % self.across, tile // self.across % self.down
         coords = self._coords(tile // (self.across * self.down))
         starts = [writer.index(p * TILE), writer.index(q * TILE)]
@@ -137,23 +137,23 @@ class _Tiles:
         self.body.writer.line(f"const int p = {p};")
         self.body.writer.line(f"const int q = {q};")
 
-    def _coords(self, rest: Index) -> Coords:
+    def _coords(self, rest: AffineIndex) -> Coords:
         """The results' coordinates of p and q."""
         walk = self.walk
         outer = iter(unflattened(rest, [walk.sizes[i] for i in self.others]))
-        found = [Index.number(0)] * len(self.shape)
+        found = [AffineIndex.number(0)] * len(self.shape)
         for place, axes in enumerate(walk.merged):
             if place in (walk.to, walk.along):
-                position = Index.variable("q" if place == walk.to else "p", walk.sizes[place])
+                position = AffineIndex.variable("q" if place == walk.to else "p", walk.sizes[place])
             else:
                 position = next(outer)
             for axis, coord in zip(axes, unflattened(position, [self.shape[a] for a in axes]), strict=True):
                 found[axis] = coord
         return tuple(found)
 
-    def _moved(self, index: Index, coords: Coords) -> Index:
+    def _moved(self, index: AffineIndex, coords: Coords) -> AffineIndex:
         """A sum over the results' coordinates, in terms of p and q."""
-        moved = Index.number(index.constant)
+        moved = AffineIndex.number(index.constant)
         for variable, factor in index.terms:
             moved = moved + coords[int(variable.name[1:])] * factor
         return moved

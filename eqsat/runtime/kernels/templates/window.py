@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import entry_name
-from eqsat.runtime.kernels.expressions.coordinates import Coords, Index, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.reduction import identity, whole_plane
 from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
@@ -28,20 +28,20 @@ LEAST_THREADS = 64
 FEW_BLOCKS = 256
 
 
-def generate(group: Group) -> Source | None:
-    """One kernel of a pooling with what comes before and after it; None where the group is none of this kind."""
+def generate(group: Group) -> KernelSource | None:
+    """One kernel of a pooling with the operators before and after it; None for other groups."""
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
     return generated(group, core, whole_plane if _is_whole(group, core) else _pooled)
 
 
-def _pooled(group: Group, core: Node) -> Source:
+def _pooled(group: Group, core: Node) -> KernelSource:
     return _Pooling(group, core).source()
 
 
 def _is_whole(group: Group, core: Node) -> bool:
-    """Whether the only window is the whole plane, without padding, of what has a mean."""
+    """Return whether the only window is the whole plane, without padding, of an operand that has a mean."""
     type = group.types[str(core.inputs[0])]
     _, dilations, pads = conv_geometry(core.attrs, type.rank - 2)
     plain = not any(pads) and set(dilations) == {1} and type.static[2:] == core.attrs["kernel"]
@@ -56,7 +56,7 @@ class _Axis:
         self.begin, self.end, self.dilation = begin, end, dilation
 
     def inside(self, start: int, *, padding: bool) -> int:
-        """How many positions of the window that begins at `start` lie in the operand, or in it and its padding."""
+        """The number of positions of the window from `start` that lie in the operand, or in it and its padding."""
         low, high = (-self.begin, self.size + self.end) if padding else (0, self.size)
         return sum(low <= start - self.begin + i * self.dilation < high for i in range(self.kernel))
 
@@ -65,7 +65,7 @@ class _Axis:
         return {self.inside(at * self.stride, padding=padding) for at in range(self.out)}
 
     def counted(self, at: str, *, padding: bool) -> str:
-        """How many positions lie inside, in C, for the window of a number."""
+        """The number of positions inside, in C, for the window of a number."""
         counts = self.counts(padding=padding)
         if len(counts) == 1:
             return str(counts.pop())
@@ -75,7 +75,7 @@ class _Axis:
         return f"({self._before(self.size + self.begin, at)} - {low})"
 
     def _before(self, limit: int, at: str) -> str:
-        """How many positions come before a limit, counted from where the padding begins."""
+        """The number of positions before a limit, counted from where the padding begins."""
         text = f"({limit + self.dilation - 1} - {at} * {self.stride}) / {self.dilation}"
         return f"max(0, min({self.kernel}, {text}))"
 
@@ -94,7 +94,7 @@ class _Pooling:
         self.axes = self._axes()
         self.names = list(group.results)
         for name in self.names:  # what is not made of the pooling has no place here
-            self.body.onward(self.made, name, [Index.number(0)] * len(self.shape))
+            self.body.onward(self.made, name, [AffineIndex.number(0)] * len(self.shape))
         view = group.results[self.names[0]]
         fits = view.shape == self.shape
         rank = range(len(self.shape))
@@ -112,7 +112,7 @@ class _Pooling:
         ]
 
     def _width(self) -> int:
-        """How many neighbouring channels a thread takes at once."""
+        """The number of neighbouring channels that a thread takes at once."""
         width = WIDEST_ACCESS
         while width > 1 and not (self.count and self.count % width == 0 and self._fits(width)):
             width //= 2
@@ -123,7 +123,9 @@ class _Pooling:
         if any(c.reads("k") for c in coords[2:]):
             return False
         probe = PackedBody(self.group)
-        probe.value(self.x, self._seen(coords, [Index.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)]))
+        probe.value(
+            self.x, self._seen(coords, [AffineIndex.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)])
+        )
         found = varying(probe.accesses)
         sizes = [self.group.operands[a.value].dtype.itemsize for a in found]
         if not sizes or width * min(sizes) > WIDEST_ACCESS:
@@ -132,15 +134,15 @@ class _Pooling:
 
     def _coords(self, width: int) -> Coords:
         """The coordinates of element k of those of thread t."""
-        position = Index.variable("t", self.count // width) * width + Index.variable("k", width)
+        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
         walked = unflattened(position, [self.shape[a] for a in self.order])
         return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
 
     @staticmethod
-    def _seen(coords: Coords, places: Sequence[Index]) -> Coords:
+    def _seen(coords: Coords, places: Sequence[AffineIndex]) -> Coords:
         return (*coords[:2], *places)
 
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         body, writer, width = self.body, self.body.writer, self.width
         threads = THREADS
         count = self.count // width
@@ -167,14 +169,14 @@ class _Pooling:
         return "k" if self.width > 1 else "0"
 
     def _visit(self, coords: Coords) -> None:
-        """Joins what the window holds; padding never counts."""
+        """Join the elements of the window; padding never counts."""
         body, writer = self.body, self.body.writer
         unrolled = math.prod(axis.kernel for axis in self.axes) <= MOST_UNROLLED
         with ExitStack() as stack:
             places, conditions = [], []
             for i, axis in enumerate(self.axes):
                 place = coords[2 + i] * axis.stride + (
-                    Index.variable(f"i{i}", axis.kernel) * axis.dilation - axis.begin
+                    AffineIndex.variable(f"i{i}", axis.kernel) * axis.dilation - axis.begin
                 )
                 if axis.kernel > 1:
                     if unrolled:
@@ -183,7 +185,7 @@ class _Pooling:
                 name = writer.define("int", "place", writer.index(place))
                 conditions += [f"{name} >= 0"] if place.low < 0 else []
                 conditions += [f"{name} < {axis.size}"] if place.high >= axis.size else []
-                places.append(Index.variable(name, axis.size))
+                places.append(AffineIndex.variable(name, axis.size))
             if conditions:
                 stack.enter_context(writer.block(f"if ({' && '.join(conditions)})"))
             seen = self._seen(coords, places)

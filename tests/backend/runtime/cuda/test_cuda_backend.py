@@ -28,13 +28,13 @@ from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.device.toolkit import opened
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.program.arena import Arrangement, arrange
-from eqsat.runtime.cuda.program.lanes import Placed, dependencies, enqueue, placed, width
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.program.static import plain_plan
+from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, width
 from eqsat.runtime.cuda.shortage import shortage
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.host import HostMachine
 from tests.support.cuda_standin import Library, StandIn, Toolkit
@@ -218,7 +218,7 @@ def cuda_of_version(monkeypatch):
 def test_kernels_are_loaded_once_and_unloaded_with_the_toolkit(cuda_of_version):
     _, loaded = cuda_of_version(13000)
     toolkit = toolkit_module.Toolkit(0)
-    small, large = (Source("k", code, (), (1, 1, 1), (1, 1, 1), n) for code, n in (("a", 0), ("b", 100 << 10)))
+    small, large = (KernelSource("k", code, (), (1, 1, 1), (1, 1, 1), n) for code, n in (("a", 0), ("b", 100 << 10)))
     assert (toolkit.arch, list(toolkit.libraries), toolkit.missing) == ("sm_90", ["cublaslt"], {})
     assert toolkit.function(small) == toolkit.function(small) == (1, "k")
     assert loaded == [b"sm_90 a"]
@@ -432,8 +432,8 @@ def test_a_kernel_that_does_not_compile_gives_back_what_was_taken():
     toolkit = Toolkit(cuda)
     view = View.of("x", DType.FLOAT32, (8,))
     good = Launch(Matmul(*(View.of(n, DType.FLOAT32, (2, 4), None) for n in "xxx")), (), (), ())
-    bad = Launch(Source("k", "not C", ("x",), (1, 1, 1), (1, 1, 1)), (view,), (), ())
-    program = Program("p", {"x": Buffer("x", 32, "input")}, (good, bad), {"x": view}, {})
+    bad = Launch(KernelSource("k", "not C", ("x",), (1, 1, 1), (1, 1, 1)), (view,), (), ())
+    program = CudaProgram("p", {"x": Buffer("x", 32, "input")}, (good, bad), {"x": view}, {})
 
     def refuse(source):
         raise BackendError("the kernel does not compile")
@@ -462,7 +462,9 @@ def test_an_operator_without_a_kernel_runs_between_captured_graphs():
     node = Node("cumsum", ("t",), ("u",), Attrs(axis=1))
     falls = Launch(Fallback(node), (views["t"],), (views["u"],), ("u",), "cumsum")
     inputs = {"x": views["x"], "w": views["w"]}
-    program = Program("p", buffers, (matmul("x", "w", "t"), falls, matmul("u", "w", "y")), inputs, {"y": views["y"]})
+    program = CudaProgram(
+        "p", buffers, (matmul("x", "w", "t"), falls, matmul("u", "w", "y")), inputs, {"y": views["y"]}
+    )
     cuda = StandIn()
     machine = GpuMachine(program, arrange(program), Toolkit(cuda))
     x, w = RNG.standard_normal((2, 4, 4)).astype(np.float32)
@@ -513,22 +515,22 @@ def test_what_launches_wait_for_follows_from_the_memory_they_share():
         launch([vector("b")], [vector("c")]),
         launch([vector("c"), vector("b")], [vector("c", 32)]),
     )
-    program = Program("p", buffers, launches, {}, {})
+    program = CudaProgram("p", buffers, launches, {}, {})
     found = dependencies(program, arrange(program))
     assert found == tuple(map(frozenset, ((), (), (0, 1), (2,), (2,), (4,))))
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3])
-def test_streams_and_events_keep_every_order_that_is_needed(lanes):
-    rng = np.random.default_rng(lanes)
+@pytest.mark.parametrize("stream_count", [1, 2, 3])
+def test_streams_and_events_keep_every_order_that_is_needed(stream_count):
+    rng = np.random.default_rng(stream_count)
     for _ in range(20):
         before = [frozenset(j for j in range(i) if rng.random() < 0.3) for i in range(9)]
         cuda = StandIn(seed=int(rng.integers(1 << 30)))
-        streams = [cuda.cupy.cuda.Stream(non_blocking=True) for _ in range(lanes)]
+        streams = [cuda.cupy.cuda.Stream(non_blocking=True) for _ in range(stream_count)]
         done = []
         streams[0].begin_capture()
         enqueue(
-            placed(before, lanes),
+            placed(before, stream_count),
             lambda index, stream: stream.push(lambda: done.append(index)),  # noqa: B023 - run within the turn
             streams,
             cuda.cupy.cuda.Event,

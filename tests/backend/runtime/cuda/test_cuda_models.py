@@ -20,13 +20,13 @@ from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.compiler.nvrtc import Compiled, compile_cubin
+from eqsat.runtime.cuda.compiler.nvrtc import CompiledKernel, compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
 from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.host import HostMachine
 
 #: What a kernel of these models may take at most, of 255: with 64, a multiprocessor still holds 1024 threads.
@@ -52,18 +52,18 @@ def sizes_of(graph: Graph) -> dict[str, int]:
 
 
 @cache
-def compiled_once(code: str, architecture: str) -> Compiled:
+def compiled_once(code: str, architecture: str) -> CompiledKernel:
     """Models share kernels."""
     return compile_cubin(code, arch=architecture)
 
 
-def generated(launch: Launch) -> Source | None:
+def generated(launch: Launch) -> KernelSource | None:
     """The kernel of a launch, or that of a normalisation, which runs where the library is not measured to be faster."""
     if isinstance(launch.work, Normalisation):
         found = source_of(launch.work)
         assert found is not None
         return found[0]
-    return launch.work if isinstance(launch.work, Source) else None
+    return launch.work if isinstance(launch.work, KernelSource) else None
 
 
 @pytest.mark.parametrize("name", MODELS)

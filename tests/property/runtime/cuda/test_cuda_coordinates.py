@@ -7,14 +7,14 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.runtime.kernels.expressions.coordinates import Index, Variable, flattened, offset, unflattened
-from eqsat.runtime.kernels.writer import Writer
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable, flattened, offset, unflattened
+from eqsat.runtime.kernels.writer import CodeWriter
 
 
-def value(index: Index, at: dict[str, int]) -> int:
+def value(index: AffineIndex, at: dict[str, int]) -> int:
     """What C works out, quotients and remainders cut toward zero as C has them."""
 
-    def named(variable: Variable) -> str:
+    def named(variable: IndexVariable) -> str:
         if variable.of is None:
             return f"at[{variable.name!r}]"
         inner = value(variable.of, at)
@@ -27,7 +27,7 @@ def value(index: Index, at: dict[str, int]) -> int:
 def test_sums_quotients_and_remainders_have_their_values(data: st.DataObject) -> None:
     sizes = {name: data.draw(st.integers(1, 12)) for name in "ijt"}
     at = {name: data.draw(st.integers(0, size - 1)) for name, size in sizes.items()}
-    known = [(Index.variable(name, size), at[name]) for name, size in sizes.items()]
+    known = [(AffineIndex.variable(name, size), at[name]) for name, size in sizes.items()]
     for _ in range(data.draw(st.integers(1, 8))):
         (a, x), (b, y) = data.draw(st.sampled_from(known)), data.draw(st.sampled_from(known))
         n = data.draw(st.integers(1, 12))
@@ -48,24 +48,24 @@ def test_a_reshape_there_and_back_is_none(shape: list[int], data: st.DataObject)
     count = math.prod(shape)
     other = data.draw(st.permutations([n for n in range(1, 9) if count % n == 0]))[:1]
     split = [*other, count // other[0]] if other else [count]
-    i = Index.variable("i", count)
+    i = AffineIndex.variable("i", count)
     assert flattened(unflattened(i, shape), shape) == i
     assert flattened(unflattened(flattened(unflattened(i, split), split), shape), shape) == i
-    coords = tuple(Index.variable(f"c{axis}", size) for axis, size in enumerate(shape))
+    coords = tuple(AffineIndex.variable(f"c{axis}", size) for axis, size in enumerate(shape))
     assert unflattened(flattened(coords, shape), shape) == coords
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     assert offset(unflattened(i, shape), strides) == i
 
 
 def test_wide_sums_are_worked_out_in_64_bits() -> None:
-    wide = Index.variable("i", 2**31) * 2 + 3
+    wide = AffineIndex.variable("i", 2**31) * 2 + 3
     assert wide.text(lambda v: v.name) == "(long long)i * 2 + 3"
-    assert Index.number(2**31).text(lambda v: v.name) == "2147483648LL"
+    assert AffineIndex.number(2**31).text(lambda v: v.name) == "2147483648LL"
 
 
 def test_what_a_loop_leaves_alone_is_defined_before_it() -> None:
-    writer = Writer()
-    i, k = Index.variable("i", 40), Index.variable("k", 4)
+    writer = CodeWriter()
+    i, k = AffineIndex.variable("i", 40), AffineIndex.variable("k", 4)
     with writer.loop("for (int k = 0; k < 4; ++k)", "k"):
         with writer.case("if (k > 1)"):
             text = writer.index(i // 7 * 8 + (i + k) // 3)

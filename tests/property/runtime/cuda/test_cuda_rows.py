@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates import reduction, rows, window
 from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.emulator import build
@@ -34,7 +34,7 @@ class Case:
     builder: GroupBuilder
     results: dict[str, View]
     core: str
-    source: Source
+    source: KernelSource
     descending: bool
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ def _case(
     builder: GroupBuilder,
     core: str,
     last: str,
-    generate: Callable[[Group], Source | None],
+    generate: Callable[[Group], KernelSource | None],
     more: tuple[str, ...] = (),
 ) -> Case:
     results = {}

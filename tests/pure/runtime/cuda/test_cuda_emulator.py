@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from eqsat.errors import BackendError
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.emulator import build, emulate
 
 
-def kernel(body: str, block: tuple[int, int, int], grid: tuple[int, int, int] = (1, 1, 1), **how: int) -> Source:
+def kernel(body: str, block: tuple[int, int, int], grid: tuple[int, int, int] = (1, 1, 1), **how: int) -> KernelSource:
     code = f'extern "C" __global__ void k(const int* a, int* b) {{\n{body}\n}}'
-    return Source("k", code, ("a", "b"), grid, block, comment="the one that is tested", **how)
+    return KernelSource("k", code, ("a", "b"), grid, block, comment="the one that is tested", **how)
 
 
-def made(source: Source, size: int, *, descending: bool = False) -> np.ndarray:
+def made(source: KernelSource, size: int, *, descending: bool = False) -> np.ndarray:
     a, b = np.arange(size, dtype=np.int32), np.full(size, -1, np.int32)
     emulate(source, [a.ctypes.data, b.ctypes.data], descending=descending)
     return b
@@ -58,7 +58,7 @@ def test_a_missing_barrier_shows_in_one_of_the_two_orders() -> None:
 
 
 def test_a_warp_overruns_the_others_where_a_barrier_is_missing() -> None:
-    def turns(barrier: str) -> Source:
+    def turns(barrier: str) -> KernelSource:
         body = f"""__shared__ int held;
         for (int turn = 0; turn < 2; turn++) {{
           if (threadIdx.x == 0) held = turn;
@@ -110,7 +110,7 @@ def test_atomics_count_every_thread() -> None:
     code = """extern "C" __global__ void k(int* a, float* b) {
       atomicAdd(a, 1); atomicAdd(b, 0.5f); atomicMax(a + 1, (int)(blockIdx.x * 50 + threadIdx.x)); }"""
     a, b = np.zeros(2, np.int32), np.zeros(1, np.float32)
-    emulate(Source("k", code, ("a", "b"), (7, 1, 1), (50, 1, 1)), [a.ctypes.data, b.ctypes.data])
+    emulate(KernelSource("k", code, ("a", "b"), (7, 1, 1), (50, 1, 1)), [a.ctypes.data, b.ctypes.data])
     assert a.tolist() == [350, 349] and b[0] == 175
 
 
@@ -129,7 +129,7 @@ def test_intrinsics_are_what_they_approximate() -> None:
     body = " ".join(f"y[{i} * 3 + threadIdx.x] = {text};" for i, text in enumerate(cases))
     code = f'extern "C" __global__ void k(const float* p, float* y) {{ float x = p[threadIdx.x]; {body} }}'
     y = np.empty((len(cases), 3), np.float32)
-    emulate(Source("k", code, ("x", "y"), (1, 1, 1), (3, 1, 1)), [x.ctypes.data, y.ctypes.data])
+    emulate(KernelSource("k", code, ("x", "y"), (1, 1, 1), (3, 1, 1)), [x.ctypes.data, y.ctypes.data])
     np.testing.assert_allclose(y, [f(x) for f in cases.values()], rtol=1e-6)
 
 
@@ -169,9 +169,9 @@ def test_a_kernel_that_does_not_compile_is_named_with_its_source_and_log() -> No
 def test_a_kernel_that_takes_other_arguments_than_its_source_says_is_refused() -> None:
     code = 'extern "C" __global__ void k(const int* a, int n) { }'
     with pytest.raises(BackendError, match="one pointer for each"):
-        emulate(Source("k", code, ("a",), (1, 1, 1), (1, 1, 1)), [0])
+        emulate(KernelSource("k", code, ("a",), (1, 1, 1), (1, 1, 1)), [0])
     with pytest.raises(BackendError, match="parameters are pointers"):
-        emulate(Source("k", code, ("a", "b"), (1, 1, 1), (1, 1, 1)), [0, 0])
+        emulate(KernelSource("k", code, ("a", "b"), (1, 1, 1), (1, 1, 1)), [0, 0])
 
 
 def test_launches_that_no_gpu_takes_are_refused() -> None:
@@ -219,9 +219,9 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path) -> None:
     code = """
 from eqsat.errors import BackendError
 from eqsat.testing.cuda.emulator import emulate
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 try:
-    emulate(Source("k", "", (), (1, 1, 1), (1, 1, 1)), [])
+    emulate(KernelSource("k", "", (), (1, 1, 1), (1, 1, 1)), [])
 except BackendError as error:
     print(error)
 """

@@ -23,8 +23,8 @@ from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import Program
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.testing.cuda.host import HostMachine
 
@@ -261,7 +261,7 @@ def program(*launches, sizes=8, outputs=("y",)):
     used = {v.buffer for launch in launches for v in (*launch.reads, *launch.writes)}
     buffers = {name: Buffer(name, views[name].nbytes, role) for name, role in roles.items() if name in used}
     weights = {"w": (Constant.of(np.arange(sizes, dtype=np.float32)), views["w"])} if "w" in used else {}
-    return Program("p", buffers, launches, {"x": views["x"]}, {o: views[o] for o in outputs}, weights)
+    return CudaProgram("p", buffers, launches, {"x": views["x"]}, {o: views[o] for o in outputs}, weights)
 
 
 def vector(name, size=8):
@@ -293,7 +293,7 @@ def test_a_value_that_nothing_has_written_is_seen_in_the_outputs():
 @pytest.mark.parametrize(("name", "place"), [("y", 8), ("y", -1), ("t", 64), ("t", -1)])
 def test_a_launch_that_writes_beyond_its_memory_is_named(name, place):
     code = f'extern "C" __global__ void stray(float* y) {{ y[threadIdx.x] = 1; y[{place}] = 2; }}'
-    source = Source("stray", code, ("y",), (1, 1, 1), (8, 1, 1))
+    source = KernelSource("stray", code, ("y",), (1, 1, 1), (8, 1, 1))
     stray = Launch(source, (), (vector(name),), (name,), "stray")
     p = program(stray, *([step("neg", "t", "y")] if name == "t" else []))
     with pytest.raises(BackendError, match=f"p: stray wrote beyond {'the arena' if name == 't' else repr(name)}"):
@@ -304,7 +304,7 @@ def test_generated_kernels_run_on_the_elements_of_their_views():
     code = (
         'extern "C" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[-2 * (int)threadIdx.x]; }'
     )
-    source = Source("twice", code, ("x", "y"), (1, 1, 1), (4, 1, 1))
+    source = KernelSource("twice", code, ("x", "y"), (1, 1, 1), (4, 1, 1))
     back, half = vector("x").sliced(0, 7, 4, -2), vector("y").sliced(0, 4, 4)
     p = program(Launch(source, (back,), (half,), ("y",), "twice"))
     machine = HostMachine(p, arrange(p))
@@ -318,7 +318,7 @@ def test_operators_without_a_kernel_may_leave_out_operands_and_results():
     launch = Launch(Fallback(node), (vector("x"), scalar), (vector("y"),), ("y",), "clip")
     buffers = {"x": Buffer("x", 32, "input"), "h": Buffer("h", 4, "weight"), "y": Buffer("y", 32, "output")}
     weights = {"h": (Constant.of(np.float32(3)), scalar)}
-    p = Program("p", buffers, (launch,), {"x": vector("x")}, {"y": vector("y")}, weights)
+    p = CudaProgram("p", buffers, (launch,), {"x": vector("x")}, {"y": vector("y")}, weights)
     made = HostMachine(p, arrange(p)).run({"x": np.arange(8, dtype=np.float32)})["y"]
     assert made.tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
 
@@ -330,7 +330,7 @@ def test_weights_are_put_in_the_layout_and_element_type_they_are_read_in():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffers = {"w": Buffer("w", 12, "weight"), "y": Buffer("y", 24, "output")}
     launch = Launch(Fallback(node), (held,), (made_in,), ("y",), "cast")
-    p = Program("p", buffers, (launch,), {}, {"y": made_in}, {"w": (Constant.of(array), held)})
+    p = CudaProgram("p", buffers, (launch,), {}, {"y": made_in}, {"w": (Constant.of(array), held)})
     machine = HostMachine(p, arrange(p))
     assert machine.array(held).dtype == ml_dtypes.bfloat16 and machine.array(held).strides == (2, 4)
     np.testing.assert_array_equal(machine.run({})["y"], array)

@@ -17,7 +17,7 @@ from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.cuda.program.static import plain_plan
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.host import HostMachine
 
 
@@ -191,7 +191,7 @@ def test_a_normalisation_by_itself_may_be_the_librarys(op, axis):
     assert (launch.work.epsilon, launch.work.bias is None) == (0.5, op == "rms_norm")
     computed(graph, program_of(graph), x=weights(2, 3, 8))
     (generated,) = program_of(graph, libraries=()).launches
-    assert isinstance(generated.work, Source)
+    assert isinstance(generated.work, KernelSource)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_layer_normalisation_without_a_bias_is_generated():
     g = Builder("norm")
     g.output("y", eqsat.layer_norm(g.input("x", (2, 3, 8)), g.constant(weights(8)), axis=-1))
     (launch,) = program_of(g.build()).launches
-    assert isinstance(launch.work, Source)
+    assert isinstance(launch.work, KernelSource)
 
 
 def residual(channels=8, group=1, twice=False):

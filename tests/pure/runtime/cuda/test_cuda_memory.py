@@ -13,7 +13,7 @@ from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.program.arena import arrange, check, lifetimes
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 
@@ -35,7 +35,7 @@ def programs(draw):
         buffers[name] = Buffer(name, size, draw(st.sampled_from(("value", "value", "value", "output"))))
         launches.append(launch([whole[n] for n in reads], [View.of(name, DType.UINT8, (size,))]))
         whole[name] = View.of(name, DType.UINT8, (size,))
-    return Program("p", buffers, tuple(launches), {"x": whole["x"]}, {"y": whole[f"v{count - 1}"]})
+    return CudaProgram("p", buffers, tuple(launches), {"x": whole["x"]}, {"y": whole[f"v{count - 1}"]})
 
 
 def memory_holds(program, arrangement):
@@ -94,7 +94,7 @@ def chain(sizes):
     buffers = {"x": Buffer("x", 4, "input")} | {f"v{i}": Buffer(f"v{i}", n, "value") for i, n in enumerate(sizes)}
     views = [View.of("x", DType.UINT8, (4,)), *(View.of(f"v{i}", DType.UINT8, (n,)) for i, n in enumerate(sizes))]
     steps = tuple(launch([a], [b]) for a, b in itertools.pairwise(views))
-    return Program("chain", buffers, steps, {"x": views[0]}, {})
+    return CudaProgram("chain", buffers, steps, {"x": views[0]}, {})
 
 
 def test_a_chain_takes_as_much_as_its_largest_pair():
@@ -136,6 +136,6 @@ def test_a_concatenation_lives_from_its_first_part():
         launch([other], [whole.sliced(0, 256, 256)]),
         launch([whole], [View.of("v2", DType.UINT8, (512,))]),
     )
-    program = Program("c", buffers, steps, {"x": source}, {})
+    program = CudaProgram("c", buffers, steps, {"x": source}, {})
     assert lifetimes(program)["v1"].first == 0
     check(program, arrange(program))

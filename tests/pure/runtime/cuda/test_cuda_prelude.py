@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.emulator import emulate
 
 ALL_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -19,7 +19,7 @@ def elementwise(expression: str, x: np.ndarray, taken: str, made: str, dtype: np
       i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
       if (i < {x.size}) {{ {taken} x = from[i]; to[i] = {expression}; }}
     }}"""
-    source = Source("map", code, ("from", "to"), (-(-x.size // 256), 1, 1), (256, 1, 1))
+    source = KernelSource("map", code, ("from", "to"), (-(-x.size // 256), 1, 1), (256, 1, 1))
     emulate(source, [x.ctypes.data, result.ctypes.data])
     return result
 
@@ -74,7 +74,7 @@ def test_elements_move_together(width: int) -> None:
     aligned = raw[-raw.ctypes.data % 16 :][: 32 * width]
     aligned[:] = np.random.default_rng(1).integers(0, 256, 32 * width)
     before, made = aligned.copy(), aligned
-    emulate(Source("reversed", code, ("from", "to"), (1, 1, 1), (32, 1, 1)), [made.ctypes.data, made.ctypes.data])
+    emulate(KernelSource("reversed", code, ("from", "to"), (1, 1, 1), (32, 1, 1)), [made.ctypes.data, made.ctypes.data])
     assert (made.reshape(32, width) == before.reshape(32, width)[:, ::-1]).all()
 
 
@@ -87,7 +87,7 @@ def test_blocks_reduce_to_one_value_for_all_threads(threads: int, operator: str,
       double once = block_reduce<{operator}, {threads}>(from[threadIdx.x]);
       to[threadIdx.x] = once + block_reduce<{operator}, {threads}>(2 * from[threadIdx.x]);
     }}"""
-    source = Source("reduced", code, ("from", "to"), (1, 1, 1), (threads, 1, 1))
+    source = KernelSource("reduced", code, ("from", "to"), (1, 1, 1), (threads, 1, 1))
     x = 1 + np.random.default_rng(2).integers(-1, 2, threads) / 64
     for descending in (False, True):
         for nan in (False, True):

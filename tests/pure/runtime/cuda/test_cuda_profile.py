@@ -22,7 +22,7 @@ def runs():
     return [
         [
             Span("matmul + relu", "matmul", 0.0, 4e-6 * factor, 4000, ("a", "b")),
-            Span("", "generated", 2e-6 * factor, 1e-6, 1000, ("c",), lane=1),
+            Span("", "generated", 2e-6 * factor, 1e-6, 1000, ("c",), stream=1),
         ]
         for factor in (1, 9, 2)
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.kernels.source import Source
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.emulator import build
@@ -43,7 +43,7 @@ class Kernel(GroupBuilder):
         return self
 
     @property
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         source = generate(self.group(self.results))
         assert source is not None
         return source

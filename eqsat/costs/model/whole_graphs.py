@@ -1,4 +1,4 @@
-"""Whole graphs that were measured, and what their times say of sums of kernels."""
+"""Whole graphs that were measured, and the correction of sums of kernels by their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.costs.model.fit import nonnegative
 from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError
 
-#: How the key of a whole graph begins.
+#: Beginning of the key of a whole graph.
 WHOLE = "whole "
 #: As many graphs must have been measured before sums are corrected by them.
 LEAST = 6
@@ -57,7 +57,7 @@ class WholeKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class MeasuredGraph:
     """A measured graph: the sum of its kernels' costs as the table had them, their number, and its own time.
 
     `estimated` is the share of the sum that was no measurement, from 0 to 1.
@@ -75,19 +75,19 @@ class Whole:
         return json.dumps({"estimated": estimated, "kernels": kernels, "sum": sum}, sort_keys=True)
 
     @staticmethod
-    def of(text: str, entry: Entry) -> Whole:
+    def of(text: str, entry: Entry) -> MeasuredGraph:
         """A graph as a table has it; CostError for an entry without its prediction."""
         try:
             values = json.loads(entry.plan)
             parts = float(values["sum"]), int(values["kernels"]), float(values["estimated"])
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise CostError(f"no prediction: {entry.plan!r}", where=text, expected="sum, kernels, estimated") from error
-        return Whole(WholeKey.parse(text), *parts, entry.seconds)
+        return MeasuredGraph(WholeKey.parse(text), *parts, entry.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a graph takes by the sum of its kernels: factor · sum + overhead · kernels, in seconds."""
+    """The time of a graph from the sum of its kernels: factor · sum + overhead · kernels, in seconds."""
 
     factor: float = 1.0
     overhead: float = 0.0
@@ -101,20 +101,20 @@ class Correction:
         return max(seconds - self.overhead * kernels, 0.0) / self.factor if self.factor > 0 else seconds
 
 
-def wholes_of(entries: Mapping[str, Entry]) -> tuple[Whole, ...]:
+def measured_graphs(entries: Mapping[str, Entry]) -> tuple[MeasuredGraph, ...]:
     """The whole graphs among entries, in the order of their keys."""
-    return tuple(Whole.of(text, entries[text]) for text in sorted(entries) if text.startswith(WHOLE))
+    return tuple(MeasuredGraph.of(text, entries[text]) for text in sorted(entries) if text.startswith(WHOLE))
 
 
-def correction(wholes: Sequence[Whole]) -> Correction:
+def correction(graphs: Sequence[MeasuredGraph]) -> Correction:
     """The factor and overhead of 0 or more that miss least in relative terms; none where too few were measured.
 
-    >>> graphs = [Whole(WholeKey(str(n), "", "", ""), n, 2, 0.0, 0.5 * n + 6) for n in range(1, 8)]
+    >>> graphs = [MeasuredGraph(WholeKey(str(n), "", "", ""), n, 2, 0.0, 0.5 * n + 6) for n in range(1, 8)]
     >>> found = correction(graphs)
     >>> round(found.factor, 4), round(found.overhead, 4)
     (0.5, 3.0)
     """
-    known = [w for w in wholes if w.measured > 0]
+    known = [w for w in graphs if w.measured > 0]
     if len(known) < LEAST:
         return Correction()
     rows = np.array([[w.sum, w.kernels] for w in known]) / np.array([[w.measured] for w in known])
@@ -124,9 +124,9 @@ def correction(wholes: Sequence[Whole]) -> Correction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A measured graph beside what is predicted of it: by its sum, and by a correction fitted to other models."""
+    """A measured graph beside its predictions: by its sum, and by a correction fitted to other models."""
 
-    whole: Whole
+    whole: MeasuredGraph
     corrected: float
 
     @property
@@ -135,11 +135,11 @@ class Prediction:
         return _missed(self.whole.sum, self.whole.measured), _missed(self.corrected, self.whole.measured)
 
 
-def predictions(wholes: Sequence[Whole]) -> tuple[Prediction, ...]:
-    """Each graph predicted by what the graphs of other models gave, so that no time predicts itself."""
+def predictions(graphs: Sequence[MeasuredGraph]) -> tuple[Prediction, ...]:
+    """Each graph predicted from the graphs of other models, so that no time predicts itself."""
     found = []
-    for whole in wholes:
-        others = correction([w for w in wholes if w.key.name != whole.key.name])
+    for whole in graphs:
+        others = correction([w for w in graphs if w.key.name != whole.key.name])
         found.append(Prediction(whole, others.of(whole.sum, whole.kernels)))
     return tuple(found)
 

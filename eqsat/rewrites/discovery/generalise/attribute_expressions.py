@@ -1,4 +1,4 @@
-"""Expressions that a rule may compute an attribute with, by the kind of the attribute and of what is bound."""
+"""Expressions that a rule may compute an attribute with, by the kind of the attribute and of the bindings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.discovery.equations.equation import literal
 from eqsat.rewrites.discovery.equations.sides import expression
 
-#: What an attribute is by its name: those of one kind may stand for each other.
+#: The kind of an attribute by its name: those of one kind may stand for each other.
 _KINDS: Mapping[str, str] = {
     "axis": "axis",
     "perm": "perm",
@@ -32,9 +32,9 @@ _KINDS: Mapping[str, str] = {
     "starts": "bounds",
     "ends": "bounds",
 }
-#: What a literal costs; one that only holds at the shapes of the candidate is worth the least.
+#: Costs of literals; one that only holds at the shapes of the candidate is worth the least.
 _LITERAL, _SPECIAL = 1.0, 4.0
-#: What it costs to speak of a tensor that the operator does not read.
+#: Cost of naming a tensor that the operator does not read.
 _ELSEWHERE = 0.3
 _FEW = 12
 
@@ -45,8 +45,8 @@ def kind_of(name: str) -> str:
 
 
 @dataclass
-class Scope:
-    """What a left side binds, with the values at the instance the equation was found at.
+class BindingScope:
+    """The bindings of a left side, with their values at the instance the equation was found at.
 
     `fields` gives the kind of each bound attribute, `records` the operator of each bound record. `products` are
     operators without attributes over variables: expressions may ask for the type of their result.
@@ -71,7 +71,7 @@ class Scope:
         return [f"{r}.{name}" for r, op in self.records.items() if name in spec(op).attrs]
 
     def value(self, text: str) -> Any:
-        """What an expression is at the instance; Undefined where it has no value."""
+        """The value of an expression at the instance; Undefined where it has none."""
         return evaluate(expression(text), self.bindings)
 
 
@@ -97,14 +97,14 @@ def products(left: Left) -> tuple[str, ...]:
 
 
 def same(name: str, first: Any, second: Any) -> bool:
-    """Whether two values of an attribute mean the same; none given are zeros for pads, and ones for steps."""
+    """Return whether two values of an attribute mean the same; missing pads are zeros, and missing steps are ones."""
     if Attrs(v=first) == Attrs(v=second):
         return True
     plain = {"pads": 0, "strides": 1, "dilations": 1, "steps": 1}.get(name)
     return plain is not None and all(isinstance(v, tuple) and set(v) <= {plain} for v in (first, second))
 
 
-def choices(name: str, value: Any, scope: Scope, inside: Collection[str] = ()) -> list[tuple[float, Expression]]:
+def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] = ()) -> list[tuple[float, Expression]]:
     """Expressions for an attribute that have this value at the instance, with a cost each, the most general first.
 
     Those that speak of the tensors `inside` the operator come before those that speak of others.
@@ -132,22 +132,22 @@ def choices(name: str, value: Any, scope: Scope, inside: Collection[str] = ()) -
 
 
 def small(value: Any) -> bool:
-    """Whether a size says nothing of the candidate's own: none, nothing or one."""
+    """Return whether a size is not specific to the candidate: none, zero or one."""
     return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 
-def _menu(name: str, scope: Scope) -> Iterator[tuple[float, str]]:
+def _menu(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     kind = kind_of(name)
     for text in (*scope.of(kind), *scope.members(name)):
         yield 0.0, text
     yield from _MENUS.get(kind, _nothing)(scope)
 
 
-def _nothing(scope: Scope) -> Iterator[tuple[float, str]]:
+def _nothing(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ()
 
 
-def _axis(scope: Scope) -> Iterator[tuple[float, str]]:
+def _axis(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for k in scope.of("axis"):
         for p in scope.of("perm"):
             yield from ((0.5, f"{p}[{k}]"), (0.5, f"place({p}, {k})"))
@@ -158,11 +158,11 @@ def _axis(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5 + more, f"rank({t}) - 1"), (1.6 + more, f"rank({t}) - 2"))
 
 
-def _axes_names(scope: Scope) -> list[str]:
+def _axes_names(scope: BindingScope) -> list[str]:
     return [*scope.of("axes"), *scope.members("axes")]
 
 
-def _perm(scope: Scope) -> Iterator[tuple[float, str]]:
+def _perm(scope: BindingScope) -> Iterator[tuple[float, str]]:
     perms = scope.of("perm")
     for p in perms:
         yield 0.5, f"inverse({p})"
@@ -177,7 +177,7 @@ def _perm(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"swapped(rank({t}))"), (2.5, f"identity_perm(rank({t}))"))
 
 
-def _axes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _axes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = _axes_names(scope)
     for a in axes:
         for p in scope.of("perm"):
@@ -192,7 +192,7 @@ def _axes(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"(rank({t}) - 1,)"), (2.0, f"spatial_axes(rank({t}))"), (2.5, f"shifted(rank({t}), 0)"))
 
 
-def _shape(scope: Scope) -> Iterator[tuple[float, str]]:
+def _shape(scope: BindingScope) -> Iterator[tuple[float, str]]:
     tensors, shapes = scope.tensors, scope.of("shape")
     for p in scope.of("perm"):
         for s in (*shapes, *(f"shape({t})" for t in tensors)):
@@ -211,17 +211,17 @@ def _shape(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((1.5, f"shape({t})[:-1] + (dim({u}, -1),)"), (1.5, f"broadcast(shape({t}), shape({u}))"))
 
 
-def _dim(scope: Scope) -> Iterator[tuple[float, str]]:
+def _dim(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for t in scope.tensors:
         yield from ((1.0 + abs(i) / 8, f"dim({t}, {i})") for i in (-1, 0, 1, -2))
 
 
-def _kernel(scope: Scope) -> Iterator[tuple[float, str]]:
+def _kernel(scope: BindingScope) -> Iterator[tuple[float, str]]:
     for t in scope.tensors:
         yield 0.5, f"shape({t})[2:]"
 
 
-def _pads(scope: Scope) -> Iterator[tuple[float, str]]:
+def _pads(scope: BindingScope) -> Iterator[tuple[float, str]]:
     windows = [r for r, op in scope.records.items() if {"pads", "dilations"} <= set(spec(op).attrs)]
     for r in windows:
         for p in (*scope.of("pads"), *(m for m in scope.members("pads") if not m.startswith(f"{r}."))):
@@ -235,18 +235,18 @@ def _pads(scope: Scope) -> Iterator[tuple[float, str]]:
         yield 0.5, f"added({p}, {q})"
 
 
-def _group(scope: Scope) -> Iterator[tuple[float, str]]:
+def _group(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ((1.0, f"2 * {g}") for g in scope.members("group"))
     for t in scope.tensors:
         yield from ((1.5, f"dim({t}, 1)"), (1.6, f"dim({t}, 0)"))
     yield from ((0.5, n) for n in scope.of("dim"))
 
 
-def _dtype(scope: Scope) -> Iterator[tuple[float, str]]:
+def _dtype(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield from ((0.5 + 0.1 * i, f"dtype({t})") for i, t in enumerate(scope.tensors))
 
 
-def _sizes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _sizes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = [*scope.of("axis"), "-1", "0", "1", "-2"]
     axes += [f"{p}[{k}]" for p in scope.of("perm") for k in scope.of("axis")]
     groups = [n for n, t in scope.bindings.tensors.items() if isinstance(t, tuple)]
@@ -259,7 +259,7 @@ def _sizes(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.0 + cost / 8, f"(dim({x}, {axis}), dim({y}, {axis}))"
 
 
-def _bounds(scope: Scope) -> Iterator[tuple[float, str]]:
+def _bounds(scope: BindingScope) -> Iterator[tuple[float, str]]:
     yield 0.5, "(0,)"
     axes = [*scope.of("axis"), "-1", "0", "1", "-2"]
     for cost, axis in enumerate(axes):
@@ -268,7 +268,7 @@ def _bounds(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.0 + cost / 8, f"(dim({t}, {axis}) + dim({u}, {axis}),)"
 
 
-def splices(op: str, attrs: Attrs, scope: Scope) -> list[tuple[float, Expression]]:
+def splices(op: str, attrs: Attrs, scope: BindingScope) -> list[tuple[float, Expression]]:
     """Expressions for a whole slice that make these attributes at the instance."""
     if op != "slice":
         return []

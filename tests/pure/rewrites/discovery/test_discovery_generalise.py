@@ -4,9 +4,9 @@ import pytest
 
 from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import bound_name, evaluate
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.generalise.generalise import generalise
-from eqsat.rewrites.discovery.generalise.search import Effort
+from eqsat.rewrites.discovery.generalise.search import GeneralisationEffort
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.check import THOROUGH, check
@@ -18,14 +18,14 @@ from eqsat.rewrites.rules.term import Term, left_terms, output_types, right_term
 
 IMAGE, FILTER = (2, 2, 3, 3), (2, 2, 2, 2)
 #: With the ways round that repeat work.
-BOTH = Effort(repeats=True)
+BOTH = GeneralisationEffort(repeats=True)
 
 
 def candidate(left, right, **shapes):
     """An equation of matrices of 3 × 3 unless shapes are given."""
     sides = [side if isinstance(side, tuple) else (side,) for side in (left, right)]
     named = {n: shapes.get(n, (3, 3)) for n in "xyzwv" if any(f"{n}" in _words(t) for side in sides for t in side)}
-    return Candidate("c", *sides, named, 0, 0)
+    return CandidateEquation("c", *sides, named, 0, 0)
 
 
 def _words(text):
@@ -203,7 +203,7 @@ def as_candidate(rule):
     _, sides, bindings = best
     names = {}
     left, right = (tuple(_written(t, names) for t in side) for side in sides)
-    return Candidate(rule.name, left, right, {names[id(o)]: o.type.static for o in operands(bindings)}, 0, 0)
+    return CandidateEquation(rule.name, left, right, {names[id(o)]: o.type.static for o in operands(bindings)}, 0, 0)
 
 
 def _attributes(terms):

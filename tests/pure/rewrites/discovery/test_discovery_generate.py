@@ -22,7 +22,7 @@ from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, domain
 from eqsat.rewrites.discovery.enumerate.fingerprint import combined, fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import forms, taking_part
-from eqsat.rewrites.discovery.enumerate.generate import Settings
+from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 from eqsat.rewrites.discovery.equations.candidate import read_candidates
 from eqsat.rewrites.rules.parser import parse_rules
 from tests.support.enumeration import Closure, brute_force, listed_terms
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def generated(ops, inputs, **more):
-    return generate.generate(Settings(ops=tuple(ops.split()), domains=(inputs,), **more))
+    return generate.generate(GenerationSettings(ops=tuple(ops.split()), domains=(inputs,), **more))
 
 
 def equations(made):
@@ -224,7 +224,7 @@ class Interrupting(Executor):
         return done
 
 
-SMALL = Settings(ops=("add", "matmul", "transpose", "concat"), domains=("3x3*3",))
+SMALL = GenerationSettings(ops=("add", "matmul", "transpose", "concat"), domains=("3x3*3",))
 
 
 def test_an_interrupted_run_goes_on_where_it_stood(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.rewrites.discovery.enumerate.generate import Settings
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.outcome import (
     CONSTANT,
     DERIVED,
@@ -51,7 +51,7 @@ SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
 
 def candidate(name, left, right, ours=3, theirs=2, shapes=SQUARE):
     used = {n: s for n, s in shapes.items() if n in left + right}
-    return Candidate(name, tuple(left.split(" ; ")), tuple(right.split(" ; ")), used, ours, theirs)
+    return CandidateEquation(name, tuple(left.split(" ; ")), tuple(right.split(" ; ")), used, ours, theirs)
 
 
 CANDIDATES = [
@@ -76,11 +76,14 @@ def some_laws():
 def test_candidates_are_set_aside_before_they_are_verified(some_laws):
     settled = []
 
-    def settle(one):
+    def generalise(one):
         settled.append(one.name)
         return []
 
-    found = {o.name: (o.status, o.by) for o in verify_candidates(CANDIDATES, some_laws, everything=True, settle=settle)}
+    found = {
+        o.name: (o.status, o.by)
+        for o in verify_candidates(CANDIDATES, some_laws, everything=True, generaliser=generalise)
+    }
     assert found["c1"] == (DERIVED, ("relu-relu",))
     assert found["c3"] == (CONSTANT, ())
     assert found["c4"][0] == DERIVED
@@ -134,12 +137,12 @@ def test_every_executor_and_every_start_give_the_same_file(some_laws, tmp_path):
             if outcome.status == PLAUSIBLE:
                 raise KeyboardInterrupt
 
-    def settle(one):
+    def generalise(one):
         assert one.name != "c2", "settled again"
         return []
 
     with Journal(path) as journal:
-        again = written_outcomes(verify_candidates(CANDIDATES, some_laws, settle=settle, journal=journal))
+        again = written_outcomes(verify_candidates(CANDIDATES, some_laws, generaliser=generalise, journal=journal))
     assert again == whole
     target = tmp_path / "verified.jsonl"
     target.write_text(whole)
@@ -223,10 +226,10 @@ def test_verified_rules_of_two_candidates_are_one():
     (rule,) = parse_rules("r: relu(relu(x)) => relu(x)")
     evidence = replace(next(iter(read_evidence().values())), name="r", verdict="proved", entailed="law")
 
-    def settle(one):
+    def generalise(one):
         return [(rule, evidence)]
 
-    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], everything=True, settle=settle))
+    outcomes = list(verify_candidates([CANDIDATES[0], CANDIDATES[6]], [], everything=True, generaliser=generalise))
     assert [o.status for o in outcomes] == [PROVED, PROVED]
     assert list(verified_rules(outcomes)) == ["r"]
 
@@ -235,7 +238,7 @@ def test_a_small_library_is_made_again_byte_for_byte(tmp_path):
     """From declarations and laws to files, at a small bound, standing alone."""
     operators = ("relu", "add", "matmul", "transpose", "concat")
     known = [r for r in laws() if r.operators() <= {*operators, "slice"}]
-    settings = Settings(ops=operators, max_ops=2, domains=("3x3*3",))
+    settings = GenerationSettings(ops=operators, max_ops=2, domains=("3x3*3",))
     build(settings, tmp_path, laws=known, work=tmp_path)
     made = {p.name: p.read_text() for p in tmp_path.iterdir()}
     assert set(made) == {RULES, EVIDENCE, COUNTS, DROPPED, MISSING}

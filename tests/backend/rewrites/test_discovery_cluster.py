@@ -3,7 +3,7 @@
 import distributed
 
 from eqsat.rewrites.discovery.enumerate import generate
-from eqsat.rewrites.discovery.enumerate.generate import Settings
+from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 
 
 def test_a_cluster_finds_what_one_process_finds(tmp_path, monkeypatch):
@@ -16,7 +16,7 @@ def test_a_cluster_finds_what_one_process_finds(tmp_path, monkeypatch):
         "    '''Twice the operand.'''\n"
         "    return xp.add(x, x)\n"
     )
-    settings = Settings(
+    settings = GenerationSettings(
         ops=("add", "transpose", "concat", "split", "own_double"), domains=("3x3*3",), imports=(str(source),)
     )
     with (

@@ -1,4 +1,4 @@
-"""What candidates say in general: the rules that generalise them, each with its evidence."""
+"""General rules of candidates, each with its evidence."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.derivable import SAVING, Claim
 from eqsat.rewrites.discovery.equations.direction import phase_of
 from eqsat.rewrites.discovery.equations.equation import equations
-from eqsat.rewrites.discovery.equations.sides import Statement
+from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.generalise.generalise import USUAL, generalise
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from eqsat.rewrites.proof.entail import Entailment
 
 #: The rules that generalise a candidate, each with its evidence.
-Settle = Callable[[Candidate], "list[tuple[Rule, Evidence]]"]
-#: How often a candidate is generalised anew where its rules are refuted, each time on more instances.
+Generaliser = Callable[[CandidateEquation], "list[tuple[Rule, Evidence]]"]
+#: Number of times that a candidate is generalised where its rules are refuted, each time on more instances.
 _AGAIN = 2
 
 
-def settled(candidate: Candidate, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
+def general_rules(candidate: CandidateEquation, laws: tuple[Rule, ...]) -> list[tuple[Rule, Evidence]]:
     """The general rules of a candidate, each checked on instances and against the laws.
 
     Where the check refutes one, which looks farther than learning does, conditions are learned from more instances.
@@ -61,17 +61,17 @@ def of_law(law: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Evidence]:
 
 
 def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None]:
-    """The rule, and how laws entail it where they do; that law where it says what a law says, whose name and phase its
+    """The rule, and its proof by laws if there is one; or the law that states the same, whose name and phase its
     declaration chose.
     """
     from eqsat.rewrites.proof.premises import with_premises
 
     said = _by_form(laws)
-    law = said.get(canonical(Statement.of(rule)))
+    law = said.get(canonical(RuleStatement.of(rule)))
     proof: Entailment | None = None
     if law is None:
         rule, proof = with_premises(rule, laws)
-        law = said.get(canonical(Statement.of(rule)))
+        law = said.get(canonical(RuleStatement.of(rule)))
     if law is not None:
         return replace(law, origin="candidate"), None
     # What was sought without its explanation is sought again with it where it was not found.
@@ -88,15 +88,15 @@ def _evidence(rule: Rule, laws: tuple[Rule, ...], proof: Entailment | None = Non
 @lru_cache(maxsize=2)
 def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
     """Laws by their canonical texts."""
-    return {canonical(Statement.of(law)): law for law in reversed(laws)}
+    return {canonical(RuleStatement.of(law)): law for law in reversed(laws)}
 
 
-def claim(candidate: Candidate) -> Claim | None:
+def claim(candidate: CandidateEquation) -> Claim | None:
     """The candidate at its own shapes, from more work to less; None where the rules' syntax has no place for it."""
     found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
     phases = {phase for _, phase in found}
     for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
-        rule = Statement(equation.left, equation.right).rule("candidate", "simplify")
+        rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         try:
             left, right = left_terms(rule, bindings), right_terms(rule, bindings)
@@ -107,6 +107,6 @@ def claim(candidate: Candidate) -> Claim | None:
     return None
 
 
-def phases(candidate: Candidate) -> set[str | None]:
+def phases(candidate: CandidateEquation) -> set[str | None]:
     """The phases of the rules that a candidate makes, this way round and the other."""
     return {phase_of(e.left, e.right) for e in equations(candidate)}

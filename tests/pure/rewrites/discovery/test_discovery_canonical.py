@@ -3,7 +3,7 @@
 import pytest
 
 from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, generalises
-from eqsat.rewrites.discovery.equations.sides import Statement, written
+from eqsat.rewrites.discovery.equations.sides import RuleStatement, written
 from eqsat.rewrites.discovery.equations.subgraph import common_inputs, common_outputs, lifted
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.rules.loader import shipped_rules
@@ -12,7 +12,7 @@ from eqsat.rewrites.rules.parser import parse_rules
 
 def statement(text):
     (rule,) = parse_rules(f"rule: {text}", origin="candidate")
-    return Statement.of(rule)
+    return RuleStatement.of(rule)
 
 
 SAME = [
@@ -62,8 +62,8 @@ def test_only_equations_may_be_turned_round():
 def test_every_shipped_rule_reads_back_from_its_written_form():
     rules = shipped_rules()
     for rule in rules:
-        again = Statement.of(rule).rule(rule.name, rule.phase)
-        assert canonical(Statement.of(again)) == canonical(Statement.of(rule)), rule.name
+        again = RuleStatement.of(rule).rule(rule.name, rule.phase)
+        assert canonical(RuleStatement.of(again)) == canonical(RuleStatement.of(rule)), rule.name
         assert (again.left, again.right) == (rule.left, rule.right), rule.name
 
 
@@ -141,9 +141,9 @@ def test_the_generalised_rule_may_be_false_and_is_checked():
     """Equal after relu is not equal: what strips must be verified again."""
     (rule,) = parse_rules("rule: relu(relu(x) - relu(-x)) => relu(x) if floating(x)")
     assert check(rule).verdict == "proved"
-    stripped = [s.rule("stripped", "simplify") for s in lifted(Statement.of(rule))]
+    stripped = [s.rule("stripped", "simplify") for s in lifted(RuleStatement.of(rule))]
     assert [r.text for r in stripped] == ["relu(x) - relu(-x) => x", "relu(x) - relu(-x) => x if floating(x)"]
     (wrong,) = parse_rules("wrong: relu(relu(x) - abs(x)) => relu(x - abs(x)) if floating(x)")
     assert check(wrong).verdict == "proved"
-    verdicts = {s.text: check(s.rule("stripped", "simplify")).verdict for s in lifted(Statement.of(wrong))}
+    verdicts = {s.text: check(s.rule("stripped", "simplify")).verdict for s in lifted(RuleStatement.of(wrong))}
     assert verdicts["relu(x) - abs(x) => x - abs(x) if floating(x)"] == "refuted"

@@ -1,4 +1,4 @@
-"""Which launches need not wait for each other, and their places on several streams."""
+"""Launches that need not wait for each other, and their assignment to several streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import aligned, strided
-from eqsat.runtime.cuda.program.program import Program
+from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import View
 
 #: Streams must save this share of the time to be worth their events.
@@ -26,13 +26,13 @@ class Placed:
     """A launch on a stream: the launches of other streams it waits for, by index, and whether others wait for it."""
 
     index: int
-    lane: int
+    stream: int
     waits: tuple[int, ...]
     awaited: bool
 
 
-def dependencies(program: Program, arrangement: Arrangement) -> tuple[frozenset[int], ...]:
-    """For each launch the earlier ones it must follow: what writes its operands, and what uses the memory it writes.
+def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozenset[int], ...]:
+    """For each launch the earlier ones it must follow: writers of its operands, and users of the memory it writes.
 
     Views that lie in the arena where another value has been count as overlapping: memory that is used again orders
     launches too.
@@ -61,7 +61,7 @@ def dependencies(program: Program, arrangement: Arrangement) -> tuple[frozenset[
     return tuple(found)
 
 
-def _span(program: Program, arrangement: Arrangement, view: View) -> Span:
+def _span(program: CudaProgram, arrangement: Arrangement, view: View) -> Span:
     """The memory of a view: where it lies, and its first byte and the one after its last."""
     low, high = view.extent
     if program.buffers[view.buffer].role != "value":
@@ -75,7 +75,7 @@ def _meet(one: Sequence[tuple[View, Span]], other: Sequence[tuple[View, Span]]) 
 
 
 def _share(one: View, other: View) -> bool:
-    """Whether views share an element; parts of one concatenation lie between each other without doing so."""
+    """Return whether views share an element; parts of one concatenation lie between each other without doing so."""
     if one.buffer != other.buffer or not one.count or not other.count:
         return bool(one.count and other.count)
     end = max(one.extent[1], other.extent[1])
@@ -86,24 +86,24 @@ def _share(one: View, other: View) -> bool:
         return True
 
 
-def placed(before: Sequence[frozenset[int]], lanes: int) -> tuple[Placed, ...]:
+def placed(before: Sequence[frozenset[int]], stream_count: int) -> tuple[Placed, ...]:
     """Launches on at most so many streams, in their order: each goes on behind the last one it waits for, if that is
     the latest of its stream, else to the stream that has been free for longest."""
-    lane_of: list[int] = []
-    last = [-1] * lanes
+    stream_of: list[int] = []
+    last = [-1] * stream_count
     waits: list[tuple[int, ...]] = []
     for index, earlier in enumerate(before):
-        behind = [lane_of[e] for e in sorted(earlier, reverse=True) if last[lane_of[e]] == e]
-        lane = behind[0] if behind else min(range(lanes), key=lambda n: last[n])
+        behind = [stream_of[e] for e in sorted(earlier, reverse=True) if last[stream_of[e]] == e]
+        stream = behind[0] if behind else min(range(stream_count), key=lambda n: last[n])
         latest: dict[int, int] = {}
         for e in earlier:
-            if lane_of[e] != lane:
-                latest[lane_of[e]] = max(latest.get(lane_of[e], -1), e)
-        lane_of.append(lane)
-        last[lane] = index
+            if stream_of[e] != stream:
+                latest[stream_of[e]] = max(latest.get(stream_of[e], -1), e)
+        stream_of.append(stream)
+        last[stream] = index
         waits.append(tuple(sorted(latest.values())))
     awaited = {w for some in waits for w in some}
-    return tuple(Placed(i, lane_of[i], waits[i], i in awaited) for i in range(len(before)))
+    return tuple(Placed(i, stream_of[i], waits[i], i in awaited) for i in range(len(before)))
 
 
 def width(before: Sequence[frozenset[int]]) -> int:
@@ -120,7 +120,7 @@ def quickest(seconds: Mapping[int, float]) -> int:
     >>> quickest({1: 1.0, 2: 0.99}), quickest({1: 1.0, 2: 0.7, 4: 0.69})
     (1, 4)
     """
-    best = min(seconds, key=lambda lanes: (seconds[lanes], lanes))
+    best = min(seconds, key=lambda count: (seconds[count], count))
     alone = min(seconds)
     return best if seconds[best] < (1 - WORTH) * seconds[alone] else alone
 
@@ -146,28 +146,28 @@ def enqueue(
     streams: Sequence[Any],
     new_event: Callable[[], Any],
 ) -> None:
-    """Starts launches on their streams, which fork from the first and join it at the end.
+    """Start launches on their streams, which fork from the first and join it at the end.
 
     `start(index, stream)` starts one; streams have `wait_event(event)`, events `record(stream)`, as CuPy's do. Waits
     for launches that are not among these are left out: what came before is done when the first stream begins.
     """
-    used = sorted({p.lane for p in launches} - {0})
+    used = sorted({p.stream for p in launches} - {0})
     here = {p.index for p in launches}
     if used:
         fork = new_event()
         fork.record(streams[0])
-        for lane in used:
-            streams[lane].wait_event(fork)
+        for stream in used:
+            streams[stream].wait_event(fork)
     events: dict[int, Any] = {}
     for p in launches:
         for index in p.waits:
             if index in here:
-                streams[p.lane].wait_event(events[index])
-        start(p.index, streams[p.lane])
+                streams[p.stream].wait_event(events[index])
+        start(p.index, streams[p.stream])
         if p.awaited:
             events[p.index] = new_event()
-            events[p.index].record(streams[p.lane])
-    for lane in used:
+            events[p.index].record(streams[p.stream])
+    for stream in used:
         join = new_event()
-        join.record(streams[lane])
+        join.record(streams[stream])
         streams[0].wait_event(join)

@@ -1,4 +1,4 @@
-"""What libraries compute at the end of a product: scales, then a bias, then a tensor, then an activation."""
+"""Epilogues of a product that libraries compute: scales, then a bias, then a tensor, then an activation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from eqsat.language.terms.types import DType, TensorType
 _ALIGNMENT = 16
 
 
-def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
-    """Which ending of a product an operator is: "scale", "bias", "addend", "function", or none, which is empty.
+def epilogue_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
+    """The kind of epilogue of a product that an operator is: "scale", "bias", "addend", "function", or "" for none.
 
     `others` is what it reads besides the product; an addend is as large as what is made.
 
     >>> row, matrix = TensorType.of("float32", (8,)), TensorType.of("float32", (4, 8))
-    >>> ending_of("matmul", "add", {}, matrix, [row]), ending_of("matmul", "add", {}, matrix, [matrix])
+    >>> epilogue_of("matmul", "add", {}, matrix, [row]), epilogue_of("matmul", "add", {}, matrix, [matrix])
     ('bias', '')
     """
     if op == "relu" and product in ("matmul", "gemm", "conv"):
@@ -41,17 +41,17 @@ def ending_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType,
     return "bias" if aligned else whole
 
 
-def may_follow(endings: Sequence[str], ending: str) -> bool:
-    """Whether an ending may come after those that a product has already."""
-    if not ending or "function" in endings:
+def may_follow(epilogues: Sequence[str], epilogue: str) -> bool:
+    """Return whether an epilogue may follow those that a product has already."""
+    if not epilogue or "function" in epilogues:
         return False
-    return ending == "function" or ("addend" not in endings and (ending == "addend" or "bias" not in endings))
+    return epilogue == "function" or ("addend" not in epilogues and (epilogue == "addend" or "bias" not in epilogues))
 
 
 def takes_addend(
     attrs: Mapping[str, Any], filters: TensorType, images: Iterable[tuple[str, DType]], arithmetic: str
 ) -> bool:
-    """Whether libraries add a tensor at the end of a convolution: channels last, on tensor cores.
+    """Return whether libraries add a tensor at the end of a convolution: channels last, on tensor cores.
 
     `images` are the layouts and element types of what is read, added and made.
 
@@ -67,5 +67,5 @@ def takes_addend(
 
 
 def forms_addend(dtype: DType, arithmetic: str) -> bool:
-    """Whether tensor cores form products of an element type in an arithmetic, after which a tensor may be added."""
+    """Return whether tensor cores form products of a type in an arithmetic, after which a tensor may be added."""
     return dtype in (DType.FLOAT16, DType.BFLOAT16) or (dtype is DType.FLOAT32 and arithmetic == "tf32")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eqsat.rewrites.discovery.equations.candidate import Candidate
+from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
 
 SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
@@ -10,7 +10,7 @@ SQUARE = {"x": (3, 3), "y": (3, 3), "z": (3, 3)}
 
 def made(left, right, shapes=SQUARE):
     used = {n: s for n, s in shapes.items() if n in left}
-    return ancestor(Candidate("c", tuple(left.split(" ; ")), (right,), used, 3, 3))
+    return ancestor(CandidateEquation("c", tuple(left.split(" ; ")), (right,), used, 3, 3))
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_several_outputs_share_what_stands_for_a_term():
 
 
 def test_what_is_general_stays_as_it_is():
-    one = Candidate("c", ("matmul(x, y)",), ("matmul(x, y)",), {"x": (3, 3), "y": (3, 3)}, 1, 1)
+    one = CandidateEquation("c", ("matmul(x, y)",), ("matmul(x, y)",), {"x": (3, 3), "y": (3, 3)}, 1, 1)
     assert ancestor(one) is one

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Specimen:
+class Microbenchmark:
     """A graph of independent copies of a kernel, the inputs it runs on, and the types of its outputs.
 
     `tail` is True where each copy ends in a pooling, which is no part of the kernel.
@@ -66,7 +66,7 @@ class Data:
         return self._rng.integers(0, max(bound, 1), type.static).astype(type.dtype.numpy)
 
     def operand(self, key: OpKey, index: int, type: TensorType) -> Array:
-        """What an operator is run on: indices within what they index, squares where a power is constant."""
+        """Data for an operand: indices within the axis they index, squares where a power is constant."""
         if index == 1 and key.op in OPS and OPS[key.op].indexed:
             indexed = key.operands[0]
             dims = indexed.static if indexed is not None else ()
@@ -93,7 +93,7 @@ class Data:
         return floats.astype(dtype.numpy)
 
 
-def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
+def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark:
     """`copies` independent applications of a kernel, each to data and constants of its own; all results are outputs.
 
     Equal applications would be merged by the backend, results that nobody reads removed. A kernel that begins with a
@@ -106,13 +106,13 @@ def specimen(key: Key, copies: int, seed: int = 0) -> Specimen:
     results = chain_types(key)
     for member, made in zip(chain.members, results, strict=True):
         _check_way(member, made)
-    draft = _Draft(chain, results, Data(seed))
+    draft = _CopiesDraft(chain, results, Data(seed))
     for copy in range(copies):
         draft.add(copy)
     graph = draft.graph(f"{copies} x {chain.op}")
     types = {name: graph.type(value) for name, value in graph.outputs.items()}
     outputs = {name: type for name, type in types.items() if isinstance(type, TensorType)}
-    return Specimen(graph, draft.inputs, outputs, draft.tail)
+    return Microbenchmark(graph, draft.inputs, outputs, draft.tail)
 
 
 def result_types(key: OpKey) -> tuple[TensorType, ...]:
@@ -133,7 +133,7 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
 
 
 def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
-    """What each operator of a kernel makes; CostError where one is not what the next reads."""
+    """The types that each operator of a kernel makes; CostError where one differs from the operand of the next."""
     chain = FusedKey.of(key)
     results = tuple(result_types(member) for member in chain.members)
     for place, (member, links) in enumerate(zip(chain.members, chain.links, strict=True)):
@@ -152,7 +152,7 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
 
 
 def _check_same(chain: FusedKey, place: int, index: int) -> None:
-    """CostError where what is said to be one tensor is not of one kind, or is made within."""
+    """CostError where operands said to be one tensor differ in kind, or are made within the kernel."""
     earlier, other = chain.first(place, index)
     one, two = ((m.operands[i], m.const_operands[i], layout_of(m, i)) for m, i in _operands(chain, place, index))
     if one != two or chain.links[earlier][other] is not None:
@@ -196,7 +196,7 @@ def _check_way(key: OpKey, results: tuple[TensorType, ...]) -> None:
         raise CostError(f"{key.op} has no kernel for these layouts", where=key.text, expected="a way it can be run")
 
 
-class _Draft:
+class _CopiesDraft:
     """A graph being built copy by copy."""
 
     def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data) -> None:

@@ -1,4 +1,4 @@
-"""Atoms of conditions: what may be asked of the variables that a left side binds."""
+"""Predicates for conditions over the variables that a left side binds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression
-from eqsat.rewrites.discovery.generalise.menus import Scope
+from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class Predicate:
     """A condition and how special it is: dear ones are left out first."""
 
     expression: Expression
@@ -35,8 +35,8 @@ class _Term:
     sequence: str = ""
 
 
-def atoms(scope: Scope) -> list[Atom]:
-    """Every atom over what a left side binds that holds at the instance the equation was found at.
+def predicates(scope: BindingScope) -> list[Predicate]:
+    """Every predicate over the bindings of a left side that holds at the instance the equation was found at.
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
     """
@@ -44,17 +44,17 @@ def atoms(scope: Scope) -> list[Atom]:
     for cost, text in _texts(scope):
         if found.get(text, cost + 1) > cost:
             found[text] = cost
-    return [Atom(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
+    return [Predicate(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
 
 
-def _held(condition: Expression, scope: Scope) -> bool:
+def _held(condition: Expression, scope: BindingScope) -> bool:
     try:
         return bool(evaluate(condition, scope.bindings))
     except Undefined:
         return False
 
 
-def _texts(scope: Scope) -> Iterator[tuple[float, str]]:
+def _texts(scope: BindingScope) -> Iterator[tuple[float, str]]:
     terms = [_Term(n[:-1], n) if isinstance(t, tuple) else _Term(n) for n, t in scope.bindings.tensors.items()]
     for t in terms:
         for cost, text in _of_one(t.name, scope):
@@ -81,7 +81,7 @@ def _texts(scope: Scope) -> Iterator[tuple[float, str]]:
 
 
 def _quantified(text: str, *terms: _Term) -> str:
-    """The atom for all elements of the sequences it speaks of."""
+    """The predicate for all elements of the sequences it speaks of."""
     running = [t for t in terms if t.sequence]
     if not running:
         return text
@@ -91,12 +91,12 @@ def _quantified(text: str, *terms: _Term) -> str:
     return f"all({text} for {names} in zip({', '.join(t.sequence for t in running)}))"
 
 
-def _axes(scope: Scope) -> list[str]:
-    """Axes that atoms speak of: the bound ones, and the first two."""
+def _axes(scope: BindingScope) -> list[str]:
+    """Axes that predicates speak of: the bound ones, and the first two."""
     return [*scope.of("axis"), "0", "1"]
 
 
-def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_one(t: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     for r in range(5):
         yield 1.75, f"rank({t}) == {r}"
     for r in (1, 2, 3):
@@ -135,7 +135,7 @@ def _of_one(t: str, scope: Scope) -> Iterator[tuple[float, str]]:
             yield 2.5, f"{record}.group == dim({t}, 1)"
 
 
-def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tuple[float, str]]:
+def _of_two(t: str, u: str, scope: BindingScope, *, apart: bool = True) -> Iterator[tuple[float, str]]:
     if t < u:
         yield 1.0, f"rank({t}) == rank({u})"
         yield 2.0, f"same_shape({t}, {u})"
@@ -171,7 +171,7 @@ def _of_two(t: str, u: str, scope: Scope, *, apart: bool = True) -> Iterator[tup
             yield 1.7, f"without_all(shape({t}), {a}) == without_all(shape({u}), {a})"
 
 
-def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_attributes(scope: BindingScope) -> Iterator[tuple[float, str]]:
     axes = scope.of("axis")
     for k in axes:
         yield from ((1.5, f"{k} == {i}") for i in range(4))
@@ -200,7 +200,7 @@ def _of_attributes(scope: Scope) -> Iterator[tuple[float, str]]:
             yield 1.5, f"not any(i in {s}.axes for i in {r}.axes)"
 
 
-def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
+def _of_permutations(scope: BindingScope) -> Iterator[tuple[float, str]]:
     perms = scope.of("perm")
     for p in perms:
         yield 1.5, f"{p}[-1] == len({p}) - 1"
@@ -212,8 +212,8 @@ def _of_permutations(scope: Scope) -> Iterator[tuple[float, str]]:
         yield from ((2.0, f"{p} == inverse({q})"), (1.0, f"len({p}) == len({q})"))
 
 
-def _of_record(record: str, op: str, scope: Scope) -> Iterator[tuple[float, str]]:
-    """Atoms about single attributes; those that are flags, numbers or names by their value at the instance."""
+def _of_record(record: str, op: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
+    """Predicates about single attributes; those that are flags, numbers or names by their value at the instance."""
     attrs: Any = scope.bindings.attrs[record]
     for key, value in attrs.items():
         if isinstance(value, bool):
