@@ -17,8 +17,6 @@ from eqsat.runtime.onnxruntime.support import may_spread_over_nothing
 
 Types = Sequence[TensorType | None]
 
-#: Movement along named axes, which a kernel does in any order of the axes.
-_ALONG_AXES = frozenset({"concat", "pad", "slice"})
 #: Layouts of images, in which operators on images have kernels; to turn the plane around would be another operator.
 _IMAGE_LAYOUTS = frozenset({"nhwc", "blocked"})
 #: Beginning of the index form of an operator on images: batch, channels, then the plane.
@@ -126,13 +124,13 @@ def _layouts(
     others = [name for name in own.layouts if name != "row" and LAYOUTS[name].fits(result)]
     if declared.name == "transpose":
         yield from _views(attrs, operands, others)
-    elif declared.name in ("matmul", "gemm"):
+    elif declared.product and not declared.windowed:
         yield from _products(operands, result, const, own)
     elif declared.index.startswith(_IMAGES):
         yield from _images(operands, const, others, own)
-    elif declared.pointwise or declared.name in _ALONG_AXES:
+    elif declared.pointwise or declared.along_axes:
         for layout in others:
-            if declared.name in _ALONG_AXES and LAYOUTS[layout].order(result.rank) is None:
+            if declared.along_axes and LAYOUTS[layout].order(result.rank) is None:
                 continue
             taken = [_broadcast(layout, type, result) for type in operands]
             if layout in taken and None not in taken and not LAYOUTS[layout].constants:

@@ -78,7 +78,8 @@ def family(op: str) -> str:
     >>> family("gemm"), family("conv")
     ('matmul', 'conv')
     """
-    return "matmul" if op == "gemm" else op
+    declared = OPS.get(op)
+    return (declared.family if declared is not None else "") or op
 
 
 def _known(type: TensorType | None) -> bool:

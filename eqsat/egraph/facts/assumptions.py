@@ -11,7 +11,6 @@ from eqsat.language.terms.graph import OPAQUE, Graph
 from eqsat.system.deadline import check
 
 #: Operators by which a model asks whether elements are numbers.
-_QUESTIONS = ("isnan", "isinf")
 #: The same in the bodies of If, Loop and Scan.
 _ASKED = (b"IsNaN", b"IsInf")
 _SUMS = ("add", "sub")
@@ -33,7 +32,7 @@ def doubted_inputs(graph: Graph) -> frozenset[str]:
             continue
         declared = spec(node.op)
         followed = declared.pointwise or declared.movement
-        if node.op in _QUESTIONS or (followed and not doubted.isdisjoint(node.outputs)):
+        if declared.asks_finite or (followed and not doubted.isdisjoint(node.outputs)):
             doubted |= {v for v in node.inputs if v is not None}
     return frozenset(doubted.intersection(graph.inputs))
 

@@ -36,6 +36,10 @@ Reference: TypeAlias = Callable[..., Any]
 #: static shapes and none of them empty, or all.
 Total: TypeAlias = Literal["", "static", "all"]
 
+#: How operands after the first hold numbers of an operator on single elements: as large as it, one a channel, or one
+#: for each place, or block of places, along an axis.
+Parameters: TypeAlias = Literal["", "channel", "block"]
+
 
 class Required:
     """Marks an attribute without a default."""
@@ -118,6 +122,11 @@ class OpSpec:
     ignores_zeros: bool = False
     generated: bool = False
     stepwise: bool = False
+    along_axes: bool = False
+    asks_finite: bool = False
+    fails_on_integers: bool = False
+    parameters: Parameters = ""
+    family: str = ""
 
     @cached_property
     def form(self) -> Form | None:
@@ -250,6 +259,15 @@ class Facts(TypedDict, total=False):
     generated: bool
     #: It runs step by step along an axis, each on what the one before made.
     stepwise: bool
+    #: It moves elements along axes that it names, which a kernel does in any order of the axes.
+    along_axes: bool
+    #: It asks of each element whether it is finite, or a number.
+    asks_finite: bool
+    #: Of integers it fails where the second operand is zero, or negative.
+    fails_on_integers: bool
+    parameters: Parameters
+    #: The operator at whose speed it runs, itself where left out.
+    family: str
 
 
 def same_as(index: int = 0) -> InferRule:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
-from eqsat.language.ops import spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.constant import Constant, narrowed
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs, Graph, Node
@@ -238,7 +238,7 @@ class _Lowering:
         inner = inner.with_shape(stored.dims)
         if node.op == "transpose":
             return self._transposed(node, str(inputs[0]), taken[0], made, inner)
-        if node.op in ("matmul", "gemm") and (turned or any(columns)):
+        if _multiplies_matrices(node.op) and (turned or any(columns)):
             name = self._product(node, inputs, columns, turned, inner)
         else:
             if turned:
@@ -348,3 +348,7 @@ def _put(given: Constant, state: State) -> Constant:
 def _swap(rank: int) -> tuple[int, ...]:
     """The order of axes with the last two exchanged."""
     return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _multiplies_matrices(op: str) -> bool:
+    return op in OPS and OPS[op].product and not OPS[op].windowed

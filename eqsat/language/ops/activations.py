@@ -120,13 +120,13 @@ def _boolean(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.BOOL, present(operands, 0).shape),)
 
 
-@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN", hides_sign=True)
+@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN", hides_sign=True, asks_finite=True)
 def isnan(xp: Any, x: Any) -> Any:
     """True where the element is NaN, which alone differs from itself."""
     return xp.where(xp.equal(x, x), False, True)
 
 
-@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf", hides_sign=True)
+@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf", hides_sign=True, asks_finite=True)
 def isinf(xp: Any, x: Any, *, detect_negative: bool = True, detect_positive: bool = True) -> Any:
     """True where the element is an infinity of a sign asked for; there is none among exact numbers."""
     if xp.exact:

@@ -156,6 +156,7 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     demands=demands.bounds_from_left,
     hands_on=True,
     strided=True,
+    along_axes=True,
 )
 def slice_(
     xp: Any,
@@ -222,6 +223,7 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
     unchanged=unchanged.unpadded,
     demands=demands.mirrored,
     pulled=True,
+    along_axes=True,
 )
 def pad(xp: Any, x: Any, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0) -> Any:
     """The operand with a border: all begins, then all ends; a negative pad cuts off. Linear where `value` is 0."""

@@ -64,7 +64,16 @@ def mul(xp: Any, a: Any, b: Any) -> Any:
     return xp.multiply(a, b)
 
 
-@_binary("div", "Div", symbolic.divide, multilinear=(0,), partial=True, sensitive=True, portable=divergence.quotient)
+@_binary(
+    "div",
+    "Div",
+    symbolic.divide,
+    multilinear=(0,),
+    partial=True,
+    sensitive=True,
+    portable=divergence.quotient,
+    fails_on_integers=True,
+)
 def div(xp: Any, a: Any, b: Any) -> Any:
     """Quotient; of integers, truncated toward zero, and then not linear."""
     return xp.divide(a, b)
@@ -87,13 +96,16 @@ def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     sensitive=True,
     on_dims=symbolic.power,
     portable=divergence.power,
+    fails_on_integers=True,
 )
 def pow_(xp: Any, a: Any, b: Any) -> Any:
     """Power; the exponent may have another element type than the base, whose type the result has."""
     return xp.power(a, b)
 
 
-@_binary("mod", "Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder)
+@_binary(
+    "mod", "Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder, fails_on_integers=True
+)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:

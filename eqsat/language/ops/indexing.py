@@ -15,7 +15,6 @@ from eqsat.language.declaration.spec import InferRule, Operands, present, same_d
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms.dims import Dim, evaluate, floordiv
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, Shape, TensorType
@@ -38,7 +37,7 @@ def _gather_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
 
 
-def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
         return None
@@ -74,7 +73,7 @@ def _gather_elements_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (x.with_shape(indices.shape),)
 
 
-def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
     """An operand, and indices and updates no larger than it on any axis."""
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
@@ -128,7 +127,7 @@ def _gather_nd_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*indices.shape[:-1], *x.shape[batch + depth :])),)
 
 
-def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
     """An operand, indices into its leading axes, and updates where they are asked for."""
     batch = attrs.get("batch_dims", 0)
     x = known[0] if known[0] is not None else sampling.shape(rng, batch + 1, max(3, batch + 1))
@@ -278,7 +277,7 @@ def _blocks(to_space: bool) -> InferRule:
     return infer
 
 
-def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
     block = attrs.get("blocksize", 2)
     x = (
         known[0]
@@ -288,7 +287,7 @@ def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**attrs, "blocksize": block, "mode": attrs.get("mode") or rng.choice(("DCR", "CRD"))}
 
 
-def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
     block = attrs.get("blocksize", 2)
     x = known[0] if known[0] is not None else (rng.randint(1, 2), rng.randint(1, 2), block * rng.randint(1, 2), block)
     return (x,), {**attrs, "blocksize": block}

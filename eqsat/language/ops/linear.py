@@ -138,6 +138,7 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
     total="static",
     beside=enumeration.beside_gemm,
     demands=demands.product_dims,
+    family="matmul",
 )
 def gemm(
     xp: Any,
@@ -150,10 +151,8 @@ def gemm(
     trans_a: bool = False,
     trans_b: bool = False,
 ) -> Any:
-    """Alpha · a' @ b' + beta · c of matrices, a' and b' transposed where said, c broadcast (ONNX Gemm).
-
-    Linear in `a` and `b` only without `c`.
-    """
+    """Alpha · a' @ b' + beta · c of matrices, a' and b' transposed where said, c broadcast (ONNX Gemm); linear in `a`
+    and `b` only without `c`."""
     result = xp.matmul(np.transpose(a) if trans_a else a, np.transpose(b) if trans_b else b)
     if alpha != 1.0:
         result = xp.multiply(result, xp.number(alpha, result))

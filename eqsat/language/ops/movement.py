@@ -209,6 +209,7 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     unchanged=unchanged.alone,
     demands=demands.joined,
     pulled=True,
+    along_axes=True,
 )
 def concat(xp: Any, *xs: Any, axis: int) -> Any:
     """The operands one after the other along an axis."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
-from eqsat.runtime.kernels.expressions.elements import PARAMETERS, is_pointwise
+from eqsat.runtime.kernels.expressions.elements import has_parameters, is_pointwise, parameter_place
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
@@ -108,7 +108,7 @@ class KernelBody(Statements):
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
         """The coordinates at which an operator element by element reads an operand."""
         shape = self.group.types[value].static
-        return PARAMETERS[node.op](node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
+        return parameter_place(node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
 
     def _type_at(self, node: Node, place: int, value: str) -> TensorType:
         """The type of an operand as a reference sees it that computes one element: a parameter is a number."""
@@ -285,7 +285,7 @@ def fits(view: View, place: AffineIndex, width: int) -> bool:
 
 
 def _is_parameter(node: Node, place: int) -> bool:
-    return place > 0 and node.op in PARAMETERS
+    return place > 0 and has_parameters(node.op)
 
 
 def told(node: Node) -> str:

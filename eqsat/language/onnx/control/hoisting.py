@@ -18,9 +18,6 @@ from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.names import Names
 from eqsat.language.terms.types import Shape, TensorType, ValueType
 
-#: Of integers these fail where the second operand is zero, or negative.
-_FAIL_ON_INTEGERS = ("div", "mod", "pow")
-
 
 @dataclass(frozen=True)
 class Moved:
@@ -161,7 +158,7 @@ def is_total(node: Node, graph: Graph) -> bool:
         return True
     if declared.pointwise:
         floats = all(t.dtype.is_float for t in known)
-        return (floats or node.op not in _FAIL_ON_INTEGERS) and _fit([t.dims for t in known])
+        return (floats or not declared.fails_on_integers) and _fit([t.dims for t in known])
     return declared.total == "static" and all(t.is_static and 0 not in t.static for t in known)
 
 

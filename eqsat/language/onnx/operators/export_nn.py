@@ -15,6 +15,7 @@ from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.ops import OPS
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.dims import product
 from eqsat.language.terms.graph import Attrs, Graph, Node
@@ -98,7 +99,7 @@ def _by_padding(target: Target, values: dict[str, Any]) -> bool:
 
 #: Marks a distribution over all axes from one on, as opsets before 13 mean it.
 _FLAT = "flat"
-_FLAT_OPS = ("softmax", "log_softmax", "hardmax")
+_FLATTENED = ("Softmax", "LogSoftmax", "Hardmax")
 
 
 def with_flat_distributions(graph: Graph, opset: int) -> Graph:
@@ -119,7 +120,11 @@ def with_flat_distributions(graph: Graph, opset: int) -> Graph:
 def _flat(graph: Graph, back: Node, made: Mapping[str, Node], reads: Mapping[str | None, int]) -> Node | None:
     """The one node that a reshape back from a matrix of distributions stands for, or None."""
     inner = made.get(back.inputs[0] or "") if back.op == "reshape" else None
-    there = made.get(inner.inputs[0] or "") if inner is not None and inner.op in _FLAT_OPS else None
+    there = (
+        made.get(inner.inputs[0] or "")
+        if inner is not None and inner.op in OPS and OPS[inner.op].onnx in _FLATTENED
+        else None
+    )
     if inner is None or there is None or there.op != "reshape" or reads[inner.outputs[0]] > 1:
         return None
     types = [graph.type(v or "") for v in (there.inputs[0], there.outputs[0], back.outputs[0])]

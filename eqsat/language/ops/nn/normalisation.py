@@ -255,6 +255,7 @@ def _channels(x: Any, vector: Any) -> Any:
     sensitive=True,
     total="static",
     beside=enumeration.per_channel,
+    parameters="channel",
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised by stored statistics of each channel: (x - mean) / √(var + epsilon) · scale + bias (inference)."""

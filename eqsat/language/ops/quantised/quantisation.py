@@ -148,6 +148,7 @@ def _int(dim: object) -> int:
     deferred=True,
     onnx="QuantizeLinear",
     shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
+    parameters="block",
 )
 def quantize_linear(
     xp: Any, x: Any, scale: Any, zero: Any = None, *, to: str = "uint8", axis: int = 1, block: int = 0
@@ -179,6 +180,7 @@ def _dequantize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     deferred=True,
     onnx="DequantizeLinear",
     shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
+    parameters="block",
 )
 def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block: int = 0) -> Any:
     """The numbers that quantised ones stand for, (x - zero) · scale, of the element type of the scale."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
 #: Bytes that libraries read at once where they add a tensor: so many of the channels and filters there must be.
@@ -21,22 +22,23 @@ def epilogue_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorTyp
     >>> epilogue_of("matmul", "add", {}, matrix, [row]), epilogue_of("matmul", "add", {}, matrix, [matrix])
     ('bias', '')
     """
-    if op == "relu" and product in ("matmul", "gemm", "conv"):
+    convolution = product == "conv"
+    if op == "relu" and OPS[product].product:
         return "function"
     if op == "gelu":
-        return "function" if product != "conv" and attrs["approximate"] == "tanh" else ""
+        return "function" if not convolution and attrs["approximate"] == "tanh" else ""
     if len(others) != 1 or made.shape is None or not made.shape:
         return ""
-    whole = "addend" if (product, op) == ("conv", "add") and others[0].shape == made.shape else ""
+    whole = "addend" if convolution and op == "add" and others[0].shape == made.shape else ""
     if not others[0].is_static:
         return whole
     shape = others[0].static
     if op in ("mul", "div"):
-        return "scale" if product != "conv" and math.prod(shape) == 1 else ""
+        return "scale" if not convolution and math.prod(shape) == 1 else ""
     if op != "add":
         return ""
-    wanted = made.dims[1] if product == "conv" else made.dims[-1]
-    place = made.rank - 2 if product == "conv" else 0
+    wanted = made.dims[1] if convolution else made.dims[-1]
+    place = made.rank - 2 if convolution else 0
     aligned = math.prod(shape) == wanted and len(shape) > place and shape[len(shape) - 1 - place] == wanted
     return "bias" if aligned else whole
 

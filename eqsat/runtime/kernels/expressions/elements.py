@@ -25,11 +25,20 @@ def _scale(node: Node, shape: Sequence[int], coords: Coords) -> Coords:
     return (*coords[:axis], coords[axis] // block, *coords[axis + 1 :]) if block else (coords[axis],)
 
 
-#: By operator, where the parameters are read that come after its first operand; those of all others broadcast.
-PARAMETERS: Mapping[str, Place] = {"batch_norm": _channel, "quantize_linear": _scale, "dequantize_linear": _scale}
+_PLACES: Mapping[str, Place] = {"channel": _channel, "block": _scale}
+
+
+def has_parameters(op: str) -> bool:
+    """Whether operands after the first hold numbers that do not broadcast."""
+    return bool(spec(op).parameters)
+
+
+def parameter_place(node: Node, shape: Sequence[int], coords: Coords) -> Coords:
+    """The coordinates in a parameter of a shape for an element of the result at coordinates."""
+    return _PLACES[spec(node.op).parameters](node, shape, coords)
 
 
 def is_pointwise(node: Node) -> bool:
     """Return whether an element of the result is computed from one element of each operand."""
     declared = spec(node.op)
-    return (declared.pointwise and not declared.view) or node.op in PARAMETERS
+    return (declared.pointwise and not declared.view) or has_parameters(node.op)
