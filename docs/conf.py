@@ -42,7 +42,8 @@ nb_ipywidgets_js: dict[str, Any] = {}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
+# Signatures of calls are made from their options: their sources state no defaults.
+autodoc_preserve_defaults = False
 autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88

@@ -82,5 +82,21 @@ def names_of(place: str) -> Callable[[str], Any]:
     return get
 
 
+class MovedAttribute:
+    """An attribute of a class that is a function of its objects in another module now."""
+
+    def __init__(self, module: str, function: str) -> None:
+        self.module, self.function = module, function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        _warn(self.name, f"{self.module}.{self.function}", 1)
+        return getattr(import_module(self.module), self.function)(instance)
+
+
 def _warn(earlier: str, now: str, more: int) -> None:
     warnings.warn(f"{earlier} is {now} now", DeprecationWarning, stacklevel=2 + more)

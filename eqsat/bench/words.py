@@ -61,7 +61,7 @@ class _Applied:
     operands: tuple[Any, ...]
 
 
-class _Names:
+class _TracedNames:
     """The arithmetic of a reference, of which only the names are kept."""
 
     exact = True
@@ -77,7 +77,7 @@ def _applied(declared: OpSpec, count: int) -> tuple[str, tuple[int, ...]] | None
     """The function that a reference applies to its operands, where that is all it does."""
     given = [_Applied(str(place), ()) for place in range(count)]
     try:
-        made = declared.reference(_Names(), *given)
+        made = declared.reference(_TracedNames(), *given)
     except (AttributeError, TypeError, ValueError):
         return None
     if not isinstance(made, _Applied) or len(made.operands) != count or set(made.operands) != set(given):

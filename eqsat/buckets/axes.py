@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.declaration.indices import Term
+from eqsat.language.declaration.indices import IndexTerm
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Node
 
@@ -63,7 +63,7 @@ def walk(node: Node, ranks: Sequence[int | None], rank: int) -> Walk | None:
     return Walk(tuple(clean), tuple(None if label in mixed else label for label in result), read, added)
 
 
-def _labels(term: Term, rank: int, attrs: Mapping[str, Any], *, aligned: bool) -> tuple[str | None, ...] | None:
+def _labels(term: IndexTerm, rank: int, attrs: Mapping[str, Any], *, aligned: bool) -> tuple[str | None, ...] | None:
     """The label of each axis of a tensor of this rank; of a bare "..." counted from the right where they broadcast."""
     if not term.indices and term.attribute:
         return (None,) * rank  # all its axes are those that the attribute names
@@ -84,7 +84,7 @@ def _labels(term: Term, rank: int, attrs: Mapping[str, Any], *, aligned: bool) -
     return tuple(labels)
 
 
-def _apart(term: Term, many: int, attrs: Mapping[str, Any]) -> set[int]:
+def _apart(term: IndexTerm, many: int, attrs: Mapping[str, Any]) -> set[int]:
     """The axes of a bare "..." that an attribute names."""
     if not term.attribute:
         return set()

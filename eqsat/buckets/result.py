@@ -22,7 +22,7 @@ from eqsat.runtime.backend import Program, select
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from eqsat.language.onnx.write.switch import Case
+    from eqsat.language.onnx.write.switch import SwitchCase
 
 #: Backends that compile a program for each size of the inputs.
 _BY_SIZE = frozenset({"cupy"})
@@ -146,11 +146,11 @@ class BucketedResult(Result):
         skeleton.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
         return skeleton
 
-    def _cases(self) -> list[Case]:
-        from eqsat.language.onnx.write.switch import Case
+    def _cases(self) -> list[SwitchCase]:
+        from eqsat.language.onnx.write.switch import SwitchCase
 
         return [
-            Case(_written(result.graph), [self.buckets.box(bucket) for bucket in buckets])
+            SwitchCase(_written(result.graph), [self.buckets.box(bucket) for bucket in buckets])
             for buckets, result in self.choices.items()
         ]
 

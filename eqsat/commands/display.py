@@ -124,13 +124,13 @@ def describe(progress: Progress) -> str:
 
 
 class Begun:
-    """Whether a run has read its model, as its progress tells; until then nothing is lost where it ends at once."""
+    """Tells if a run has read its model, by its progress; until then nothing is lost if it ends at once."""
 
     def __init__(self) -> None:
         self._is_so = False
 
     def __call__(self) -> bool:
-        """Whether it has."""
+        """True once the model is read."""
         return self._is_so
 
     def following(self, follow: Callable[[Progress], None]) -> Callable[[Progress], None]:

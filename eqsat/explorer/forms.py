@@ -48,17 +48,17 @@ class Form:
 
     @property
     def chosen(self) -> bool:
-        """Whether the choice computes the tensor by it."""
+        """True if the choice computes the tensor by it."""
         return self.view.chosen
 
     @property
     def original(self) -> bool:
-        """Whether the graph computed the tensor by it."""
+        """True if the graph computed the tensor by it."""
         return self.view.original
 
     @property
     def estimated(self) -> bool:
-        """Whether its cost comes from a roofline and no measurement."""
+        """True if its cost comes from a roofline and no measurement."""
         return self.view.estimated
 
     def row(self) -> tuple[str, ...]:

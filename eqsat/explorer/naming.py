@@ -48,7 +48,7 @@ def seen_attrs(snapshot: Snapshot, node: SnapshotNode) -> Attrs:
 
 
 def is_absent(snapshot: Snapshot, leader: int) -> bool:
-    """Whether a class stands for an operand left out."""
+    """True if a class stands for an operand left out."""
     return snapshot.nodes[snapshot.classes[leader].nodes[0]].op == ABSENT
 
 

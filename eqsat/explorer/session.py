@@ -34,7 +34,7 @@ _COMPLETE = ("saturated", "radius_limit")
 
 
 class _Stop:
-    """Whether to stop: as the user's function says, or because of Ctrl-C while something grows.
+    """A request to stop, by the user's function or by Ctrl-C while something grows.
 
     It refers to no session: a session that refers to itself would wait for the collector, which may run in another
     thread, where egglog's state must not be dropped.
@@ -168,7 +168,7 @@ class Session:
 
     @property
     def in_seconds(self) -> bool:
-        """Whether costs are seconds: the objective is time, and no function stands in its place."""
+        """True if costs are seconds: the objective is time, and no function stands in its place."""
         return self.costs.cost is None and dict(self.costs.objective) == {"time": 1.0}
 
     @property

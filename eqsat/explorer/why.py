@@ -99,7 +99,7 @@ def _links(notation: Notation, steps: tuple[ProofStep, ...]) -> Iterator[Link]:
 
 
 def _is_obvious(steps: tuple[ProofStep, ...]) -> bool:
-    """Whether a chain says no more than that operands are equal."""
+    """True if a chain says no more than that operands are equal."""
     return all(step.rule == CONGRUENCE for step in steps)
 
 

@@ -39,7 +39,7 @@ _FOR_THE_CALLER = (UsageError, CostError, DeclarationError, MissingExtraError, R
 
 
 def is_for_the_caller(error: Exception, limited: bool) -> bool:
-    """Whether an error is the answer to what was asked, and no fault met while answering.
+    """True if an error is the answer to what was asked, and no fault met while answering.
 
     `limited` says that the caller set limits, which nothing may meet.
     """

@@ -16,7 +16,7 @@ def for_onnxruntime(assembled: Assembled) -> Assembled:
 
 
 def may_be_written(graph: Graph) -> bool:
-    """Whether a graph has what ONNX Runtime has an operator of its own for."""
+    """True if a graph has what ONNX Runtime has an operator of its own for."""
     from eqsat.language.onnx.fused.operators import FUSED
 
     return any(node.op in FUSED for node in graph.nodes)

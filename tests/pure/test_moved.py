@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import eqsat
+from eqsat.language.sizes.solve import sizing_of
 from eqsat.moved import MOVED
 
 
@@ -37,6 +39,14 @@ def test_scripts_of_before_run_and_hear_where_names_are(statement: str, now: str
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"DeprecationWarning: {statement.split()[1]}" in done.stderr
     assert f"is {now} now" in done.stderr
+
+
+def test_the_sizes_of_a_graph_are_found_at_their_earlier_place() -> None:
+    g = eqsat.Graph("named")
+    g.output("y", eqsat.relu(g.input("x", ("n", 2))))
+    graph = g.build()
+    with pytest.warns(DeprecationWarning, match=r"Graph\.sizing is eqsat\.language\.sizes\.solve\.sizing_of now"):
+        assert graph.sizing is sizing_of(graph)
 
 
 def test_a_module_that_never_was_is_not_found() -> None:

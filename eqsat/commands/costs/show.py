@@ -33,7 +33,7 @@ class Shown:
 
     @property
     def origin(self) -> str:
-        """Whether it was measured into this table or comes with eqsat; both are measurements."""
+        """True if it was measured into this table or comes with eqsat; both are measurements."""
         return "measured, shipped" if self.shipped else "measured"
 
 

@@ -23,7 +23,7 @@ SENSITIVE = frozenset(name for name, one in OPS.items() if one.sensitive)
 
 
 def is_product(op: str) -> bool:
-    """Whether an operator multiplies matrices or filters, in an arithmetic of its own that adds up in float32."""
+    """True if an operator multiplies matrices or filters, in an arithmetic of its own that adds up in float32."""
     declared = OPS.get(op)
     return declared is not None and declared.product
 

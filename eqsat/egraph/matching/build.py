@@ -13,7 +13,7 @@ from eqsat.language.terms.instantiation import instantiate, instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Spread, Var, element
 
 
-class _Scope(NamedTuple):
+class _BoundScope(NamedTuple):
     """The bindings and the classes of names at a place in a pattern."""
 
     bindings: Bindings
@@ -26,7 +26,7 @@ class RightSideBuilder:
     def __init__(self, egraph: EGraph, match: Match, generation: int, steps: int) -> None:
         self.egraph, self.match, self.rule = egraph, match, match.rule
         self.generation, self.steps = generation, steps
-        self._scope = _Scope(match.bindings, match.classes)
+        self._scope = _BoundScope(match.bindings, match.classes)
 
     def equations(self) -> list[tuple[int, int, int]]:
         """The pairs that the match makes equal: which root or output it is, its e-node, and the one made for it.
@@ -50,28 +50,28 @@ class RightSideBuilder:
         made = instantiate_all(right, self._scope, self)
         return made * roots if len(made) == 1 else made
 
-    def variable(self, name: str, scope: _Scope) -> int:
+    def variable(self, name: str, scope: _BoundScope) -> int:
         """The class of a variable."""
         number: int = scope.classes[name]
         return number
 
-    def members(self, spread: Spread, scope: _Scope) -> list[int]:
+    def members(self, spread: Spread, scope: _BoundScope) -> list[int]:
         """The classes of a sequence that a spread takes."""
         group = scope.classes[spread.item.name] if isinstance(spread.item, Var) else ()
         return [group[index] for index in self.rule.window(spread, scope.bindings)]
 
-    def elements(self, spread: Spread, scope: _Scope) -> Iterator[_Scope]:
+    def elements(self, spread: Spread, scope: _BoundScope) -> Iterator[_BoundScope]:
         """The scope inside a loop, element by element."""
         bindings, classes = scope
         for index in self.rule.window(spread, bindings):
             chosen = {variable: classes[s][index] for variable, s in spread.over if s in classes}
-            yield _Scope(element(bindings, spread.over, index), {**classes, **chosen})
+            yield _BoundScope(element(bindings, spread.over, index), {**classes, **chosen})
 
     def absent(self) -> int:
         """The e-node of an operand that is left out."""
         return self.egraph.absent()
 
-    def apply(self, app: App, operands: Sequence[int], scope: _Scope) -> int:
+    def apply(self, app: App, operands: Sequence[int], scope: _BoundScope) -> int:
         """The e-node of an operator."""
         attrs = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
         return self.egraph.add(app.op, attrs, operands, generation=self.generation, steps=self.steps)

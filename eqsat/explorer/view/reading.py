@@ -80,7 +80,7 @@ def shown_price(price: Price, in_seconds: bool, free: bool) -> tuple[float | Non
 
 
 def is_original(run: ViewedRun, node: SnapshotNode) -> bool:
-    """Whether the graph as it was read has an e-node."""
+    """True if the graph as it was read has an e-node."""
     return node.number < _first_made(run.grown, len(run.encoding.egraph.nodes))
 
 

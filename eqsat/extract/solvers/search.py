@@ -120,7 +120,7 @@ class IlpSearch:
         return min(self.floor, self.cost)
 
     def aim(self) -> float:
-        """What a choice has to cost less than to be of interest."""
+        """The cost below which a choice is of interest."""
         return min(self.cost, self.cutoff)
 
     def child(
@@ -132,7 +132,7 @@ class IlpSearch:
         return search
 
     def done(self) -> bool:
-        """Whether no choice of interest is cheaper than the best, within the gap asked for."""
+        """True if no choice of interest is cheaper than the best, within the gap asked for."""
         self.best()
         return self.bound() >= self.aim() * (1 - max(self.relative_gap, SLACK))
 

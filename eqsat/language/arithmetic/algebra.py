@@ -232,7 +232,7 @@ class Algebra:
         return True if z3.is_true(made) else False if z3.is_false(made) else made
 
     def settle(self, a: Any, b: Any, steps: int) -> str:
-        """Whether two terms are equal for all values of their variables."""
+        """True if two terms are equal for all values of their variables."""
         z3 = self.z3
         terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
         if not terms:

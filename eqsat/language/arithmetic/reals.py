@@ -157,10 +157,10 @@ class TermNamespace:
         return self.apply("trunc", x)
 
 
-class Terms:
+class Reals:
     """The interpretation in Z3 reals; integers stay what they are.
 
-    >>> x = Terms().variable("x", (2,))
+    >>> x = Reals().variable("x", (2,))
     >>> x.shape
     (2,)
     """
@@ -179,7 +179,7 @@ class Terms:
         return result
 
     def settle(self, a: Any, b: Any, steps: int) -> str:
-        """Whether two elements are equal for all values of the variables: "proved", "differs" or "unknown".
+        """True if two elements are equal for all values of the variables: "proved", "differs" or "unknown".
 
         Normal forms decide most; else the solver takes so many steps, knowing what a maximum is. A model it finds is a
         difference only where no function is left uninterpreted, so it counts as unknown.
@@ -196,7 +196,7 @@ class Terms:
         return self.finish(array, type)
 
     def finish(self, array: Any, type: TensorType) -> Any:
-        """Terms for floats, truth values as they are, the declared element type for the rest."""
+        """Reals for floats, truth values as they are, the declared element type for the rest."""
         if type.dtype.is_float:
             return self._terms._reals(array)
         return _objects(array) if type.dtype is DType.BOOL else np.asarray(array)

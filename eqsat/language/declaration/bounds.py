@@ -45,7 +45,7 @@ def shapes(bounds: Bounds, least: int = 0, most: int = 4) -> tuple[Sizes, ...]:
 
 
 def broadcasts(*given: Sizes) -> bool:
-    """Whether tensors of these shapes broadcast together."""
+    """True if tensors of these shapes broadcast together."""
     try:
         broadcast_shapes(*given)
     except GraphError:

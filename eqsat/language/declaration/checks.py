@@ -11,7 +11,7 @@ from typing import Any
 
 from eqsat.errors import DeclarationError, GraphError, ShapeError
 from eqsat.language.declaration.draws import form_sample
-from eqsat.language.declaration.indices import Form, Term, check_form, parse_form
+from eqsat.language.declaration.indices import IndexForm, IndexTerm, check_form, parse_form
 from eqsat.language.declaration.spec import InferRule, Operands, OpSpec
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.graph import Attrs
@@ -79,7 +79,7 @@ def _faults(stated: OpSpec, known: Mapping[str, OpSpec]) -> Iterator[tuple[str, 
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many positional arguments."""
+    """True if a function can be called with so many positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
@@ -90,7 +90,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def is_repeated(stated: OpSpec, known: OpSpec) -> bool:
-    """Whether a session declares an operator again as it was, as a notebook does whose cell is run once more.
+    """True if a session declares an operator again as it was, as a notebook does whose cell is run once more.
 
     What follows from an index form is not compared: it is the same where the form is.
     """
@@ -101,7 +101,7 @@ def is_repeated(stated: OpSpec, known: OpSpec) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two parts of declarations are equal; functions where their code and what they enclose is."""
+    """True if two parts of declarations are equal; functions where their code and what they enclose is."""
     if not isinstance(one, FunctionType) or not isinstance(other, FunctionType):
         return bool(one == other)
     if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:
@@ -125,8 +125,8 @@ def _infers(stated: OpSpec) -> bool:
     return stated.pointwise or bool(stated.index and is_plain(parse_form(stated.index, stated.name, stated.where)))
 
 
-def is_plain(form: Form) -> bool:
-    """Whether a form says all about the shapes: names, 1 and leading dots, no axes that attributes set apart."""
+def is_plain(form: IndexForm) -> bool:
+    """True if a form says all about the shapes: names, 1 and leading dots, no axes that attributes set apart."""
     terms = (*form.terms, form.result)
     named = {i.name for t in form.terms for i in t.indices}
     return (
@@ -137,7 +137,7 @@ def is_plain(form: Form) -> bool:
     )
 
 
-def infer_of(form: Form, stated: OpSpec) -> InferRule:
+def infer_of(form: IndexForm, stated: OpSpec) -> InferRule:
     """The shape rule of a plain form: indices of one name have one size, leading axes broadcast."""
 
     def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -155,7 +155,7 @@ def infer_of(form: Form, stated: OpSpec) -> InferRule:
     return infer
 
 
-def _sizes(form: Form, operator: str, given: Sequence[tuple[Term, Shape]]) -> tuple[dict[str, Dim], Shape]:
+def _sizes(form: IndexForm, operator: str, given: Sequence[tuple[IndexTerm, Shape]]) -> tuple[dict[str, Dim], Shape]:
     """The sizes of the indices, and the leading axes; ShapeError where shapes do not agree."""
     sizes: dict[str, Dim] = {"1": 1}
     leading: Shape = ()
@@ -180,6 +180,6 @@ def _sizes(form: Form, operator: str, given: Sequence[tuple[Term, Shape]]) -> tu
     return sizes, leading
 
 
-def _shape(term: Term, leading: Shape, sizes: Mapping[str, Dim]) -> Shape:
+def _shape(term: IndexTerm, leading: Shape, sizes: Mapping[str, Dim]) -> Shape:
     own = tuple(sizes[i.name] for i in term.indices[term.broadcasts :])
     return (*leading, *own) if term.broadcasts else own

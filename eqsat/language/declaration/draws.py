@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.terms.types import Shape, broadcast_shapes
 
@@ -15,7 +15,7 @@ _Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 
 
 def form_sample(
-    form: Form, attributes: Mapping[str, Any], instances: Sequence[Mapping[str, Any]] = ()
+    form: IndexForm, attributes: Mapping[str, Any], instances: Sequence[Mapping[str, Any]] = ()
 ) -> Callable[[random.Random, Sequence[Shape | None], Mapping[str, Any]], _Sample]:
     """A sample rule: dims of 1 to 3 for the indices, in agreement with the operands that are known.
 
@@ -53,7 +53,9 @@ def _demand(attributes: Mapping[str, Any], full: Mapping[str, Any]) -> None:
 class _Draw:
     """One choice of sizes."""
 
-    def __init__(self, form: Form, attributes: Mapping[str, Any], rng: random.Random, attrs: dict[str, Any]) -> None:
+    def __init__(
+        self, form: IndexForm, attributes: Mapping[str, Any], rng: random.Random, attrs: dict[str, Any]
+    ) -> None:
         self.form, self.attributes, self.rng, self.attrs = form, attributes, rng, attrs
         self.sizes: dict[str, Any] = {}
         self.runs: dict[str, Shape] = {}
@@ -73,14 +75,14 @@ class _Draw:
                 self.attrs[term.attribute] = self.axes(term, found[-1])
         return found
 
-    def turned(self, term: Term, shape: Shape) -> Shape:
+    def turned(self, term: IndexTerm, shape: Shape) -> Shape:
         if term.turned:
             default = self.attributes.get(term.turned, False)
             turned = self.attrs.setdefault(term.turned, self.rng.random() < 0.3 if default is False else default)
             return shape[::-1] if turned else shape
         return shape
 
-    def read(self, term: Term, shape: Shape) -> None:
+    def read(self, term: IndexTerm, shape: Shape) -> None:
         """Takes over the sizes of a known operand."""
         spare = len(shape) - term.fixed
         if spare < 0 or (spare and not term.open):
@@ -114,7 +116,7 @@ class _Draw:
         counted = self.form.sizes.get(index.group)
         return int(self.attrs[counted]) if counted else 1
 
-    def made(self, term: Term, before: Sequence[Shape]) -> Shape:
+    def made(self, term: IndexTerm, before: Sequence[Shape]) -> Shape:
         """The shape of an operand that is free."""
         if not term.indices and term.attribute:  # parameters of the axes named, as the first operand has them
             first = self.attrs[term.attribute] % max(len(before[0]), 1) if before else 0
@@ -132,7 +134,7 @@ class _Draw:
             shape = shape[self.rng.randint(0, len(shape) - 1) :]
         return tuple(shape)
 
-    def least(self, term: Term) -> int:
+    def least(self, term: IndexTerm) -> int:
         """The least rank that has the axes which an attribute names."""
         named = self.attrs.get(term.attribute, 0) if term.attribute else -1
         axes = [named] if isinstance(named, int) else [0, *named]
@@ -160,7 +162,7 @@ class _Draw:
         offsets = {i.window for t in self.form.terms for i in t.indices} - {""}
         return self.rng.randint(1, 2 if index.name in offsets else 3)
 
-    def axes(self, term: Term, shape: Shape) -> Any:
+    def axes(self, term: IndexTerm, shape: Shape) -> Any:
         """One axis or some, as the attribute has it."""
         if not shape:
             raise ShapeError("no axis to name")

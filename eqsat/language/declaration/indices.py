@@ -51,7 +51,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class IndexTerm:
     """The axes of an operand or of the result.
 
     `attribute` names those of a bare ``...`` that are set apart, with `tail` all from it on; `turned` is the attribute
@@ -85,7 +85,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Form:
+class IndexForm:
     """A parsed index form.
 
     `sizes` maps a group to the attribute that counts it, `linear_if` gives the attributes under which the operator is
@@ -93,19 +93,19 @@ class Form:
     """
 
     text: str
-    terms: tuple[Term, ...]
-    result: Term
+    terms: tuple[IndexTerm, ...]
+    result: IndexTerm
     sizes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     linear_if: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     reads: frozenset[str] = frozenset()
 
     @cached_property
-    def operands(self) -> tuple[Term, ...]:
+    def operands(self) -> tuple[IndexTerm, ...]:
         """The terms of the operands that are not merely added."""
         return tuple(t for t in self.terms if not t.added)
 
     @cached_property
-    def additions(self) -> tuple[Term, ...]:
+    def additions(self) -> tuple[IndexTerm, ...]:
         """The terms of what is added to the result."""
         return tuple(t for t in self.terms if t.added)
 
@@ -138,7 +138,7 @@ class Form:
         return all(i.plain for i in found)
 
 
-def parse_form(text: str, operator: str, place: str = "") -> Form:
+def parse_form(text: str, operator: str, place: str = "") -> IndexForm:
     """The form a text states; GraphError names operator and column of what is ill formed.
 
     >>> parse_form("... m k, ... k n -> ... m n", "matmul").contracted()
@@ -156,7 +156,7 @@ def pointwise_form(operands: int) -> str:
     return ", ".join(["..."] * operands) + " -> ..."
 
 
-def check_form(form: Form, operator: str, attributes: Mapping[str, object], least: int, most: int | None) -> None:
+def check_form(form: IndexForm, operator: str, attributes: Mapping[str, object], least: int, most: int | None) -> None:
     """GraphError where a form does not fit its operator: the number of its terms, or an attribute it names."""
     terms = len(form.operands), len(form.terms)
     if terms[0] != least or (most is not None and terms[1] > most):
@@ -194,7 +194,7 @@ class _Reader:
             at = found.end()
         self.next = 0
 
-    def form(self) -> Form:
+    def form(self) -> IndexForm:
         terms = [self.term()]
         while self.taken(","):
             terms.append(self.term())
@@ -207,7 +207,7 @@ class _Reader:
         if self.next < len(self.tokens):
             raise self.error(f"{self.word!r} after the result", self.place, "';' and a clause, or the end")
         self.check(terms, result, clauses, arrow)
-        return Form(
+        return IndexForm(
             self.text,
             tuple(terms),
             result,
@@ -216,7 +216,7 @@ class _Reader:
             frozenset(clauses.reads),
         )
 
-    def term(self) -> Term:
+    def term(self) -> IndexTerm:
         added = self.taken("+")
         indices: list[Index] = []
         attribute, tail, turned = "", False, ""
@@ -233,7 +233,7 @@ class _Reader:
                 indices.append(self.index())
         if self.taken("^"):
             turned = self.name("the attribute that reverses the axes")
-        return Term(tuple(indices), attribute, tail, turned, added)
+        return IndexTerm(tuple(indices), attribute, tail, turned, added)
 
     def index(self, mixed: bool = False) -> Index:
         if self.kind == "many":
@@ -250,7 +250,7 @@ class _Reader:
         return Index(name, group, window, self.many(), mixed)
 
     def many(self) -> bool:
-        """Whether dots follow without a space."""
+        """True if dots follow without a space."""
         if self.kind != "many" or self.text[self.place - 1].isspace():
             return False
         self.next += 1
@@ -272,7 +272,7 @@ class _Reader:
             self.demand("=", "'=' and the attribute that counts the group")
             clauses.sizes[name] = self.name("the attribute that counts the group")
 
-    def check(self, terms: list[Term], result: Term, clauses: _Clauses, arrow: int) -> None:
+    def check(self, terms: list[IndexTerm], result: IndexTerm, clauses: _Clauses, arrow: int) -> None:
         for term in (*terms, result):
             names = [i.name for i in term.indices if i.name != "1"]
             twice = next((n for n in names if names.count(n) > 1), None)

@@ -128,7 +128,7 @@ def op(
 
 
 def _signature(reference: Reference) -> tuple[int, int | None, dict[str, Any]]:
-    """How many operands a reference takes at least and at most, and its attributes with their defaults."""
+    """The number of operands a reference takes at least and at most, and its attributes with their defaults."""
     least, most = 0, 0
     variadic = False
     keywords: dict[str, Any] = {}

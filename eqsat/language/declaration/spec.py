@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
-from eqsat.language.declaration.indices import Form, parse_form, pointwise_form
+from eqsat.language.declaration.indices import IndexForm, parse_form, pointwise_form
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim
@@ -129,7 +129,7 @@ class OpSpec:
     family: str = ""
 
     @cached_property
-    def form(self) -> Form | None:
+    def form(self) -> IndexForm | None:
         """The parsed index form; that of a pointwise operator follows from its number of operands."""
         if self.index:
             return parse_form(self.index, self.name)
@@ -170,7 +170,7 @@ class OpSpec:
             return tuple(self.infer(operands, attrs))
 
     def is_partial(self, operands: Operands, attrs: Attrs) -> bool:
-        """Whether finite operands of these types may make an infinity or NaN."""
+        """True if finite operands of these types may make an infinity or NaN."""
         if not callable(self.partial):
             return self.partial
         with declaration_at_fault(self, "rule for partial", operands, attrs):
@@ -190,12 +190,12 @@ class OpSpec:
 
     @cached_property
     def is_shipped(self) -> bool:
-        """Whether the operator is declared in this package, whose tests look after it."""
+        """True if the operator is declared in this package, whose tests look after it."""
         return self.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def is_foldable(self) -> bool:
-        """Whether results over constants are constants, computed before the program runs."""
+        """True if results over constants are constants, computed before the program runs."""
         return not (self.random or self.deferred)
 
     @property

@@ -61,7 +61,7 @@ def _atom_is_natural(atom: Any) -> bool:
 
 
 def at_least(a: Dim, b: Dim) -> bool | None:
-    """Whether a >= b for every size of the named dims; None where the sizes decide."""
+    """True if a >= b for every size of the named dims; None where the sizes decide."""
     low, high = least(a - b), least(b - a)
     if low is not None and low >= 0:
         return True

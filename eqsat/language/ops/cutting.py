@@ -110,7 +110,7 @@ def _slice_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 def _slice_length(start: Dim, end: Dim, step: int, dim: Dim) -> Dim:
-    """How many elements start:end:step takes of `dim`; with a negative step, an end of -1 lies before the first."""
+    """The number of elements in start:end:step of `dim`; with a negative step, an end of -1 lies before the first."""
     if step > 0:
         span = smaller(end, dim) - start
         return larger(0, ceildiv(span, step) if step > 1 else span)

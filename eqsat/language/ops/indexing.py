@@ -195,7 +195,7 @@ def _scatter_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 def _alike(a: Shape, b: Shape) -> bool:
-    """Whether two shapes may be one: as many dims, and no two sizes that differ."""
+    """True if two shapes may be one: as many dims, and no two sizes that differ."""
     return len(a) == len(b) and all(
         i == j for i, j in zip(a, b, strict=True) if isinstance(i, int) and isinstance(j, int)
     )

@@ -289,7 +289,7 @@ def conv(
 
 
 def _differ(a: Dim, b: Dim) -> bool:
-    """Whether two dims are known to be of different size."""
+    """True if two dims are known to be of different size."""
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 

@@ -40,7 +40,7 @@ def _pool_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 def _ceil_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:
-    """How many windows there are when the last may reach over the end, but none starts past the operand."""
+    """The number of windows there are when the last may reach over the end, but none starts past the operand."""
     window_count(size, kernel, 1, begin, end + stride - 1, dilation)
     room = size + (begin + end - 1) - dilation * (kernel - 1)
     return smaller(ceildiv(room, stride) + 1, ceildiv(size + begin, stride))

@@ -50,7 +50,7 @@ def _reduce_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 def _of_nothing(operands: Operands, attrs: Attrs) -> bool:
-    """Whether a reduction may be one of no elements, whose mean is NaN and whose extremes are infinite."""
+    """True if a reduction may be one of no elements, whose mean is NaN and whose extremes are infinite."""
     x = operands[0]
     if x is None or x.shape is None:
         return True

@@ -12,7 +12,7 @@ from eqsat.language.terms.dims import Dim, floordiv
 
 
 def window_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:
-    """How many windows fit along one axis: (size + begin + end - dilation·(kernel - 1) - 1) // stride + 1."""
+    """The number of windows fit along one axis: (size + begin + end - dilation·(kernel - 1) - 1) // stride + 1."""
     room = size + (begin + end - 1) - dilation * (kernel - 1)
     if isinstance(room, int) and room < 0:
         raise ShapeError(

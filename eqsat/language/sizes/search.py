@@ -32,7 +32,7 @@ class Exhausted(Exception):  # noqa: N818  (nothing is wrong)
 
 
 @dataclass
-class Search:
+class SizeSearch:
     """Assignments that meet constraints, the first names as near to what is wished for them as can be.
 
     `elements` leaves no tensor empty; `equal` lets no dim of 1 be repeated where it need not be 1.

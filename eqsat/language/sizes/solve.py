@@ -10,7 +10,7 @@ from eqsat.errors import EqsatError
 from eqsat.language.graphs.interpret import concrete
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import constraints_of
-from eqsat.language.sizes.search import Exhausted, Order, Search, proved
+from eqsat.language.sizes.search import Exhausted, Order, SizeSearch, proved
 from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim, Sym, evaluate
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
@@ -145,7 +145,7 @@ class Sizing:
                     yield sizes
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Whether every operator that can be looked into takes its operands at these sizes, and makes what it says."""
+        """True if every operator that can be looked into takes its operands at these sizes, and makes what it says."""
         try:
             if not all(c.holds(sizes) for c in self.constraints):
                 return False
@@ -170,7 +170,7 @@ class Sizing:
         """An assignment that meets constraints: without repeated or empty tensors where there is one such."""
         for elements, equal in ((True, True), (True, False), (False, False)):
             try:
-                sizes = Search(constraints, elements, equal).first(orders)
+                sizes = SizeSearch(constraints, elements, equal).first(orders)
             except Exhausted:
                 # Z3 looks for any assignment before one near the wishes: where it found none, it does for no wishes.
                 question = (constraints, elements, equal)
@@ -212,7 +212,7 @@ def _unread(graph: Graph) -> str | None:
 
 
 def _takes(graph: Graph, node: Node, sizes: Mapping[str, int]) -> bool:
-    """Whether an operator's shape rule takes its operands at these sizes and makes the shapes that are stated."""
+    """True if an operator's shape rule takes its operands at these sizes and makes the shapes that are stated."""
     types = [graph.type(v) if v else None for v in node.inputs]
     results = [graph.type(v) if v else None for v in node.outputs]
     declared = OPS.get(node.op)

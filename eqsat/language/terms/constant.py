@@ -83,7 +83,7 @@ class Constant:
         return self._digest
 
     def same_as(self, other: Constant) -> bool:
-        """Whether both are one constant: of one type, and equal by their hashes and then byte for byte."""
+        """True if both are one constant: of one type, and equal by their hashes and then byte for byte."""
         if self is other:
             return True
         if self.type != other.type or self.digest != other.digest:

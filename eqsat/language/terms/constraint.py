@@ -29,11 +29,11 @@ class Constraint:
         return names_of((self.a, self.b))
 
     def holds(self, sizes: Mapping[str, int], *, elements: bool = False) -> bool:
-        """Whether the sizes meet it; with `elements` no tensor may be empty."""
+        """True if the sizes meet it; with `elements` no tensor may be empty."""
         return bool(self.met(evaluate(self.a, sizes), evaluate(self.b, sizes), elements=elements))
 
     def met(self, a: Any, b: Any, *, elements: bool = False, equal: bool = False) -> Any:
-        """Whether numbers, or each of an array of numbers, meet it; `equal` asks that nothing is repeated."""
+        """True if numbers, or each of an array of numbers, meet it; `equal` asks that nothing is repeated."""
         match self.kind:
             case "equal":
                 return a == b

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from eqsat.errors import GraphError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.types import UNKNOWN, ValueType
+from eqsat.moved import MovedAttribute
 
 Derived = TypeVar("Derived")
 
@@ -128,6 +129,9 @@ class Graph:
                 if value is not None:
                     readers.setdefault(value, {})[i] = node
         return MappingProxyType({v: tuple(r.values()) for v, r in readers.items()})
+
+    #: The sizes of named dims, deprecated for `sizing_of`.
+    sizing = MovedAttribute("eqsat.language.sizes.solve", "sizing_of")
 
     def derived(self, derive: Callable[[Graph], Derived]) -> Derived:
         """The result of a function of this graph alone, computed once and kept as long as the graph."""

@@ -24,7 +24,7 @@ class Implementation:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is what the graph states: everything row-major, in the element types stated."""
+        """True if it is what the graph states: everything row-major, in the element types stated."""
         return not self.arithmetic and self.result.is_plain and all(s.is_plain for s in self.operands)
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every node is a kernel of its own and every value row-major in the element type stated."""
+        """True if every node is a kernel of its own and every value row-major in the element type stated."""
         return all(
             isinstance(step, Kernel)
             and len(step.nodes) == 1

@@ -27,7 +27,7 @@ class Layout:
     constants: bool = False
 
     def fits(self, type: TensorType) -> bool:
-        """Whether a tensor of this type can be held so, and differently from the row-major order.
+        """True if a tensor of this type can be held so, and differently from the row-major order.
 
         >>> LAYOUTS["blocked"].fits(TensorType.of("float32", (1, 64, 7, 7)))
         True
@@ -85,7 +85,7 @@ class State:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is the state of graphs: row-major, in the element type stated."""
+        """True if this is the state of graphs: row-major, in the element type stated."""
         return self == PLAIN
 
     def typed(self, type: TensorType) -> TensorType:

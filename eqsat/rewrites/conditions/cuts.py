@@ -94,7 +94,7 @@ def joined(records: Sequence[Mapping[str, Any]], axis: int) -> Attrs:
 
 @function
 def position(xs: Sequence[Operand], axis: int, at: Dim) -> int:
-    """How many operands of a concatenation lie before a place that must be a boundary between two."""
+    """The number of operands of a concatenation lie before a place that must be a boundary between two."""
     offset: Dim = 0
     for index, x in enumerate(xs):
         if offset == at:

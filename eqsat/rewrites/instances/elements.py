@@ -129,7 +129,7 @@ class Stock:
 
 
 def _reads(call: ast.Call) -> bool:
-    """Whether the number that elements shall equal is worked out from what is bound."""
+    """True if the number that elements shall equal is worked out from what is bound."""
     return any(isinstance(n, ast.Name) for n in ast.walk(call.args[1]))
 
 

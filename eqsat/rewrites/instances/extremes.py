@@ -121,7 +121,7 @@ def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether infinities and NaN are at the same places; truth values and integers must be equal."""
+    """True if infinities and NaN are at the same places; truth values and integers must be equal."""
     if a.dtype.kind != "f":
         return bool(np.array_equal(a, b))
     a, b = (np.where(np.isfinite(x), 0.0, x) for x in (a, b))
@@ -144,7 +144,7 @@ def _chance(name: str, shape: tuple[int, ...]) -> int:
 
 @cache
 def _takes_integers(onnx_name: str) -> bool:
-    """Whether ONNX lets an operator's operands be int64; operators without a name of its own decide by their types."""
+    """True if ONNX lets an operator's operands be int64; operators without a name of its own decide by their types."""
     from onnx import defs
 
     if not onnx_name or not defs.has(onnx_name):

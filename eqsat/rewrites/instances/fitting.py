@@ -23,7 +23,7 @@ def operand_shapes(op: str, known: tuple[Sizes | None, ...], place: int, bounds:
 
 
 def selects_along_axis(op: str) -> bool:
-    """Whether an operator makes what its second operand selects along an axis of its first.
+    """True if an operator makes what its second operand selects along an axis of its first.
 
     >>> selects_along_axis("gather"), selects_along_axis("scatter_elements")
     (True, False)

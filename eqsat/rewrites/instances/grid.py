@@ -51,7 +51,7 @@ def _completed(op: str, attrs: tuple[tuple[str, str, Any], ...]) -> Attrs:
 
 
 def is_complete(op: str, names: Iterable[str]) -> bool:
-    """Whether the grid knows every value of these attributes of an operator, rather than those of its instances."""
+    """True if the grid knows every value of these attributes of an operator, rather than those of its instances."""
     joint, _ = _joint(op)
     return all(n in joint or _choices(op, n) is not None for n in names)
 

@@ -43,7 +43,7 @@ class Reject(Exception):  # noqa: N818  (a signal, not an error)
 
 
 @dataclass
-class _Scope:
+class _DrawnScope:
     """What is bound so far; inside a loop, the element an index stands at."""
 
     tensors: dict[str, Drawn] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Sampler:
         return None
 
     def _defined(self, bindings: Bindings) -> bool:
-        """Whether the right side's attributes have values; whether it types is for the check to say."""
+        """True if the right side's attributes have values; whether it types is for the check to say."""
         try:
             right_terms(self.rule, bindings)
         except Undefined:
@@ -114,7 +114,7 @@ class Sampler:
         return True
 
     def _attempt(self) -> Bindings | None:
-        scope = _Scope()
+        scope = _DrawnScope()
         if isinstance(self.rule.left, Siblings):
             self._loop(self.rule.left.item, self.rule.left.over, scope)
         else:
@@ -129,7 +129,7 @@ class Sampler:
             return None
         return bindings
 
-    def _application(self, app: App, scope: _Scope) -> TensorType:
+    def _application(self, app: App, scope: _DrawnScope) -> TensorType:
         declared = spec(app.op)
         known = self._known_attributes(app, scope)
         operands = self._operand_types(app, scope)
@@ -151,7 +151,7 @@ class Sampler:
         self._bind_attributes(app, attrs, scope)
         return declared.result_types(operands, attrs)[0]
 
-    def _known_attributes(self, app: App, scope: _Scope) -> dict[str, Any]:
+    def _known_attributes(self, app: App, scope: _DrawnScope) -> dict[str, Any]:
         known: dict[str, Any] = {}
         if app.record is not None:
             known.update(scope.get(scope.attrs, app.record) or {})
@@ -168,7 +168,7 @@ class Sampler:
                 known[name] = Attrs(v=evaluate(expected, here))["v"]
         return known
 
-    def _operand_types(self, app: App, scope: _Scope) -> list[TensorType | None]:
+    def _operand_types(self, app: App, scope: _DrawnScope) -> list[TensorType | None]:
         groups: list[list[TensorType | None]] = [[] for _ in app.operands]
         # Operators before variables, so that these can take the shapes drawn for those.
         for place in sorted(range(len(groups)), key=lambda i: isinstance(app.operands[i], Var)):
@@ -189,7 +189,7 @@ class Sampler:
                 groups[place] = list(self._loop(operand.item, operand.over, scope))
         return [t for group in groups for t in group]
 
-    def _like(self, name: str, scope: _Scope) -> Drawn | None:
+    def _like(self, name: str, scope: _DrawnScope) -> Drawn | None:
         """Now and then a fresh variable has the type of one drawn before, for rules that need equal shapes."""
         known = [t.type for t in scope.tensors.values() if t.type.dtype.is_float]
         known += [g[0].type for g in scope.groups.values() if g and isinstance(g[0], Drawn)]
@@ -199,14 +199,14 @@ class Sampler:
         scope.set(scope.tensors, name, made)
         return made
 
-    def _group_like(self, name: str, scope: _Scope) -> list[Drawn]:
+    def _group_like(self, name: str, scope: _DrawnScope) -> list[Drawn]:
         """Often a fresh sequence has the types of one drawn before."""
         known = [g for g in scope.groups.values() if g and isinstance(g[0], Drawn)]
         if known and self._rng.random() < 0.5:
             scope.groups[name] = [Drawn(f"{name}{i}", d.type) for i, d in enumerate(self._rng.choice(known))]
         return scope.groups.get(name, [])
 
-    def _loop(self, item: Pattern, over: tuple[tuple[str, str], ...], scope: _Scope) -> list[TensorType]:
+    def _loop(self, item: Pattern, over: tuple[tuple[str, str], ...], scope: _DrawnScope) -> list[TensorType]:
         """Draws the elements one by one; later ones often begin with the shapes and attributes of the first."""
         known = [len(scope.groups[s]) for _, s in over if s in scope.groups]
         count = known[0] if known else self._rng.choice((2, 2, 2, 3, 3, 4))
@@ -224,7 +224,7 @@ class Sampler:
         scope.loop, scope.index = outer
         return types
 
-    def _repeat(self, scope: _Scope, sequence: str, types: list[TensorType]) -> None:
+    def _repeat(self, scope: _DrawnScope, sequence: str, types: list[TensorType]) -> None:
         first = scope.groups[sequence][0]
         how = self._rng.random()
         if len(scope.groups[sequence]) != scope.index or how < 0.2:
@@ -250,7 +250,7 @@ class Sampler:
         declared: OpSpec,
         shapes: Any,
         operands: list[TensorType | None],
-        scope: _Scope,
+        scope: _DrawnScope,
         attrs: Attrs,
     ) -> None:
         names = [
@@ -284,7 +284,7 @@ class Sampler:
         if isinstance(indices, Drawn) and isinstance(size, int):
             indices.limit = min(size, indices.limit or size)
 
-    def _bind_attributes(self, app: App, attrs: Attrs, scope: _Scope) -> None:
+    def _bind_attributes(self, app: App, attrs: Attrs, scope: _DrawnScope) -> None:
         if app.record is not None:
             bound = scope.get(scope.attrs, app.record)
             if bound is None:

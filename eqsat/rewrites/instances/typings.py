@@ -278,25 +278,25 @@ class _Walk:
         return self._settled[key]
 
     def _agree(self, names: Sequence[tuple[str, Key]], attrs: Attrs) -> bool:
-        """Whether a name that occurs twice in one application got one value."""
+        """True if a name that occurs twice in one application got one value."""
         return all(same(self.bound[k], attrs[n]) for n, k in names)
 
     def _indices(self, step: _Step, operands: Sequence[Any], attrs: Attrs) -> bool:
-        """Whether indices are within the axis they index."""
+        """True if indices are within the axis they index."""
         if not selects_along_axis(step.app.op) or not isinstance(operands[1], Drawn):
             return True
         size = operands[0].type.static[attrs["axis"]]
         return bool(((operands[1].array >= -size) & (operands[1].array < size)).all())
 
     def _joins(self, index: int) -> bool:
-        """Whether a concatenation that takes this result can still type."""
+        """True if a concatenation that takes this result can still type."""
         for before in self.plan.joined.get(index, ()):
             types = [self._type(o) for o in before]
             return joinable([t.static for t in types if t is not None])
         return True
 
     def _asked(self) -> bool:
-        """Whether attributes that must equal an expression do, where it could not be worked out before."""
+        """True if attributes that must equal an expression do, where it could not be worked out before."""
         for step, cell in zip(self.plan.steps, self.cells, strict=True):
             if not step.asked:
                 continue
@@ -321,7 +321,7 @@ class _Walk:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two attributes are equal as attributes are, which tell 1 from 1.0 and True."""
+    """True if two attributes are equal as attributes are, which tell 1 from 1.0 and True."""
     if a is b:
         return True
     if a != b or type(a) is not type(b):

@@ -131,7 +131,7 @@ def _agree_in_floats(rule: Rule, bindings: Bindings, left: list[Cell]) -> bool:
 
 
 def _is_whole(rule: Rule) -> bool:
-    """Whether the grid knows all values of all attributes that the left side leaves open."""
+    """True if the grid knows all values of all attributes that the left side leaves open."""
     for root in rule.roots:
         for app in applications(root):
             names = list(spec(app.op).attrs) if app.record is not None else []

@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.arithmetic.reals import Terms
+from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
@@ -246,7 +246,7 @@ def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
 
 
 def agrees_modulo_prime(instance: Instance) -> bool:
-    """Whether both sides are equal in residues, where every function of one variable is a random one."""
+    """True if both sides are equal in residues, where every function of one variable is a random one."""
     interpretation = Residues()
     arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
     left = values(instance.left, interpretation, arrays)
@@ -256,7 +256,7 @@ def agrees_modulo_prime(instance: Instance) -> bool:
 
 def symbolic_verdict(instance: Instance, steps: int) -> str:
     """What Z3 says of the equality of both sides for all elements: "proved", "differs" or "unknown"."""
-    interpretation = Terms()
+    interpretation = Reals()
     arrays = {id(o): _symbols(o, interpretation) for o in operands(instance.bindings)}
     left = values(instance.left, interpretation, arrays)
     right = values(instance.right, interpretation, arrays)
@@ -268,7 +268,7 @@ def symbolic_verdict(instance: Instance, steps: int) -> str:
     return "proved"
 
 
-def _symbols(operand: Drawn, interpretation: Terms) -> Any:
+def _symbols(operand: Drawn, interpretation: Reals) -> Any:
     """Variables for the elements; the elements themselves where the rule has looked at them, or they are indices."""
     if operand.read or operand.type.dtype.is_integer:
         return interpretation.constant(operand.array, operand.type)

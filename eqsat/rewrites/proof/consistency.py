@@ -12,10 +12,10 @@ from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.proof.chains.canonical import states
 from eqsat.rewrites.proof.chains.cases import draw, forms
-from eqsat.rewrites.proof.chains.closure import Closure, Term
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.logic import keeps_dtype, keeps_shape
 from eqsat.rewrites.proof.chains.reading import Claims, general
-from eqsat.rewrites.proof.chains.search import Goal, Search, goal
+from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal
 from eqsat.rewrites.proof.chains.solver import Court
 from eqsat.rewrites.proof.entail import Entailment, entail, relevant
 from eqsat.rewrites.proof.prove import counterexample, refutation
@@ -86,7 +86,7 @@ def _check(law: Rule, laws: Sequence[Rule], redundancy: bool, steps: int) -> Law
 
 
 def redundant(law: Rule, laws: Sequence[Rule]) -> Entailment:
-    """Whether the other laws entail this one; the same law written again or turned round does not count."""
+    """True if the other laws entail this one; the same law written again or turned round does not count."""
     plain = general(law)
     others = [o for o in laws if o is not law and not (states(general(o), plain) and states(plain, general(o)))]
     return entail(law, others, explain=False)
@@ -121,7 +121,7 @@ def collapse(
 def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int]) -> tuple[str, ...] | None:
     """The laws used where an e-graph makes variables equal, or two tensors of different type."""
     try:
-        search = Search(aim, Claims(law))
+        search = ProofSearch(aim, Claims(law))
         numbers = [search.encode(seed) for seed in seeds]
         search.run(laws, _LIMITS, until_settled=False)
     except UnsoundRuleError as error:
@@ -150,7 +150,7 @@ def _seeds(aim: Goal, law: Rule) -> list[int]:
     for op in keeping:
         (example, *_) = (t for t in closure.terms if t.op == op)
         for leaf in leaves:
-            put = closure.intern(Term(op, example.attrs, example.symbols, (leaf,)))
+            put = closure.intern(ClosureTerm(op, example.attrs, example.symbols, (leaf,)))
             found += [_substituted(closure, side, leaf, put) for side in aim.left]
     for number in found:
         closure.revive(number)
@@ -164,4 +164,4 @@ def _substituted(closure: Closure, number: int, leaf: int, put: int) -> int:
     if not term.children:
         return number
     children = tuple(_substituted(closure, c, leaf, put) for c in term.children)
-    return closure.intern(Term(term.op, term.attrs, term.symbols, children))
+    return closure.intern(ClosureTerm(term.op, term.attrs, term.symbols, children))

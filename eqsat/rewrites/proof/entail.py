@@ -1,4 +1,4 @@
-"""Whether a rule follows from laws: it is one, or Z3 derives it, or a chain of laws that Z3 confirms step by step."""
+"""Entailment of rules by laws: a rule is one, or Z3 derives it, or a chain of laws that Z3 confirms step by step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from eqsat.egraph.saturate import Limits
 from eqsat.rewrites.proof.chains.canonical import states
-from eqsat.rewrites.proof.chains.cases import Case, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.search import goal
 from eqsat.rewrites.proof.chains.show import Printer, lines
-from eqsat.rewrites.proof.chains.solver import Court, Settled
+from eqsat.rewrites.proof.chains.solver import Court, SettledChain
 from eqsat.rewrites.proof.chains.turned import both_ways
 from eqsat.rewrites.proof.prove import NO_EQUATION
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -48,7 +48,7 @@ class Entailment:
 def entail(
     rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS, limits: Limits = LIMITS, explain: bool = True
 ) -> Entailment:
-    """Whether the laws entail the rule; deterministic, since all limits but a generous clock count steps.
+    """True if the laws entail the rule; deterministic, since all limits but a generous clock count steps.
 
     Without `explain` no missing law is sought where they do not.
 
@@ -128,15 +128,15 @@ def _left_operators(law: Rule) -> set[str]:
     return {app.op for root in law.roots for app in applications(root)}
 
 
-def _court(case: Case, steps: int) -> Court:
+def _court(case: ProofCase, steps: int) -> Court:
     return Court(case.goal, case.closure, steps, case.equations)
 
 
-def _laws(case: Case) -> list[Rule]:
+def _laws(case: ProofCase) -> list[Rule]:
     return list({e.rule.name: e.rule for e in case.equations}.values())
 
 
-def _names(case: Case) -> dict[int, str]:
+def _names(case: ProofCase) -> dict[int, str]:
     return {i: e.rule.name for i, e in enumerate(case.equations)}
 
 
@@ -145,7 +145,7 @@ def _forms_text(found: Sequence[Proved]) -> str:
     return f"sequences of {' and '.join(map(str, lengths))}" if lengths else ""
 
 
-def _chain_text(found: Sequence[Proved], settled: Sequence[Settled], bounded: int) -> str:
+def _chain_text(found: Sequence[Proved], settled: Sequence[SettledChain], bounded: int) -> str:
     instances = sum(p.instances for p in found)
     parts = [f"{sum(s.steps for s in settled)} steps"]
     cases = max(len(p.cases) for p in found)

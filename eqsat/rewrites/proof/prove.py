@@ -1,4 +1,4 @@
-"""Whether rules prove an equation: refuted on instances, or proved by saturation with a chain of rules, or neither."""
+"""Proofs of equations by rules: refuted on instances, or proved by saturation with a chain of rules, or neither."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.egraph.saturate import Limits
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import operands
-from eqsat.rewrites.proof.chains.cases import Case, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
@@ -152,7 +152,7 @@ def _proof(rule: Rule, found: Sequence[Proved]) -> Proof:
     )
 
 
-def chain_text(case: Case) -> tuple[str, ...]:
+def chain_text(case: ProofCase) -> tuple[str, ...]:
     """The chains of a case's outputs as text."""
     printer = Printer(case.closure)
     names = {i: e.rule.name for i, e in enumerate(case.equations)}

@@ -48,7 +48,7 @@ def verify(
 
 
 def _suffices(record: Evidence, exhaustive: bool) -> bool:
-    """Whether a record is of as thorough a check as is asked for; older ones have no bounded instances."""
+    """True if a record is of as thorough a check as is asked for; older ones have no bounded instances."""
     return record.exhaustive if exhaustive else bool(record.bounded or record.side)
 
 

@@ -88,7 +88,7 @@ def write_evidence(records: Iterable[Evidence], path: Path = SHIPPED) -> None:
 
 
 def is_current(rule: Rule, record: Evidence | None, known: Mapping[str, Rule] | None = None) -> bool:
-    """Whether the record proves the rule as it stands, and the laws it rests on, found in `known`, are as they were."""
+    """True if the record proves the rule as it stands, and the laws it rests on, found in `known`, are as they were."""
     if record is None or record.verdict != "proved" or record.hash != rule_hash(rule):
         return False
     return not record.basis or known is None or record.basis == basis_hash(record.laws, known)

@@ -70,7 +70,7 @@ def laws() -> tuple[Rule, ...]:
 
 
 def is_shipped(one: OpSpec) -> bool:
-    """Whether an operator is declared in this package."""
+    """True if an operator is declared in this package."""
     return one.reference.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 

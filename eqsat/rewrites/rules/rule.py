@@ -98,7 +98,7 @@ class Rule:
 
     @property
     def parts(self) -> int:
-        """How many outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        """The number of outputs of a single root the right side says one by one; 0 where it says what each root is."""
         return len(self.right) if not isinstance(self.left, Siblings) and len(self.left) < len(self.right) else 0
 
     @cached_property
@@ -108,7 +108,7 @@ class Rule:
 
     @property
     def is_equation(self) -> bool:
-        """Whether the sides are terms of one result each that lack no operand, which is what proofs by logic read."""
+        """True if the sides are terms of one result each that lack no operand, which is what proofs by logic read."""
         sides = (*self.roots, *self.right)
         return not self.parts and not any(p == ABSENT for side in sides for p in _parts(side))
 
@@ -180,7 +180,7 @@ def pattern_fields(app: App) -> dict[str, Any]:
 
 
 def length(bindings: Bindings, spread: Spread | Siblings) -> int:
-    """How many elements a spread or a group has."""
+    """The number of elements a spread or a group has."""
     if isinstance(spread, Spread) and not spread.over and isinstance(spread.item, Var):
         names = [spread.item.name]
     else:

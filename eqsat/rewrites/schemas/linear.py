@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from eqsat.language.declaration.indices import Index, Term
+from eqsat.language.declaration.indices import Index, IndexTerm
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.rewrites.schemas.operator import ADDED, VARIABLES, Operator, Statement, axis, axis_of, law, vector
 
@@ -133,7 +133,7 @@ def _scalar(op: Operator, *names: str) -> list[str]:
     return ["size(c) == 1", *ranks, "wide(x)", f"finite({', '.join(op.variables)}, c)"]
 
 
-def _room(op: Operator, term: Term, name: str) -> list[str]:
+def _room(op: Operator, term: IndexTerm, name: str) -> list[str]:
     """The conditions under which a factor of one element adds no axes to an operand, nor to the result."""
     result = op.form.result
     if term.broadcasts and term.fixed:
@@ -144,8 +144,8 @@ def _room(op: Operator, term: Term, name: str) -> list[str]:
     return found if _like(term, result) else [*found, f"rank(c) <= {result.fixed}"]
 
 
-def _like(term: Term, result: Term) -> bool:
-    """Whether the result has as many axes as an operand."""
+def _like(term: IndexTerm, result: IndexTerm) -> bool:
+    """True if the result has as many axes as an operand."""
     runs = [[i.name == "..." for i in t.indices if i.many] for t in (term, result)]
     return runs[0] == runs[1] and term.fixed == result.fixed
 
@@ -234,12 +234,12 @@ def _result_vector(op: Operator, index: Index) -> Iterator[Statement]:
         )
 
 
-def _turned(term: Term, index: Index, count: str, variable: str) -> str:
+def _turned(term: IndexTerm, index: Index, count: str, variable: str) -> str:
     """The shape of a vector along an index of an operand, whichever way an attribute turns it."""
     shape = vector(term, index.name, count, variable)
     if not term.turned:
         return shape
-    other = vector(Term(term.indices[::-1]), index.name, count, variable)
+    other = vector(IndexTerm(term.indices[::-1]), index.name, count, variable)
     return f"{other} if a.{term.turned} else {shape}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.terms.types import DType, TensorType
 
@@ -54,7 +54,7 @@ class Operator:
     """An operator with an index form and a fixed number of operands."""
 
     spec: OpSpec
-    form: Form
+    form: IndexForm
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ class Operator:
         return not index.group or index.group in self.form.sizes
 
 
-def axis(term: Term, name: str, rank: str) -> str:
+def axis(term: IndexTerm, name: str, rank: str) -> str:
     """Where an index stands among the axes of a term, counted from the left; `rank` says how many axes there are."""
     position = term.position(name)
     if position is None:
@@ -121,12 +121,12 @@ def axis(term: Term, name: str, rank: str) -> str:
     return str(position)
 
 
-def axis_of(term: Term, name: str, variable: str) -> str:
+def axis_of(term: IndexTerm, name: str, variable: str) -> str:
     """Where an index stands among the axes of a variable."""
     return axis(term, name, f"rank({variable})")
 
 
-def alike(variable: str, sequence: str, term: Term, name: str) -> str:
+def alike(variable: str, sequence: str, term: IndexTerm, name: str) -> str:
     """The condition that the tensors of a sequence have equal shapes but for one axis."""
     here, there = axis_of(term, name, variable), axis_of(term, name, f"{sequence}[0]")
     same = f"without(shape({variable}), {here}) == without(shape({sequence}[0]), {there})"
@@ -140,7 +140,7 @@ def loop(variables: Sequence[str]) -> str:
     return f"for {', '.join(variables)} in zip({', '.join(v + 's' for v in variables)})"
 
 
-def vector(term: Term, name: str, count: str, variable: str) -> str:
+def vector(term: IndexTerm, name: str, count: str, variable: str) -> str:
     """The shape that spreads a vector along one axis of a term: ones elsewhere, for any number of axes too."""
     parts: list[str] = []
     plain: list[str] = []
@@ -161,7 +161,7 @@ def vector(term: Term, name: str, count: str, variable: str) -> str:
 
 
 def takes(spec: OpSpec, *shapes: tuple[int, ...]) -> bool:
-    """Whether the operator takes operands of these shapes."""
+    """True if the operator takes operands of these shapes."""
     try:
         spec.result_types([TensorType(DType.FLOAT32, s) for s in shapes], spec.complete({}))
     except ShapeError:

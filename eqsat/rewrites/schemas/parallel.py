@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.declaration.indices import Index, Term
+from eqsat.language.declaration.indices import Index, IndexTerm
 from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, alike, axis, axis_of, law, loop
 from eqsat.rewrites.schemas.reductions import reduced_laws
 from eqsat.rewrites.schemas.rows import free_block
@@ -47,7 +47,7 @@ def _transposition(op: Operator) -> Iterator[Statement]:
     yield from law(f"{op.name}-of-transpose", turned, back, still, phase="associate", back="associate")
 
 
-def _holders(op: Operator, index: Index) -> list[tuple[str, Term]]:
+def _holders(op: Operator, index: Index) -> list[tuple[str, IndexTerm]]:
     """The variables of the operands that have an index, with their terms."""
     return [(op.variables[k], op.form.operands[k]) for k in op.form.holders(index.name)]
 
@@ -134,7 +134,7 @@ def _merge(op: Operator, index: Index) -> Iterator[Statement]:
 
 
 def _merge_with_addition(
-    op: Operator, index: Index, added: Term, title: str, parts: Sequence[str], conditions: Sequence[str]
+    op: Operator, index: Index, added: IndexTerm, title: str, parts: Sequence[str], conditions: Sequence[str]
 ) -> Iterator[Statement]:
     name, joined, there, sizes = parts
     group, term = f"{name}s", op.form.operands[op.form.holders(index.name)[0]]

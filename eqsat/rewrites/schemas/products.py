@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.declaration.indices import Form, Index, Term
+from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.rewrites.schemas.operator import ADDED, Operator, Statement, axis_of, law
 
 _Names = tuple[str, ...]
@@ -112,7 +112,7 @@ def _shift(op: Operator) -> Iterator[Statement]:
         )
 
 
-def _turn(op: Operator, place: int, term: Term) -> Iterator[Statement]:
+def _turn(op: Operator, place: int, term: IndexTerm) -> Iterator[Statement]:
     """An operand that an attribute turns round may be turned round before."""
     name = op.variables[place]
     perm = ", ".join(str(k) for k in reversed(range(len(term.indices))))
@@ -152,8 +152,8 @@ def _associativity(op: Operator) -> Iterator[Statement]:
         )
 
 
-def _associates(form: Form) -> bool:
-    """Whether f(f(x, y), z) and f(x, f(y, z)) walk the same axes."""
+def _associates(form: IndexForm) -> bool:
+    """True if f(f(x, y), z) and f(x, f(y, z)) walk the same axes."""
     terms = [tuple(i.name for i in t.indices) for t in (*form.operands, form.result)]
     if form.windowed or any(i.mixed or i.group for t in form.terms for i in t.indices):
         return False

@@ -16,8 +16,8 @@ import eqsat
 from eqsat.costs.model.model import CostModel
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.onnx.read.importer import load
+from eqsat.options.sizes import sizes_of
 from eqsat.runtime.examples import MOST_ELEMENTS, SizePoint, tried
-from eqsat.steps.sizes import sizes_of
 
 OPSETS = [helper.make_opsetid("", 17)]
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

@@ -12,7 +12,7 @@ import pytest
 from eqsat.errors import ExportModelError
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.onnx.files.tensors import tensor_of
-from eqsat.language.onnx.write.switch import Case, switched
+from eqsat.language.onnx.write.switch import SwitchCase, switched
 from eqsat.language.terms.graph import Graph
 
 WEIGHT = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
@@ -30,7 +30,7 @@ def scaled(factor: float) -> Graph:
     return graph(lambda g, x: (x @ g.constant(WEIGHT)) * g.constant(np.float32(factor)))
 
 
-def model(cases: list[Case], opset: int | None = None) -> onnx.ModelProto:
+def model(cases: list[SwitchCase], opset: int | None = None) -> onnx.ModelProto:
     proto, tensors = switched(cases, opset)
     proto.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
     onnx.checker.check_model(proto, full_check=True)
@@ -51,9 +51,9 @@ def run(proto: onnx.ModelProto, *shape: int) -> float:
 @pytest.mark.parametrize("opset", [7, 8, 13, 21])
 def test_the_size_chooses_the_branch(opset: int) -> None:
     cases = [
-        Case(scaled(1), [{"n": (-1, 1)}]),
-        Case(scaled(2), [{"n": (1, 4)}]),
-        Case(scaled(3), [{"n": (4, None)}]),
+        SwitchCase(scaled(1), [{"n": (-1, 1)}]),
+        SwitchCase(scaled(2), [{"n": (1, 4)}]),
+        SwitchCase(scaled(3), [{"n": (4, None)}]),
     ]
     proto = model(cases, opset)
     assert [run(proto, n, 2) for n in (1, 2, 4, 5, 9)] == [1, 2, 2, 3, 3]
@@ -62,25 +62,25 @@ def test_the_size_chooses_the_branch(opset: int) -> None:
 def test_several_dims_and_boxes_choose_together() -> None:
     low, high = (-1, 2), (2, None)
     cases = [
-        Case(scaled(1), [{"n": low, "t": low}, {"n": high, "t": high}]),
-        Case(scaled(2), [{"n": low, "t": high}, {"n": high, "t": low}]),
+        SwitchCase(scaled(1), [{"n": low, "t": low}, {"n": high, "t": high}]),
+        SwitchCase(scaled(2), [{"n": low, "t": high}, {"n": high, "t": low}]),
     ]
     proto = model(cases)
     assert [run(proto, n, t) for n, t in ((1, 1), (3, 3), (1, 3), (3, 1), (2, 2))] == [1, 1, 2, 2, 1]
 
 
 def test_weights_stand_once() -> None:
-    proto = model([Case(scaled(1), [{"n": (-1, 1)}]), Case(scaled(2), [{"n": (1, None)}])])
+    proto = model([SwitchCase(scaled(1), [{"n": (-1, 1)}]), SwitchCase(scaled(2), [{"n": (1, None)}])])
     weights = [t for t in proto.graph.initializer if list(t.dims) == [4, 4]]
     assert len(weights) == 1
     assert all(not branch.initializer for n in proto.graph.node for a in n.attribute if (branch := a.g))
 
 
 def test_one_case_is_a_plain_model() -> None:
-    proto, _ = switched([Case(scaled(1), [{"n": (-1, None)}])])
+    proto, _ = switched([SwitchCase(scaled(1), [{"n": (-1, None)}])])
     assert [n.op_type for n in proto.graph.node] == ["MatMul", "Mul", "Identity"]
 
 
 def test_a_dim_that_no_input_shows_is_named() -> None:
     with pytest.raises(ExportModelError, match="no input shows how large dim 'm' is"):
-        switched([Case(scaled(1), [{"m": (-1, 1)}]), Case(scaled(2), [{"m": (1, None)}])])
+        switched([SwitchCase(scaled(1), [{"m": (-1, 1)}]), SwitchCase(scaled(2), [{"m": (1, None)}])])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.arithmetic.reals import Terms
+from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS, sampling
@@ -172,7 +172,7 @@ def _fractions(array: Any) -> Any:
 def test_terms_have_the_shape_inferred(name: str) -> None:
     """The reference runs on arrays of symbols."""
     declared, types, attrs = drawn(name, 1)
-    terms = Terms()
+    terms = Reals()
     operands = [
         elements(np.random.default_rng(0), t)
         if t.dtype.is_integer
@@ -195,7 +195,7 @@ def test_attention_by_booleans_is_softmax_of_what_is_kept(causal: bool) -> None:
     wanted = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30) @ v
     attend = OPS["attention"].reference
     np.testing.assert_allclose(attend(FloatNamespace(), q, k, v, mask, scale=0.5, causal=causal), wanted, atol=1e-12)
-    terms = Terms()
+    terms = Reals()
     symbols = [terms.variable(n, q.shape) for n in "qkv"]
     types = [TensorType.of("float32", q.shape)] * 3
     xp = terms.namespace(list(types), types[:1])

@@ -10,7 +10,7 @@ import pytest
 
 import eqsat
 from eqsat.language.graphs.builder import Builder, Tensor
-from eqsat.language.sizes.search import Search, proved
+from eqsat.language.sizes.search import SizeSearch, proved
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.constraint import Constraint
 from eqsat.language.terms.dims import Dim, Sym
@@ -161,7 +161,7 @@ def test_the_search_gives_up_when_its_budget_is_spent() -> None:
     from eqsat.language.sizes.search import Exhausted
 
     a, b, c = (Sym.named(n) for n in "abc")
-    search = Search([Constraint("equal", a * a * a + b * b * b, c * c * c)], budget=100_000)
+    search = SizeSearch([Constraint("equal", a * a * a + b * b * b, c * c * c)], budget=100_000)
     with pytest.raises(Exhausted):
         search.first(dict.fromkeys("abc", ("from", 3)))
 
@@ -195,10 +195,10 @@ def test_products_of_many_dims_are_solved_by_their_divisors() -> None:
     a, b, c, d = (Sym.named(name) for name in "abcd")
     product = Constraint("equal", a * b * c * d, 20 * a)
     orders: dict[str, Any] = dict.fromkeys("abcd", ("from", 16))
-    assert Search((product,)).first(orders) == {"a": 16, "b": 20, "c": 1, "d": 1}
+    assert SizeSearch((product,)).first(orders) == {"a": 16, "b": 20, "c": 1, "d": 1}
     square = Constraint("equal", b * b * c, 20)
-    assert Search((product, square)).first(orders) == {"a": 16, "b": 2, "c": 5, "d": 2}
-    assert Search((product, Constraint("equal", b, 3))).first(orders) is None
+    assert SizeSearch((product, square)).first(orders) == {"a": 16, "b": 2, "c": 5, "d": 2}
+    assert SizeSearch((product, Constraint("equal", b, 3))).first(orders) is None
 
 
 def test_nodes_that_no_size_makes_a_difference_to_are_not_looked_at() -> None:

@@ -148,7 +148,7 @@ class _Split:
 
 
 def is_total(node: Node, graph: Graph) -> bool:
-    """Whether a node makes its result, and fails on no values of its operands."""
+    """True if a node makes its result, and fails on no values of its operands."""
     operands = [graph.type(v) for v in node.inputs if v is not None]
     known = [t for t in operands if isinstance(t, TensorType) and t.shape is not None]
     if len(known) < len(operands) or holds_symbols(node.attrs.values()):
@@ -163,7 +163,7 @@ def is_total(node: Node, graph: Graph) -> bool:
 
 
 def _fit(shapes: list[Shape]) -> bool:
-    """Whether shapes broadcast whatever sizes the named dims have."""
+    """True if shapes broadcast whatever sizes the named dims have."""
     for axis in range(1, max(map(len, shapes), default=0) + 1):
         dims = {shape[-axis] for shape in shapes if len(shape) >= axis} - {1}
         if len(dims) > 1:

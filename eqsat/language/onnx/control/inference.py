@@ -15,7 +15,7 @@ from eqsat.errors import EqsatError
 from eqsat.language.declaration.symbolic import least
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join, seen_outside, widened
-from eqsat.language.onnx.control.scope import Budget, Scope, names_of
+from eqsat.language.onnx.control.scope import BodyScope, Budget, names_of
 from eqsat.language.onnx.files.protos import attributes, free, value_type
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import Dim, Sym
@@ -23,7 +23,7 @@ from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
 
 #: Reads a body in a scope; EqsatError where something is wrong with it.
-Read = Callable[[GraphProto, Scope], Graph]
+Read = Callable[[GraphProto, BodyScope], Graph]
 
 _BOOL, _COUNT = TensorType(DType.BOOL, ()), TensorType(DType.INT64, ())
 #: The first opset whose Scan has no axis for the batch.
@@ -40,7 +40,7 @@ class Body:
 
     name: str
     proto: GraphProto
-    scope: Scope
+    scope: BodyScope
     graph: Graph
 
     def results(self) -> list[ValueType]:
@@ -118,7 +118,7 @@ class _Around:
         names = names_of(seen.values())
         dims = {v: found for v in outer if v not in known and (found := folder.dims(v)) is not None}
         dims = {v: d for v, d in dims.items() if names_of([TensorType(DType.INT64, tuple(d.ravel()))]) <= names}
-        scope = Scope(seen, {**known, **(constants or {})}, folder.fresh, self.budget, dims, repeated)
+        scope = BodyScope(seen, {**known, **(constants or {})}, folder.fresh, self.budget, dims, repeated)
         return Body(name, proto, scope, self.read(proto, scope))
 
     def graph(self, name: str) -> GraphProto:
@@ -264,7 +264,7 @@ def _known(type: ValueType, stated: ValueInfoProto) -> ValueType:
 
 
 def _is_true(graph: Graph) -> bool:
-    """Whether the first output is known to be true."""
+    """True if the first output is known to be true."""
     constant = graph.constants.get(next(iter(graph.outputs.values())))
     return constant is not None and constant.type.dtype is DType.BOOL and bool(constant.array.all())
 

@@ -60,7 +60,7 @@ def unrolled(node: NodeProto, trips: int, opset: int, fresh: Callable[[str], str
 
 
 def _repeats(body: GraphProto) -> bool:
-    """Whether runs of a body do not depend on those before but through its state."""
+    """True if runs of a body do not depend on those before but through its state."""
     for node in body.node:
         if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or not all(map(_repeats, subgraphs(node))):
             return False

@@ -21,7 +21,7 @@ _NODES, _TIMES = 10_000, 8
 
 @dataclass
 class Budget:
-    """How many nodes of bodies may still be read, those within bodies counted each time."""
+    """The number of nodes of bodies may still be read, those within bodies counted each time."""
 
     left: int
 
@@ -31,7 +31,7 @@ class Budget:
         return Budget(max(_NODES, _TIMES * (count(graph) - len(graph.node))))
 
     def take(self, body: GraphProto) -> bool:
-        """Whether there is room for a body; it is then taken."""
+        """True if there is room for a body; it is then taken."""
         needed = 1 + count(body)
         if needed > self.left:
             return False
@@ -45,7 +45,7 @@ def count(graph: GraphProto) -> int:
 
 
 @dataclass(frozen=True)
-class Scope:
+class BodyScope:
     """The graph around a body as it sees it: the types of its own inputs and of the values that it captures, and the
     constants and dims among them.
 

@@ -9,7 +9,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.inference import Body, Control, control
-from eqsat.language.onnx.control.scope import Budget, Scope
+from eqsat.language.onnx.control.scope import BodyScope, Budget
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.files.protos import captured, names_bound, names_within, rename_captured
 from eqsat.language.onnx.files.tensors import tensor_of
@@ -50,7 +50,7 @@ def names_in(graph: Graph) -> Names:
 
 
 def holds_bodies(graph: Graph) -> bool:
-    """Whether some node is an If, a Loop or a Scan of ONNX."""
+    """True if some node is an If, a Loop or a Scan of ONNX."""
     return any(
         n.op == OPAQUE and n.attrs["op_type"] in ("If", "Loop", "Scan") and n.attrs["domain"] in ("", "ai.onnx")
         for n in graph.nodes
@@ -73,7 +73,7 @@ def sites(graph: Graph, fresh: Callable[[], Sym]) -> Iterator[Site]:
             proto = _renamed(node)
             budget = Budget.of(helper.make_graph([proto], "", [], []))
 
-            def read(body: GraphProto, scope: Scope) -> Graph:
+            def read(body: GraphProto, scope: BodyScope) -> Graph:
                 return load_body(body, scope, around, graph.name)
 
             found = control(proto, origin.opset, folder, budget, read)

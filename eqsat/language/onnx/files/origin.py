@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eqsat.language.onnx.microsoft.records import Record
+from eqsat.language.onnx.microsoft.records import FusedRecord
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledControl:
     """A node of If, Loop or Scan that gave way to what runs in its place, and how many runs of bodies that spares."""
 
     text: str
@@ -47,8 +47,8 @@ class OnnxOrigin:
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
     nodes: int = 0
-    records: tuple[Record, ...] = ()
-    settled: tuple[Settled, ...] = ()
+    records: tuple[FusedRecord, ...] = ()
+    settled: tuple[SettledControl, ...] = ()
     contrib: bool = False
 
 

@@ -45,7 +45,7 @@ def defaults(onnx: str) -> Mapping[str, Any]:
 
 
 def is_derived(declared: OpSpec) -> bool:
-    """Whether the rows follow: ONNX's operator takes the same operands, and has each attribute under the same name.
+    """True if the rows follow: ONNX's operator takes the same operands, and has each attribute under the same name.
 
     >>> is_derived(OPS["leaky_relu"]), is_derived(OPS["conv"])
     (True, False)
@@ -58,7 +58,7 @@ def is_derived(declared: OpSpec) -> bool:
 
 
 def is_chained(declared: OpSpec) -> bool:
-    """Whether ONNX's operator takes any number of operands, and ours two of them at a time."""
+    """True if ONNX's operator takes any number of operands, and ours two of them at a time."""
     variadic = any(
         i.option == defs.OpSchema.FormalParameterOption.Variadic for i in schemas(declared.onnx or "")[-1].inputs
     )
@@ -66,7 +66,7 @@ def is_chained(declared: OpSpec) -> bool:
 
 
 def is_reduction(declared: OpSpec) -> bool:
-    """Whether an operator reduces the axes that its attributes name, and ONNX has one that does."""
+    """True if an operator reduces the axes that its attributes name, and ONNX has one that does."""
     return declared.onnx is not None and set(declared.attrs) == {"axes", "keepdims"}
 
 

@@ -132,12 +132,12 @@ def _moves_heads(node: Node) -> bool:
 
 
 def moves_heads(attrs: Attrs) -> bool:
-    """Whether a transpose with these attributes exchanges length and heads, between batch and width."""
+    """True if a transpose with these attributes exchanges length and heads, between batch and width."""
     return tuple(attrs["perm"]) == _HEADS_BEFORE_LENGTH
 
 
 def splits_heads(joined: object, apart: object) -> bool:
-    """Whether the last axis of one tensor is the heads and widths of another, both known, the others being the same."""
+    """True if the last axis of one tensor is the heads and widths of another, both known, the others being the same."""
     if not isinstance(joined, TensorType) or not isinstance(apart, TensorType):
         return False
     if joined.shape is None or apart.shape is None or joined.rank != 3 or apart.rank != 4:
@@ -165,5 +165,5 @@ def _no_longer_read(graph: Graph, found: Mapping[str, Joined], readers: Mapping[
 
 
 def _reads_joined(reader: Node, value: str, found: Mapping[str, Joined]) -> bool:
-    """Whether a node is an attention that now reads what this value was split from."""
+    """True if a node is an attention that now reads what this value was split from."""
     return reader.outputs[0] in found and value not in found[reader.outputs[0]].node.inputs

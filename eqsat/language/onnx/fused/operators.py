@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import DType, TensorType
@@ -25,7 +25,7 @@ class Fused:
 
     name: str
     takes: Callable[[Attrs, Sequence[TensorType | None]], bool]
-    write: Callable[[Target], None]
+    write: Callable[[ExportTarget], None]
 
 
 def _takes_heads(attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
@@ -53,7 +53,7 @@ def _takes_heads(attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
     return known and key.dims[1] == value.dims[1] == heads and key.dims[3] == value.dims[3] == width
 
 
-def _write_heads(target: Target) -> None:
+def _write_heads(target: ExportTarget) -> None:
     """Attention of heads that are an axis of their own: queries and result are brought to three axes."""
     query = target.type(0)
     heads, width = int(str(query.dims[1])), int(str(query.dims[3]))
@@ -65,7 +65,7 @@ def _write_heads(target: Target) -> None:
     target.emit("Transpose", apart, perm=_HEADS_BEFORE_LENGTH)
 
 
-def write_joined(target: Target, heads: int, weights: Sequence[Constant], biases: Sequence[Constant]) -> None:
+def write_joined(target: ExportTarget, heads: int, weights: Sequence[Constant], biases: Sequence[Constant]) -> None:
     """Attention of heads that lie side by side in the last of three axes.
 
     With `weights`, of products of the first operand and these, plus the biases, if any: by one product with all three.
@@ -82,13 +82,13 @@ def write_joined(target: Target, heads: int, weights: Sequence[Constant], biases
     target.emit_fused(DOMAIN, "Attention", target.input(0), weight, bias, *_mask(target, ("", "")), **values)
 
 
-def _attributes(target: Target, heads: int) -> dict[str, object]:
+def _attributes(target: ExportTarget, heads: int) -> dict[str, object]:
     scale = target.attrs["scale"]
     values: dict[str, object] = {"num_heads": heads, **({} if scale is None else {"scale": scale})}
     return {**values, "unidirectional": 1} if target.attrs["causal"] else values
 
 
-def _mask(target: Target, before: tuple[str, ...]) -> tuple[str, ...]:
+def _mask(target: ExportTarget, before: tuple[str, ...]) -> tuple[str, ...]:
     """The mask, if there is one, after operands left out: with four axes, the last two being queries and keys."""
     if not target.input(3):
         return ()

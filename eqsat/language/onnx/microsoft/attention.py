@@ -116,7 +116,7 @@ def _may_be_causal(call: Call, mask: int, bias: int) -> bool:
 
 
 def _causal(call: Call, q: str, k: str, past: int, *added: int) -> bool:
-    """Whether keys later than their query are left out by the operator; `added` are the operands of its mask."""
+    """True if keys later than their query are left out by the operator; `added` are the operands of its mask."""
     if not call.attrs.get("unidirectional", 0):
         return False
     if call.has(past) or _dims(call, q)[2] != _dims(call, k)[2]:

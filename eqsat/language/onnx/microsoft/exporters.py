@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 
 DOMAIN = "com.microsoft"
 
 
-def _matmul_packed(target: Target) -> None:
+def _matmul_packed(target: ExportTarget) -> None:
     attrs, inputs = target.attrs, list(target.inputs)
     # The fifth operand of ONNX Runtime's is an order of columns, which ours has not.
     operands = [*inputs[:4], "", inputs[4]] if len(inputs) > 4 else inputs

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.read.importing import Call, Unsupported
-from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.terms.dims import Dim
 from eqsat.language.terms.types import DType
 
@@ -70,7 +70,7 @@ def read(call: Call) -> None:
 
 
 def _lengths(call: Call) -> str:
-    """How many positions each sequence has, less one, as a vector."""
+    """The number of positions each sequence has, less one, as a vector."""
     if len(call.shape(5)) == 1:
         return call.value(5)
     return call.make("reshape", call.value(5), shape=(call.shape(0)[0],))
@@ -90,7 +90,7 @@ def _total(call: Call) -> Dim:
     return total
 
 
-def write(target: Target) -> None:
+def write(target: ExportTarget) -> None:
     """Writes the operator as GroupQueryAttention, all results named: with fewer its kernel looks at other keys."""
     attrs = target.attrs
     values: dict[str, Any] = {"num_heads": attrs["heads"], "kv_num_heads": attrs["shared"]}
@@ -112,7 +112,7 @@ def write(target: Target) -> None:
     target.emit_fused("com.microsoft", "GroupQueryAttention", *operands, **values)
 
 
-def _written(target: Target) -> str:
+def _written(target: ExportTarget) -> str:
     """The most positions as a vector of one int32."""
     total = target.attrs["total"]
     if isinstance(total, int):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Record:
+class FusedRecord:
     """One node of a model, and the nodes that it was read as.
 
     `inputs` and `outputs` are its values as the graph calls them; `types` are those of the values that `nodes` read and
@@ -47,12 +47,12 @@ def record(
     types: Mapping[str, ValueType],
     constants: Mapping[str, Constant],
     looked_at: frozenset[str],
-) -> Record:
+) -> FusedRecord:
     """The record of a node that was translated; `looked_at` are values whose elements its translation read."""
     made = {o for n in nodes for o in n.outputs}
     read = {v for n in nodes for v in n.inputs if v is not None and v not in made}
     wanted = {v for v in (*read, *inputs) if v is not None}
-    return Record(
+    return FusedRecord(
         proto=proto.SerializeToString(deterministic=True),
         op_type=proto.op_type,
         domain=proto.domain,
@@ -70,7 +70,7 @@ def _is_number(type: ValueType) -> bool:
     return isinstance(type, TensorType) and type.is_static and type.elements({}) == 1
 
 
-def restored(graph: Graph, records: Sequence[Record]) -> Graph:
+def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
     """The graph with every recorded operator in the place of the nodes it was read as, where these are still there.
 
     A region counts as still there where the same operators with the same attributes make the values that the recorded
@@ -99,13 +99,13 @@ def restored(graph: Graph, records: Sequence[Record]) -> Graph:
 class _Match:
     """Where the nodes of a record are in a graph: what stands for its values, and which nodes were matched."""
 
-    record: Record
+    record: FusedRecord
     values: dict[str, str]
     outputs: dict[str, str] = field(default_factory=dict)
     nodes: dict[tuple[str, ...], Node] = field(default_factory=dict)
 
 
-def _match(graph: Graph, record: Record) -> _Match | None:
+def _match(graph: Graph, record: FusedRecord) -> _Match | None:
     makers = {o: n for n in record.nodes for o in n.outputs if o}
     matched = _Match(record, {})
     for output in record.outputs:
@@ -117,8 +117,8 @@ def _match(graph: Graph, record: Record) -> _Match | None:
     return matched if matched.outputs and _is_bound(graph, matched) else None
 
 
-def _same(graph: Graph, record: Record, makers: Mapping[str, Node], old: str, new: str, matched: _Match) -> bool:
-    """Whether a value of a graph is made as one of a record was; what was bound on the way stays in `matched`."""
+def _same(graph: Graph, record: FusedRecord, makers: Mapping[str, Node], old: str, new: str, matched: _Match) -> bool:
+    """True if a value of a graph is made as one of a record was; what was bound on the way stays in `matched`."""
     if old in matched.values:
         return matched.values[old] == new
     maker = makers.get(old)
@@ -148,7 +148,7 @@ def _orders(node: Node) -> Iterator[tuple[str | None, ...]]:
         yield node.inputs[::-1]
 
 
-def _same_leaf(graph: Graph, record: Record, old: str, new: str, matched: _Match) -> bool:
+def _same_leaf(graph: Graph, record: FusedRecord, old: str, new: str, matched: _Match) -> bool:
     constant = record.constants.get(old)
     if old in record.fixed:
         other = graph.constants.get(new)
@@ -166,7 +166,7 @@ def _same_leaf(graph: Graph, record: Record, old: str, new: str, matched: _Match
 
 
 def _is_bound(graph: Graph, matched: _Match) -> bool:
-    """Whether every operand is known: one that the nodes read, a constant that was folded into others, or an input.
+    """True if every operand is known: one that the nodes read, a constant that was folded into others, or an input.
 
     What the nodes do not read makes no difference to what they make; an input of the graph is still there to be named.
     """
@@ -208,7 +208,7 @@ def _fused(matched: _Match, constants: dict[str, Constant], types: dict[str, Val
     return Node(OPAQUE, tuple(inputs), outputs, attrs)
 
 
-def _added(value: str, record: Record, constants: dict[str, Constant], types: dict[str, ValueType]) -> str:
+def _added(value: str, record: FusedRecord, constants: dict[str, Constant], types: dict[str, ValueType]) -> str:
     constant = record.constants[value]
     known = constants.get(value)
     name = value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.onnx.files.schemas import defaults, is_chained
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.ops import OPS
 
 
@@ -42,7 +42,7 @@ def derived_importer(declared: OpSpec) -> Importer:
     return import_chain() if is_chained(declared) else import_same
 
 
-def export_same(target: Target) -> None:
+def export_same(target: ExportTarget) -> None:
     """Write an operator with the same operands and attributes, those left out that are ONNX's default.
 
     Floats are always written: ONNX holds its defaults of them in 32 bits, and has changed some between opsets.

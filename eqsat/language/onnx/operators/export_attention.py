@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from eqsat.language.graphs.attending import attends
-from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.terms.masks import lowest
 from eqsat.language.terms.types import DType
 
 
-def write_attention(target: Target) -> None:
+def write_attention(target: ExportTarget) -> None:
     """Writes ONNX's operator where that is what the node means, else products and a softmax.
 
     Products of queries and keys count as finite, so that only masks hide all keys from a query.
@@ -45,7 +45,7 @@ def write_attention(target: Target) -> None:
     return target.emit("MatMul", shares, target.input(2))
 
 
-def _factor(target: Target) -> float:
+def _factor(target: ExportTarget) -> float:
     """The factor of the scores; 1 where only the size of a named dim tells."""
     width, scale = target.type(0).dims[3], target.attrs["scale"]
     if scale is not None:
@@ -53,7 +53,7 @@ def _factor(target: Target) -> float:
     return 1.0 / float(np.sqrt(width)) if isinstance(width, int) else 1.0
 
 
-def _parts_lack(target: Target) -> str:
+def _parts_lack(target: ExportTarget) -> str:
     """The reason why the parts cannot be written; the empty string where they can."""
     query, key = target.type(0), target.type(1)
     if query.dims[1] != key.dims[1]:
@@ -65,11 +65,11 @@ def _parts_lack(target: Target) -> str:
     return ""
 
 
-def _mask(target: Target) -> str | None:
+def _mask(target: ExportTarget) -> str | None:
     return target.node.inputs[3] if target.input(3) else None
 
 
-def _spread(target: Target) -> str:
+def _spread(target: ExportTarget) -> str:
     """The mask with an axis of queries and one of keys; ONNX Runtime 1.31 refuses what has less, or 1 of either.
 
     ONNX itself takes a mask for fewer keys than there are as one that hides the others.
@@ -80,11 +80,11 @@ def _spread(target: Target) -> str:
     return target.make("Expand", target.input(3), target.shape((*mask.dims[:-2], *lengths)))
 
 
-def _has_boolean_mask(target: Target) -> bool:
+def _has_boolean_mask(target: ExportTarget) -> bool:
     return bool(target.input(3)) and target.type(3).dtype is DType.BOOL
 
 
-def _kept(target: Target) -> str:
+def _kept(target: ExportTarget) -> str:
     """Booleans that say which keys a query may look at."""
     mask = target.input(3) if _has_boolean_mask(target) else ""
     if not target.attrs["causal"]:
@@ -93,12 +93,12 @@ def _kept(target: Target) -> str:
     return target.make("And", causal, mask) if mask else causal
 
 
-def _causal(target: Target) -> str:
+def _causal(target: ExportTarget) -> str:
     rows, columns = (int(str(target.type(i).dims[2])) for i in (0, 1))
     return target.model.parameter(np.tri(rows, columns, dtype=bool), DType.BOOL)
 
 
-def _guard(target: Target, kept: str) -> str:
+def _guard(target: ExportTarget, kept: str) -> str:
     """Booleans that are false where a mask hides a key; the empty string where each query has a key to look at.
 
     Where a query has none, its shares are NaN, and all of them are put to 0. Elsewhere those of hidden keys are 0.

@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_reshape import emit_fill, export_reshape, make_reshape
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.types import DType
 
@@ -19,20 +19,20 @@ _TO_THE_END = np.iinfo(np.int64).max
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1
 
 
-def _transpose(target: Target) -> None:
+def _transpose(target: ExportTarget) -> None:
     target.emit("Transpose", target.input(0), perm=target.attrs["perm"])
 
 
-def _concat(target: Target) -> None:
+def _concat(target: ExportTarget) -> None:
     target.emit("Concat", *target.inputs, axis=_axis(target))
 
 
-def _axis(target: Target) -> int:
+def _axis(target: ExportTarget) -> int:
     axis: int = target.attrs["axis"]
     return axis + target.type(0).rank if axis < 0 else axis
 
 
-def _split(target: Target) -> None:
+def _split(target: ExportTarget) -> None:
     sizes, axis = target.attrs["sizes"], _axis(target)
     if target.opset >= 13:
         return target.emit("Split", target.input(0), target.shape(sizes), axis=axis)
@@ -41,7 +41,7 @@ def _split(target: Target) -> None:
     return target.emit("Split", target.input(0), axis=axis, split=sizes)
 
 
-def _slice(target: Target) -> None:
+def _slice(target: ExportTarget) -> None:
     attrs = target.attrs
     axes = attrs["axes"]
     steps = attrs["steps"] or (1,) * len(axes)
@@ -107,7 +107,7 @@ def _operands(function: str, bound: Dim) -> tuple[Dim, Dim] | None:
     return None
 
 
-def _pad(target: Target) -> None:
+def _pad(target: ExportTarget) -> None:
     attrs = target.attrs
     pads, mode, value = attrs["pads"], attrs["mode"], attrs["value"]
     if mode == "wrap":
@@ -115,7 +115,7 @@ def _pad(target: Target) -> None:
     emit_pad(target, pads, value, mode)
 
 
-def emit_pad(target: Target, pads: Sequence[int], value: float, mode: str = "constant") -> None:
+def emit_pad(target: ExportTarget, pads: Sequence[int], value: float, mode: str = "constant") -> None:
     """Writes a pad of the first operand as the node's result."""
     extra = {"mode": mode} if mode != "constant" else {}
     if target.opset < 11:
@@ -126,11 +126,11 @@ def emit_pad(target: Target, pads: Sequence[int], value: float, mode: str = "con
     return target.emit("Pad", *operands, **extra)
 
 
-def _tile(target: Target) -> None:
+def _tile(target: ExportTarget) -> None:
     target.emit("Tile", target.input(0), target.shape(target.attrs["repeats"]))
 
 
-def _expand(target: Target) -> None:
+def _expand(target: ExportTarget) -> None:
     source, wanted = target.type(0).shape, target.attrs["shape"]
     lead = len(wanted) - len(source or ())
     # A dim that stays needs no size of its own: Expand broadcasts with 1.
@@ -142,13 +142,13 @@ def _expand(target: Target) -> None:
 
 
 def _gather(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         target.emit(op_type, *target.inputs, axis=_axis(target))
 
     return write
 
 
-def _gather_nd(target: Target) -> None:
+def _gather_nd(target: ExportTarget) -> None:
     batch = target.attrs["batch_dims"]
     if batch:
         target.needs(12, "batch_dims")
@@ -156,7 +156,7 @@ def _gather_nd(target: Target) -> None:
 
 
 def _scatter(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         reduction = target.attrs["reduction"]
         attrs: dict[str, Any] = {"axis": _axis(target)} if "axis" in target.attrs else {}
         if reduction != "none":
@@ -168,7 +168,7 @@ def _scatter(op_type: str) -> Exporter:
     return write
 
 
-def _depth_to_space(target: Target) -> None:
+def _depth_to_space(target: ExportTarget) -> None:
     mode = target.attrs["mode"]
     if mode != "DCR":
         target.needs(11, f"mode {mode}")
@@ -176,17 +176,17 @@ def _depth_to_space(target: Target) -> None:
     target.emit("DepthToSpace", target.input(0), blocksize=target.attrs["blocksize"], **extra)
 
 
-def _space_to_depth(target: Target) -> None:
+def _space_to_depth(target: ExportTarget) -> None:
     target.emit("SpaceToDepth", target.input(0), blocksize=target.attrs["blocksize"])
 
 
-def _trilu(target: Target) -> None:
+def _trilu(target: ExportTarget) -> None:
     k = target.attrs["k"]
     operands = [target.input(0), *([target.number(k, DType.INT64)] if k else [])]
     target.emit("Trilu", *operands, upper=int(target.attrs["upper"]))
 
 
-def _shape(target: Target) -> None:
+def _shape(target: ExportTarget) -> None:
     start, end = target.attrs["start"], target.attrs["end"]
     if start == 0 and end is None:
         return target.emit("Shape", target.input(0))
@@ -199,13 +199,13 @@ def _shape(target: Target) -> None:
     return target.emit("Slice", whole, target.ints([start]), target.ints([stop]), target.ints([0]))
 
 
-def _fill(target: Target) -> None:
+def _fill(target: ExportTarget) -> None:
     attrs = target.attrs
     dtype = DType.of(attrs["dtype"])
     emit_fill(target, attrs["shape"], np.full((1,), attrs["value"]).astype(dtype.numpy), dtype)
 
 
-def _iota(target: Target) -> None:
+def _iota(target: ExportTarget) -> None:
     attrs = target.attrs
     dtype = DType.of(attrs["dtype"])
     start, step, size = attrs["start"], attrs["step"], attrs["size"]
@@ -219,7 +219,7 @@ def _iota(target: Target) -> None:
     return target.emit("Cast", target.make("Range", *operands), to=number_of(dtype))
 
 
-def _enlarge(target: Target) -> None:
+def _enlarge(target: ExportTarget) -> None:
     sizes = [int(str(d)) for d in target.type(0).dims[2:]]
     borders = [(k - n) // 2 for k, n in zip(target.attrs["kernel"], sizes, strict=True)]
     emit_pad(target, [0, 0, *borders, 0, 0, *borders], 0.0)

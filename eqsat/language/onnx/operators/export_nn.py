@@ -14,7 +14,7 @@ from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_attention import write_attention
 from eqsat.language.onnx.operators.export_reshape import make_reshape
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.dims import product
@@ -22,7 +22,7 @@ from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 
 
-def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
+def window_attrs(target: ExportTarget, kernel: tuple[Any, ...]) -> dict[str, Any]:
     """Strides, pads and dilations where they are not the default, and the kernel's size."""
     attrs = target.attrs
     values: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def window_attrs(target: Target, kernel: tuple[Any, ...]) -> dict[str, Any]:
     return values
 
 
-def _conv(target: Target) -> None:
+def _conv(target: ExportTarget) -> None:
     values = window_attrs(target, (target.type(1).shape or ())[2:])
     if target.attrs["group"] != 1:
         values["group"] = target.attrs["group"]
@@ -43,7 +43,7 @@ def _conv(target: Target) -> None:
     return target.emit("Conv", *target.inputs, **values)
 
 
-def _conv_transpose(target: Target) -> None:
+def _conv_transpose(target: ExportTarget) -> None:
     values = window_attrs(target, (target.type(1).shape or ())[2:])
     if target.attrs["group"] != 1:
         values["group"] = target.attrs["group"]
@@ -55,7 +55,7 @@ def _conv_transpose(target: Target) -> None:
 def _pool(op_type: str) -> Exporter:
     dilated = {"MaxPool": 10, "LpPool": 18}.get(op_type, 19)
 
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         values = window_attrs(target, target.attrs["kernel"])
         if "dilations" in values:
             target.needs(dilated, "dilations")
@@ -71,8 +71,8 @@ def _pool(op_type: str) -> Exporter:
     return write
 
 
-def _by_padding(target: Target, values: dict[str, Any]) -> bool:
-    """Whether padding alone says how far windows reach, which `pads` then does, where `ceil_mode` would be misread.
+def _by_padding(target: ExportTarget, values: dict[str, Any]) -> bool:
+    """True if padding alone says how far windows reach, which `pads` then does, where `ceil_mode` would be misread.
 
     A window that would begin past the operand does not count, neither here nor in ONNX Runtime, while ONNX's shape
     inference counts it: whatever reads the result by its inferred shape, as Split does, would be refused.
@@ -139,7 +139,7 @@ def _flat(graph: Graph, back: Node, made: Mapping[str, Node], reads: Mapping[str
 
 
 def _softmax(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         axis, shape = target.attrs["axis"], target.type(0).dims
         axis += len(shape) if axis < 0 else 0
         if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
@@ -156,7 +156,7 @@ def _softmax(op_type: str) -> Exporter:
 def _global_pool(op_type: str, reduction: str) -> Exporter:
     """A pool over all of space, which ONNX Runtime refuses where another dim than the first is 0: a reduction there."""
 
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         dims = target.type(0).shape
         if dims is None or all(at_least(d, 1) for d in dims[1:]):
             return target.emit(op_type, target.input(0))
@@ -169,20 +169,20 @@ def _global_pool(op_type: str, reduction: str) -> Exporter:
 
 
 def _by_epsilon(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         target.emit(op_type, *target.inputs, epsilon=target.attrs["epsilon"])
 
     return write
 
 
-def make_mean(target: Target, x: str, axes: list[int]) -> str:
+def make_mean(target: ExportTarget, x: str, axes: list[int]) -> str:
     """The mean over axes, which stay as ones."""
     if target.opset >= 18:
         return target.make("ReduceMean", x, target.ints(axes), keepdims=1)
     return target.make("ReduceMean", x, axes=axes, keepdims=1)
 
 
-def _normalised(target: Target, op_type: str, *, centred: bool) -> None:
+def _normalised(target: ExportTarget, op_type: str, *, centred: bool) -> None:
     rank = target.type(0).rank
     axis = target.attrs["axis"]
     axis += rank if axis < 0 else 0
@@ -200,15 +200,15 @@ def _normalised(target: Target, op_type: str, *, centred: bool) -> None:
     return target.emit("Add", target.make("Mul", x, target.input(1)), target.input(2))
 
 
-def _layer_norm(target: Target) -> None:
+def _layer_norm(target: ExportTarget) -> None:
     _normalised(target, "LayerNormalization", centred=True)
 
 
-def _rms_norm(target: Target) -> None:
+def _rms_norm(target: ExportTarget) -> None:
     _normalised(target, "RMSNormalization", centred=False)
 
 
-def _group_norm(target: Target) -> None:
+def _group_norm(target: ExportTarget) -> None:
     groups, epsilon = target.attrs["groups"], target.attrs["epsilon"]
     x, dtype = target.type(0), target.type(0).dtype
     if target.opset >= 21:
@@ -225,16 +225,16 @@ def _group_norm(target: Target) -> None:
     return target.emit("Add", target.make("Mul", whole, scale), bias)
 
 
-def _lrn(target: Target) -> None:
+def _lrn(target: ExportTarget) -> None:
     attrs = {k: target.attrs[k] for k in ("size", "alpha", "beta", "bias")}
     target.emit("LRN", target.input(0), **attrs)
 
 
-def _lp_norm(target: Target) -> None:
+def _lp_norm(target: ExportTarget) -> None:
     target.emit("LpNormalization", target.input(0), axis=target.attrs["axis"], p=target.attrs["p"])
 
 
-def _mvn(target: Target) -> None:
+def _mvn(target: ExportTarget) -> None:
     target.emit("MeanVarianceNormalization", target.input(0), axes=target.attrs["axes"])
 
 

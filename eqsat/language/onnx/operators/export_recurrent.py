@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops.recurrent import ACTIVATIONS
 
 
 def _layer(op_type: str, *flags: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         attrs, values = target.attrs, dict[str, Any]()
         hidden = target.type(2).dims[2]
         if isinstance(hidden, int):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.files.tensors import tensor_of
-from eqsat.language.onnx.write.exporting import Target
+from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Dim, Sym, evaluate
 from eqsat.language.terms.types import DType, Shape
@@ -24,12 +24,12 @@ _TRIED = 6
 _PADDED = 8
 
 
-def export_reshape(target: Target) -> None:
+def export_reshape(target: ExportTarget) -> None:
     """Writes a node of the operator reshape."""
     emit_reshape(target, target.input(0), target.type(0).shape, target.attrs["shape"])
 
 
-def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> None:
+def emit_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Shape) -> None:
     """Writes a reshape as the node's result."""
     if 0 in wanted and target.opset < ALLOWS_ZERO and _written_dims(source, wanted, target.opset) is None:
         # A 0 copies a dim there; what has no elements is made anew.
@@ -38,14 +38,14 @@ def emit_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) ->
     return target.emit(op_type, *inputs, **attrs)
 
 
-def make_reshape(target: Target, x: str, source: Shape | None, wanted: Shape) -> str:
+def make_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Shape) -> str:
     """Writes a reshape whose result only this translation uses."""
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
     return target.make(op_type, *inputs, **attrs)
 
 
 def _reshape_form(
-    target: Target, x: str, source: Shape | None, wanted: Shape
+    target: ExportTarget, x: str, source: Shape | None, wanted: Shape
 ) -> tuple[str, Sequence[str], Mapping[str, Any]]:
     """The cheapest way to say a reshape: without reading a shape when the model runs wherever that is possible."""
     dynamic = any(isinstance(d, Sym) for d in wanted)
@@ -94,7 +94,7 @@ def _written_dims(source: Shape | None, wanted: Shape, opset: int) -> list[int] 
 
 
 def _runs_as_often(source: Shape, wanted: Shape, dims: Sequence[int]) -> bool:
-    """Whether a shape operand with 0 and -1 runs at as many of the sizes 0 and 2 as the dims themselves, computed."""
+    """True if a shape operand with 0 and -1 runs at as many of the sizes 0 and 2 as the dims themselves, computed."""
     tried = list(_tried(source, wanted))
     return sum(_open_runs(a, dims) for a, _ in tried) >= sum(_computed_runs(a, b) for a, b in tried)
 
@@ -109,17 +109,17 @@ def _tried(source: Shape, wanted: Shape) -> Iterator[tuple[list[int], list[int]]
 
 
 def _open_runs(source: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether a -1 can be worked out: nothing beside it is 0."""
+    """True if a -1 can be worked out: nothing beside it is 0."""
     return prod(source[i] if d == 0 else d for i, d in enumerate(dims) if d != -1) > 0
 
 
 def _computed_runs(source: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether a 0 among computed dims means itself: it copies the dim in its place."""
+    """True if a 0 among computed dims means itself: it copies the dim in its place."""
     return all(d or (i < len(source) and source[i] == 0) for i, d in enumerate(wanted))
 
 
 def runs_at_every_size(source: Shape, wanted: Shape, opset: int) -> bool:
-    """Whether a reshape is written so that it runs at every size of the named dims, 0 among them."""
+    """True if a reshape is written so that it runs at every size of the named dims, 0 among them."""
     if opset >= ALLOWS_ZERO or not any(isinstance(d, Sym) for d in wanted):
         return True
     if _ones_put_in(wanted, source) or _ones_put_in(source, wanted) or _flatten_axis(source, wanted) is not None:
@@ -131,7 +131,7 @@ def runs_at_every_size(source: Shape, wanted: Shape, opset: int) -> bool:
 
 
 def _runs_as_written(source: Shape, wanted: Shape, dims: Sequence[int] | None) -> bool:
-    """Whether a shape operand, computed where there is none, runs at all of the sizes 0 and 2."""
+    """True if a shape operand, computed where there is none, runs at all of the sizes 0 and 2."""
     if dims is None:
         return all(_computed_runs(a, b) for a, b in _tried(source, wanted))
     return -1 not in dims or all(_open_runs(a, dims) for a, _ in _tried(source, wanted))
@@ -171,7 +171,7 @@ def _ones_put_in(larger: Shape, smaller: Shape) -> tuple[int, ...] | None:
     return tuple(axes) if at == len(smaller) and axes else None
 
 
-def _with_axes(target: Target, x: str, axes: tuple[int, ...]) -> tuple[Sequence[str], Mapping[str, Any]]:
+def _with_axes(target: ExportTarget, x: str, axes: tuple[int, ...]) -> tuple[Sequence[str], Mapping[str, Any]]:
     return ([x, target.ints(axes)], {}) if target.opset >= 13 else ([x], {"axes": axes})
 
 
@@ -189,7 +189,7 @@ def _flatten_axis(source: Shape, wanted: Shape) -> int | None:
     return None
 
 
-def emit_fill(target: Target, shape: Shape, value: Array, dtype: DType) -> None:
+def emit_fill(target: ExportTarget, shape: Shape, value: Array, dtype: DType) -> None:
     """Writes a tensor of one value as the node's result: opsets before 9 spread a tensor of one element."""
     if target.knows("ConstantOfShape"):
         constant = tensor_of("value", Constant.of(value, dtype))

@@ -15,7 +15,7 @@ from eqsat.language.onnx.operators import export_movement, export_nn, export_rec
 from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType
 
@@ -23,7 +23,7 @@ from eqsat.language.terms.types import DType
 def _ordered(strict: str, op_type: str) -> Exporter:
     """>= and <=, which opsets before 12 lack; a NaN makes both parts false."""
 
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         if target.knows(op_type):
             return target.emit(op_type, *target.inputs)
         return target.emit("Or", target.make(strict, *target.inputs), target.make("Equal", *target.inputs))
@@ -34,7 +34,7 @@ def _ordered(strict: str, op_type: str) -> Exporter:
 def _greatest(op_type: str) -> Exporter:
     """Max and Min, whose operands have one shape before opset 8: there they are repeated first."""
 
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         wanted = target.result().shape
         operands = list(target.inputs)
         if target.opset < 8 and wanted is not None:
@@ -53,7 +53,7 @@ def _greatest(op_type: str) -> Exporter:
     return write
 
 
-def _each_alone(target: Target, op_type: str) -> None:
+def _each_alone(target: ExportTarget, op_type: str) -> None:
     """A reduction of each element alone, which older opsets say only of scalars, where it is one of all elements."""
     x = target.input(0)
     if target.type(0).shape == ():
@@ -69,7 +69,7 @@ def _each_alone(target: Target, op_type: str) -> None:
             return target.emit("Identity", x)
 
 
-def _reduction(target: Target) -> None:
+def _reduction(target: ExportTarget) -> None:
     """A reduction, whose axes are an attribute in older opsets and an operand in newer ones."""
     onnx = OPS[target.node.op].onnx or ""
     axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
@@ -86,7 +86,7 @@ def _reduction(target: Target) -> None:
     return target.emit(onnx, *operands, **attrs)
 
 
-def _clip(target: Target) -> None:
+def _clip(target: ExportTarget) -> None:
     if target.opset >= 11:
         return target.emit("Clip", *target.inputs)
     bounds = [target.constant(i) for i in (1, 2)]
@@ -100,18 +100,18 @@ def _clip(target: Target) -> None:
     return target.emit("Min", low, target.input(2)) if target.input(2) else target.emit("Identity", low)
 
 
-def _cast(target: Target) -> None:
+def _cast(target: ExportTarget) -> None:
     target.emit("Cast", target.input(0), to=number_of(DType.of(target.attrs["to"])))
 
 
-def _pow(target: Target) -> None:
+def _pow(target: ExportTarget) -> None:
     exponent = target.input(1)
     if target.opset < 12 and target.type(0).dtype is not target.type(1).dtype:
         exponent = target.make("Cast", exponent, to=number_of(target.type(0).dtype))
     target.emit("Pow", target.input(0), exponent)
 
 
-def _mod(target: Target) -> None:
+def _mod(target: ExportTarget) -> None:
     # Before opset 28 ONNX allows floats only with fmod=1: the floored form is written by parts, for finite divisors.
     if target.attrs["fmod"] or not target.type(0).dtype.is_float or target.opset >= 28:
         return target.emit("Mod", *target.inputs, **({"fmod": 1} if target.attrs["fmod"] else {}))
@@ -119,7 +119,7 @@ def _mod(target: Target) -> None:
     return target.emit("Sub", target.input(0), target.make("Mul", quotient, target.input(1)))
 
 
-def _gelu(target: Target) -> None:
+def _gelu(target: ExportTarget) -> None:
     approximate = target.attrs["approximate"]
     if target.knows("Gelu"):
         return target.emit("Gelu", target.input(0), **({"approximate": approximate} if approximate != "none" else {}))
@@ -134,7 +134,7 @@ def _gelu(target: Target) -> None:
     return target.emit("Mul", target.make("Mul", x, target.make("Add", bell, one)), half)
 
 
-def _silu(target: Target) -> None:
+def _silu(target: ExportTarget) -> None:
     alpha = target.attrs["alpha"]
     if target.knows("Swish"):
         return target.emit("Swish", target.input(0), **({"alpha": alpha} if alpha != 1.0 else {}))
@@ -143,20 +143,20 @@ def _silu(target: Target) -> None:
     return target.emit("Mul", x, target.make("Sigmoid", scaled))
 
 
-def _mish(target: Target) -> None:
+def _mish(target: ExportTarget) -> None:
     if target.knows("Mish"):
         return target.emit("Mish", target.input(0))
     return target.emit("Mul", target.input(0), target.make("Tanh", target.make("Softplus", target.input(0))))
 
 
-def _hard_swish(target: Target) -> None:
+def _hard_swish(target: ExportTarget) -> None:
     if target.knows("HardSwish"):
         return target.emit("HardSwish", target.input(0))
     gate = target.make("HardSigmoid", target.input(0), alpha=1 / 6, beta=0.5)
     return target.emit("Mul", target.input(0), gate)
 
 
-def _gemm(target: Target) -> None:
+def _gemm(target: ExportTarget) -> None:
     attrs = target.attrs
     operands = list(target.inputs)
     if not target.type(0).dtype.is_float and attrs["alpha"] == attrs["beta"] == 1.0:
@@ -174,7 +174,7 @@ def _gemm(target: Target) -> None:
 
 
 def _arg(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         extra = {}
         if target.attrs["select_last"]:
             target.needs(12, "select_last")
@@ -185,12 +185,12 @@ def _arg(op_type: str) -> Exporter:
     return write
 
 
-def _cumsum(target: Target) -> None:
+def _cumsum(target: ExportTarget) -> None:
     flags = {k: 1 for k in ("exclusive", "reverse") if target.attrs[k]}
     target.emit("CumSum", target.input(0), target.number(target.attrs["axis"], DType.INT64), **flags)
 
 
-def _smallest(target: Target) -> None:
+def _smallest(target: ExportTarget) -> None:
     """The smallest elements where TopK knows the largest alone: those of the negative, which floats have exactly."""
     attrs = target.attrs
     if not target.type(0).dtype.is_float:
@@ -206,7 +206,7 @@ def _smallest(target: Target) -> None:
         target.model.add("Neg", [negative], [values])
 
 
-def _topk(target: Target) -> None:
+def _topk(target: ExportTarget) -> None:
     attrs = target.attrs
     flags = {k: 0 for k in ("largest", "sorted") if not attrs[k]}
     if target.opset < 11 and not attrs["sorted"]:
@@ -219,7 +219,7 @@ def _topk(target: Target) -> None:
     return target.emit("TopK", target.input(0), target.ints([attrs["k"]]), axis=attrs["axis"], **flags)
 
 
-def _one_hot(target: Target) -> None:
+def _one_hot(target: ExportTarget) -> None:
     depth = target.shape([target.attrs["depth"]])
     target.emit("OneHot", target.input(0), depth, target.input(1), axis=target.attrs["axis"])
 

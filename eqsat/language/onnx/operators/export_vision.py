@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.terms.types import DType
 
 
-def _resize(target: Target) -> None:
+def _resize(target: ExportTarget) -> None:
     attrs, crops = target.attrs, target.node.op == "crop_resize"
     mode = attrs.get("mode", "nearest")
     how = "tf_crop_and_resize" if crops else attrs["coordinates"]
@@ -53,7 +53,7 @@ def _resize(target: Target) -> None:
     return target.emit("Resize", target.input(0), region, scales, sizes, **values)
 
 
-def _kernel(target: Target, mode: str) -> dict[str, Any]:
+def _kernel(target: ExportTarget, mode: str) -> dict[str, Any]:
     """The attributes of interpolation that are not the default."""
     attrs, values = target.attrs, {}
     if mode == "cubic" and attrs["cubic_coeff"] != -0.75:
@@ -66,12 +66,12 @@ def _kernel(target: Target, mode: str) -> dict[str, Any]:
     return values
 
 
-def _scales(target: Target, places: tuple[int, ...]) -> str:
+def _scales(target: ExportTarget, places: tuple[int, ...]) -> str:
     wanted = dict(zip(target.attrs["axes"], target.attrs["scales"], strict=True))
     return target.model.parameter(np.array([wanted.get(a, 1.0) for a in places]), DType.FLOAT32)
 
 
-def _upsample(target: Target, mode: str, how: str) -> None:
+def _upsample(target: ExportTarget, mode: str, how: str) -> None:
     """Resize of opset 10 and Upsample: scales alone, places that begin at 0."""
     scales, attrs = target.attrs["scales"], target.attrs
     plain = how == "asymmetric" and scales and mode != "cubic"
@@ -92,7 +92,7 @@ def _upsample(target: Target, mode: str, how: str) -> None:
     return target.emit(op_type, target.input(0), _scales(target, places), mode=mode)
 
 
-def _grid_sample(target: Target) -> None:
+def _grid_sample(target: ExportTarget) -> None:
     attrs, mode = target.attrs, target.attrs["mode"]
     if target.opset < 20:
         if target.type(0).rank != 4:

@@ -122,7 +122,7 @@ def _prelu(call: Call) -> None:
 
 
 def _keeps_dims(call: Call) -> bool:
-    """Whether reduced axes stay as ones: 1 says so, and no other number does, in ONNX Runtime and in onnx."""
+    """True if reduced axes stay as ones: 1 says so, and no other number does, in ONNX Runtime and in onnx."""
     return int(call.attrs.get("keepdims", 1)) == 1
 
 

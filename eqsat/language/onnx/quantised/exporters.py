@@ -8,14 +8,14 @@ from typing import Any
 
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_nn import window_attrs
-from eqsat.language.onnx.write.exporting import Exporter, Target
+from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.terms.types import DType
 
 #: Opsets that know an axis, blocks, and results of another type than uint8 that no zero point states.
 _AXIS, _BLOCKS = 13, 21
 
 
-def _placed(target: Target) -> dict[str, Any]:
+def _placed(target: ExportTarget) -> dict[str, Any]:
     attrs, values = target.attrs, {}
     if target.type(1).shape not in ((), (1,)) and attrs["axis"] != 1:
         values["axis"] = attrs["axis"]
@@ -27,7 +27,7 @@ def _placed(target: Target) -> dict[str, Any]:
     return values
 
 
-def _quantize(target: Target) -> None:
+def _quantize(target: ExportTarget) -> None:
     values, to = _placed(target), DType.of(target.attrs["to"])
     operands = target.inputs[:3]
     if len(operands) < 3 and to is not DType.UINT8:
@@ -38,19 +38,19 @@ def _quantize(target: Target) -> None:
     target.emit("QuantizeLinear", *operands, **values)
 
 
-def _dequantize(target: Target) -> None:
+def _dequantize(target: ExportTarget) -> None:
     target.emit("DequantizeLinear", *target.inputs, **_placed(target))
 
 
 def _plain(op_type: str) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         target.emit(op_type, *target.inputs)
 
     return write
 
 
 def _conv(op_type: str, filters: int) -> Exporter:
-    def write(target: Target) -> None:
+    def write(target: ExportTarget) -> None:
         values = window_attrs(target, (target.type(filters).shape or ())[2:])
         if target.attrs["group"] != 1:
             values["group"] = target.attrs["group"]

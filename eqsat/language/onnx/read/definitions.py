@@ -9,7 +9,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from eqsat.errors import EqsatError
 from eqsat.language.graphs.fold import Folder
-from eqsat.language.onnx.control.scope import Budget, Scope
+from eqsat.language.onnx.control.scope import BodyScope, Budget
 from eqsat.language.onnx.files.protos import attributes, subgraphs, type_proto
 from eqsat.language.onnx.read.importing import Unsupported
 from eqsat.language.onnx.read.opaque import is_sane
@@ -18,7 +18,7 @@ from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.types import DType, TensorType
 
 #: Reads a body in a scope, with the opsets of a model around it.
-Read = Callable[[GraphProto, Scope, ModelProto], Graph]
+Read = Callable[[GraphProto, BodyScope, ModelProto], Graph]
 
 #: Operators read by the definition that ONNX gives them, by domain and name. ONNX Runtime runs that definition, or a
 #: kernel that makes the same: `tests/backend/language/test_definitions.py` compares the two.
@@ -139,7 +139,7 @@ def _type(value: str, folder: Folder) -> TypeProto | None:
     return type_proto(folder.type(value), lambda dim: shown.setdefault(dim, f"dim{len(shown)}"))
 
 
-def _scope(values: Mapping[str, str], folder: Folder, budget: Budget) -> Scope:
+def _scope(values: Mapping[str, str], folder: Folder, budget: Budget) -> BodyScope:
     """The operands under the names that the definition has for them."""
     types, constants, dims = {}, {}, {}
     for formal, value in values.items():
@@ -149,7 +149,7 @@ def _scope(values: Mapping[str, str], folder: Folder, budget: Budget) -> Scope:
             constants[formal] = constant
         elif known is not None:
             dims[formal] = known
-    return Scope(types, constants, folder.fresh, budget, dims)
+    return BodyScope(types, constants, folder.fresh, budget, dims)
 
 
 def _body(function: FunctionProto, schema: defs.OpSchema, node: NodeProto, values: Mapping[str, str]) -> GraphProto:

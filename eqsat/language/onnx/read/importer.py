@@ -13,12 +13,12 @@ from eqsat.language.graphs.fold import Folder, fresh_beside
 from eqsat.language.onnx.control.inference import Control, control
 from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
 from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
-from eqsat.language.onnx.control.scope import Budget, Scope, as_model
-from eqsat.language.onnx.files.origin import OnnxOrigin, Settled
+from eqsat.language.onnx.control.scope import BodyScope, Budget, as_model
+from eqsat.language.onnx.files.origin import OnnxOrigin, SettledControl
 from eqsat.language.onnx.files.protos import captured, names_within, tensors_within, value_type
 from eqsat.language.onnx.files.reader import Source, opsets_of, read
 from eqsat.language.onnx.files.tensors import constant_of, dense_of, load_external
-from eqsat.language.onnx.microsoft.records import Record, record
+from eqsat.language.onnx.microsoft.records import FusedRecord, record
 from eqsat.language.onnx.microsoft.types import result_types as own_types
 from eqsat.language.onnx.ml.types import result_types as ml_types
 from eqsat.language.onnx.operators.import_table import BEYOND_TENSORS, FUSED, importers_of, reason_for
@@ -51,7 +51,7 @@ def load(source: str | Path | ModelProto) -> Graph:
     return _Import(read(source)).graph()
 
 
-def load_body(body: GraphProto, scope: Scope, around: ModelProto, where: str) -> Graph:
+def load_body(body: GraphProto, scope: BodyScope, around: ModelProto, where: str) -> Graph:
     """The graph of a body of If, Loop or Scan, in the scope of the graph around it; ImportModelError as in `load`.
 
     Its inputs are the body's own, then the values that it captures but those that are constants.
@@ -60,7 +60,7 @@ def load_body(body: GraphProto, scope: Scope, around: ModelProto, where: str) ->
 
 
 class _Import:
-    def __init__(self, source: Source, scope: Scope | None = None) -> None:
+    def __init__(self, source: Source, scope: BodyScope | None = None) -> None:
         self.source = source
         self.model = functions.inlined(source.model, source.where)
         self.where = source.where
@@ -70,8 +70,8 @@ class _Import:
         self.folder = Folder(fresh_beside(()) if scope is None else scope.fresh)
         self.budget = Budget.of(self.model.graph) if scope is None else scope.budget
         self.warnings: list[str] = []
-        self.records: list[Record] = []
-        self.settled: list[Settled] = []
+        self.records: list[FusedRecord] = []
+        self.settled: list[SettledControl] = []
         self.room = _MOST_UNROLLED
         self.sparse: dict[str, tuple[Constant, bytes]] = {}
         self._fresh_name = Names().numbered
@@ -208,7 +208,7 @@ class _Import:
         if any(self.folder.is_defined(name) for name in outputs.values()):
             return reason
 
-        def read(body: GraphProto, scope: Scope, around: ModelProto) -> Graph:
+        def read(body: GraphProto, scope: BodyScope, around: ModelProto) -> Graph:
             around.ir_version = self.model.ir_version
             return load_body(body, scope, around, f"{self.where}: {node.name or node.op_type}")
 
@@ -224,7 +224,7 @@ class _Import:
         return None
 
     def _is_known(self, value: str) -> bool:
-        """Whether elements of a value are known, on which the reading of a node may rest."""
+        """True if elements of a value are known, on which the reading of a node may rest."""
         return self.folder.resolve(value) in self.folder.constants or self.folder.dims(value) is not None
 
     def _translate(self, node: NodeProto) -> None:
@@ -252,7 +252,7 @@ class _Import:
         if not attributes or not any(a.HasField("g") for a in attributes) or self._condition(node) is not None:
             return None
 
-        def read(body: GraphProto, scope: Scope) -> Graph:
+        def read(body: GraphProto, scope: BodyScope) -> Graph:
             return load_body(body, scope, self.model, f"{self.where}: {node.name or node.op_type}")
 
         return control(node, self.opset, self.folder, self.budget, read)
@@ -268,7 +268,7 @@ class _Import:
             branch = taken_branch(node, condition, self._fresh_name, place)
             if branch is not None:
                 text = f"{called}: its condition is always {'true' if condition else 'false'}"
-                self.settled.append(Settled(text, 1))
+                self.settled.append(SettledControl(text, 1))
             return branch
         if found is None or not isinstance(found.trips, int):
             return None
@@ -276,7 +276,7 @@ class _Import:
         if body is None or len(body.nodes) > self.room:
             return None
         self.room -= len(body.nodes)
-        self.settled.append(Settled(f"{called}: its {found.trips} runs one after the other", found.trips))
+        self.settled.append(SettledControl(f"{called}: its {found.trips} runs one after the other", found.trips))
         return body
 
     def _condition(self, node: NodeProto) -> bool | None:

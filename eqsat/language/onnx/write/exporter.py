@@ -19,10 +19,10 @@ from eqsat.language.onnx.files.reader import OLDEST_OPSET, newest_opset
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.fused.heads import Joined, joined_heads
 from eqsat.language.onnx.fused.operators import DOMAIN, FUSED, write_joined
-from eqsat.language.onnx.microsoft.records import Record, restored
+from eqsat.language.onnx.microsoft.records import FusedRecord, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import exporter_of
-from eqsat.language.onnx.write.exporting import Model, Target
+from eqsat.language.onnx.write.exporting import ExportTarget, Model
 from eqsat.language.ops import OPS
 from eqsat.language.terms.constant import Array, Constant
 from eqsat.language.terms.dims import Sym
@@ -102,8 +102,8 @@ class _Export:
         self.joined: Mapping[str, Joined] = {}
         self.skipped: Set[str] = frozenset()
 
-    def _means_the_same(self, record: Record) -> bool:
-        """Whether a recorded operator is the same in the opset chosen."""
+    def _means_the_same(self, record: FusedRecord) -> bool:
+        """True if a recorded operator is the same in the opset chosen."""
         own = record.domain in ("", "ai.onnx")
         return not own or _version(record.op_type, self.opset) == _version(record.op_type, self.origin.opset)
 
@@ -150,15 +150,15 @@ class _Export:
                 remedy=f'state it where {node.op!r} is declared: laws=["{node.op}(x, …) => …"]',
             )
         elif self._is_fused(node):
-            FUSED[node.op].write(Target(self.out, node, inputs, outputs))
+            FUSED[node.op].write(ExportTarget(self.out, node, inputs, outputs))
         else:
-            write(Target(self.out, node, inputs, outputs))
+            write(ExportTarget(self.out, node, inputs, outputs))
         for value, name in zip(node.outputs, outputs, strict=True):
             if value:
                 self.out.dims.offer(name, self.graph.type(value))
 
     def _is_fused(self, node: Node) -> bool:
-        """Whether a node is written as an operator of ONNX Runtime's own."""
+        """True if a node is written as an operator of ONNX Runtime's own."""
         if not self.contrib or node.op not in FUSED:
             return False
         types = [self.graph.type(value) if value is not None else None for value in node.inputs]
@@ -168,7 +168,7 @@ class _Export:
         """Writes an attention of heads that lie side by side."""
         inputs = [self.names[v] if v is not None else "" for v in joined.node.inputs]
         (value,) = joined.node.outputs
-        target = Target(self.out, joined.node, inputs, [self.names[value]])
+        target = ExportTarget(self.out, joined.node, inputs, [self.names[value]])
         constants = [[self.graph.constants[v] for v in values] for values in (joined.weights, joined.biases)]
         write_joined(target, joined.heads, *constants)
         self.out.dims.offer(self.names[value], self.graph.type(value))

@@ -16,7 +16,7 @@ from eqsat.language.terms.graph import Attrs, Graph, Node
 from eqsat.language.terms.names import Names
 from eqsat.language.terms.types import DType, TensorType
 
-Exporter = Callable[["Target"], None]
+Exporter = Callable[["ExportTarget"], None]
 
 
 class Model:
@@ -54,7 +54,7 @@ class Model:
         self.nodes.append(helper.make_node(op_type, kept, list(outputs), name=self.label(label), **attrs))
 
 
-class Target:
+class ExportTarget:
     """One node to write: its operands under their names in the model, types and attributes."""
 
     def __init__(self, model: Model, node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -102,7 +102,7 @@ class Target:
         return bool(defs.has(op_type, self.opset, ""))
 
     def keeps(self, number: float | None) -> bool:
-        """Whether ONNX's attributes, which are float32, keep a number as precisely as the node computes."""
+        """True if ONNX's attributes, which are float32, keep a number as precisely as the node computes."""
         return number is None or self.type(0).dtype is not DType.FLOAT64 or float(np.float32(number)) == number
 
     def make(self, op_type: str, *inputs: str, **attrs: Any) -> str:

@@ -27,14 +27,14 @@ _INTEGERS_COMPARE = 9
 
 
 @dataclass(frozen=True)
-class Case:
+class SwitchCase:
     """A graph and the ranges of sizes that it is for: it is chosen where every named dim of one of `boxes` fits."""
 
     graph: Graph
     boxes: Sequence[Mapping[str, Range]]
 
 
-def switched(cases: Sequence[Case], opset: int | None = None) -> tuple[ModelProto, dict[str, Constant]]:
+def switched(cases: Sequence[SwitchCase], opset: int | None = None) -> tuple[ModelProto, dict[str, Constant]]:
     """A model that holds one branch for each case, the last where none of the others is chosen, and its initializers.
 
     Weights stand once, outside the branches. ExportModelError where the opset cannot express a case, or no input shows
@@ -45,7 +45,7 @@ def switched(cases: Sequence[Case], opset: int | None = None) -> tuple[ModelProt
     return _Switch(cases, opset).model()
 
 
-def save(cases: Sequence[Case], path: Path, opset: int | None = None) -> None:
+def save(cases: Sequence[SwitchCase], path: Path, opset: int | None = None) -> None:
     """Writes a model that chooses among cases, as `eqsat.language.onnx.write.exporter.save` writes a graph."""
     origin = cases[0].graph.origin
     files, external = (origin.files, origin.external) if isinstance(origin, OnnxOrigin) else ((), False)
@@ -53,7 +53,7 @@ def save(cases: Sequence[Case], path: Path, opset: int | None = None) -> None:
 
 
 class _Switch:
-    def __init__(self, cases: Sequence[Case], opset: int | None) -> None:
+    def __init__(self, cases: Sequence[SwitchCase], opset: int | None) -> None:
         self.cases = cases
         self.parts = [assemble(case.graph, opset) for case in cases]
         outer = self.parts[0][0].graph
@@ -145,7 +145,7 @@ class _Switch:
             branch.output.append(info)
         return branch
 
-    def _chosen(self, case: Case) -> str:
+    def _chosen(self, case: SwitchCase) -> str:
         """The name of a truth value: whether sizes lie in one of the boxes of a case."""
         boxes = [self._joined("And", [c for n, r in box.items() for c in self._within(n, r)]) for box in case.boxes]
         return self._joined("Or", boxes)
@@ -165,7 +165,7 @@ class _Switch:
             yield self._add("Not", [self._less(dim, low)])
 
     def _less(self, dim: str, most: int) -> str:
-        """Whether a dim is at most a number."""
+        """True if a dim is at most a number."""
         key = dim, most
         if key not in self._conditions:
             kind = np.int64 if self.opset >= _INTEGERS_COMPARE else np.float32

@@ -33,7 +33,7 @@ def width_of(q: Shape, packed: bool, heads: int, shared: int) -> Dim:
 
 
 def held(past: Dim, length: Dim, total: Dim) -> Dim:
-    """How many positions the cache has afterwards: all that there are, or as many as it had if that is more."""
+    """The number of positions the cache has afterwards: all that there are, or as many as it had if that is more."""
     if total == past + length or at_least(total, past):
         return total
     return past if at_least(past, total) else dim_max(total, past)

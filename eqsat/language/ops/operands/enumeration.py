@@ -199,7 +199,7 @@ def beside_concat(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> 
 
 
 def joinable(given: Sequence[Sizes]) -> bool:
-    """Whether tensors of these shapes can be joined along some axis."""
+    """True if tensors of these shapes can be joined along some axis."""
     if len({len(s) for s in given}) > 1:
         return False
     return sum(len(set(column)) > 1 for column in zip(*given, strict=True)) <= 1

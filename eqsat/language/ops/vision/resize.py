@@ -29,7 +29,7 @@ POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 def is_plain(scale: float) -> bool:
-    """Whether a scale is a fraction so simple that multiplying dims by it never rounds."""
+    """True if a scale is a fraction so simple that multiplying dims by it never rounds."""
     exact = Fraction(float(np.float32(scale)))
     return exact.numerator <= _PLAIN and exact.denominator <= _PLAIN
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from eqsat.errors import UsageError
-from eqsat.language.declaration.indices import Form
+from eqsat.language.declaration.indices import IndexForm
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
@@ -51,7 +51,7 @@ class Domain:
         return plain if role is None else RoledType(plain.dtype, plain.shape, role)
 
 
-def joint_role(form: Form | None, operands: Sequence[TensorType]) -> str | None:
+def joint_role(form: IndexForm | None, operands: Sequence[TensorType]) -> str | None:
     """The role of the result of an operator with an index form, "" for none; None where it takes no such operands.
 
     An operand that is read in windows is no filter, one whose axes are the offsets of windows is no image; operators

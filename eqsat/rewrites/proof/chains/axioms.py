@@ -13,7 +13,7 @@ from eqsat.language.terms.pattern import App, Expression, Spread, Var, spread_ro
 from eqsat.rewrites.conditions.expression import bound_name
 from eqsat.rewrites.proof.chains.closure import Closure
 from eqsat.rewrites.proof.chains.logic import Logic, Translator, facts_of
-from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
+from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 from eqsat.rewrites.proof.chains.terms import AXES, ENDS, STARTS, Equation
 from eqsat.rewrites.rules.rule import SPLICE, Rule, pattern_fields
 
@@ -46,7 +46,7 @@ class Ground:
             return self.term(thing.term)
         if isinstance(thing, tuple):
             return [self.thing(t) for t in thing]
-        if isinstance(thing, Record):
+        if isinstance(thing, SymbolRecord):
             return {k: self.value(s) for k, s in thing.items}
         if isinstance(thing, Bound) and thing.name in self.fields:
             return {k: self.value(Member(thing, k)) for k in self.fields[thing.name]}

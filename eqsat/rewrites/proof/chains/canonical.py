@@ -11,7 +11,7 @@ from eqsat.rewrites.proof.chains.reading import conjuncts
 from eqsat.rewrites.rules.rule import Rule
 
 
-class _Names(ast.NodeTransformer):
+class _VariableNames(ast.NodeTransformer):
     """Names in the order in which they are met."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Names(ast.NodeTransformer):
 
 def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
     """Both sides with variables named in order, and the single conditions; `turned` takes the right side first."""
-    names = _Names()
+    names = _VariableNames()
     left = spread_roots(rule.left)
     first, second = (rule.right, left) if turned else (left, rule.right)
     made = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
@@ -54,7 +54,7 @@ def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
 
 
 def states(law: Rule, rule: Rule) -> bool:
-    """Whether a law says what the rule says, in either direction, under conditions no stronger than the rule's.
+    """True if a law says what the rule says, in either direction, under conditions no stronger than the rule's.
 
     Turned round, a law says that its right side is equal to its left side wherever the left side is well-typed; the
     rule has to be about the same terms, so no more is asked.

@@ -10,9 +10,9 @@ from eqsat.egraph.saturate import Limits
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import Sampler, operands
-from eqsat.rewrites.proof.chains.closure import ChainTooLongError, Closure, Link
+from eqsat.rewrites.proof.chains.closure import ChainTooLongError, Closure, ClosureLink
 from eqsat.rewrites.proof.chains.reading import Claims, Reading
-from eqsat.rewrites.proof.chains.search import Goal, Search, goal, minimal, proves
+from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal, minimal, proves
 from eqsat.rewrites.proof.chains.symbols import Symbol
 from eqsat.rewrites.proof.chains.terms import Equation
 from eqsat.rewrites.rules.rule import Rule
@@ -24,13 +24,13 @@ ARITIES = (2, 3)
 
 
 @dataclass(frozen=True)
-class Case:
+class ProofCase:
     """A proof found in one instance: equations, the chain of each output, and how many instances it holds in."""
 
     goal: Goal
     closure: Closure
     equations: tuple[Equation, ...]
-    chains: tuple[tuple[Link, ...], ...]
+    chains: tuple[tuple[ClosureLink, ...], ...]
     holds: int = 0
 
     def attribute_steps(self) -> list[tuple[Symbol, Symbol]]:
@@ -62,7 +62,7 @@ class Case:
 class Proved:
     """Cases that together hold in every instance of one form."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[ProofCase, ...]
     instances: int
 
 
@@ -70,7 +70,7 @@ class Proved:
 class Stuck:
     """An instance in which the sides did not meet, and what stopped the search."""
 
-    search: Search | None
+    search: ProofSearch | None
     stopped_by: str
 
 
@@ -103,10 +103,10 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
     claims = Claims(rule)
     typical = sorted(instances, key=lambda b: _typicality(rule, b), reverse=True)
     open_ = list(typical)
-    found: list[tuple[Case, set[int]]] = []
+    found: list[tuple[ProofCase, set[int]]] = []
     while open_:
         try:
-            search = Search(goal(rule, open_[0]), claims)
+            search = ProofSearch(goal(rule, open_[0]), claims)
         except GraphError as error:
             return Stuck(None, f"the right side does not type: {error.what}")
         if not search.run(laws, limits):
@@ -122,9 +122,9 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
     return Proved(tuple(_fewest(found, len(typical))), len(typical))
 
 
-def _fewest(found: Sequence[tuple[Case, set[int]]], count: int) -> list[Case]:
+def _fewest(found: Sequence[tuple[ProofCase, set[int]]], count: int) -> list[ProofCase]:
     """Cases that together hold everywhere, those that hold most widely first."""
-    kept: list[Case] = []
+    kept: list[ProofCase] = []
     covered: set[int] = set()
     for case, holds in sorted(found, key=lambda f: len(f[1]), reverse=True):
         if not holds <= covered:
@@ -135,7 +135,7 @@ def _fewest(found: Sequence[tuple[Case, set[int]]], count: int) -> list[Case]:
     return kept
 
 
-def extract(search: Search) -> Case | None:
+def extract(search: ProofSearch) -> ProofCase | None:
     """The proof that a search has found, as short as dropping equations makes it."""
     search.replay()
     aim = search.goal
@@ -149,7 +149,7 @@ def extract(search: Search) -> Case | None:
         chains = [closure.chain(a, b) for a, b in zip(aim.left, aim.right, strict=True)]
     except ChainTooLongError:
         return None
-    return Case(aim, closure, tuple(equations), tuple(tuple(c or ()) for c in chains))
+    return ProofCase(aim, closure, tuple(equations), tuple(tuple(c or ()) for c in chains))
 
 
 def _typicality(rule: Rule, bindings: Bindings) -> float:

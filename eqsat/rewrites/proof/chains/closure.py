@@ -17,7 +17,7 @@ class ChainTooLongError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ClosureTerm:
     """An operator over terms, or a leaf, which has the name of a variable of the rule and an index in a sequence.
 
     `attrs` are the attributes in the instance that is looked at, `symbols` the same ones stated for all instances.
@@ -31,7 +31,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ClosureLink:
     """One step of a chain from a term to the next: by an equation, or, where that is None, since attributes agree.
 
     `source` and `target` are the terms that the step is about; `before` and `after` the whole terms around them.
@@ -49,11 +49,11 @@ class Closure:
     """Terms numbered from 0, equations between them, and what follows by congruence."""
 
     def __init__(self) -> None:
-        self.terms: list[Term] = []
-        self._ids: dict[Term, int] = {}
+        self.terms: list[ClosureTerm] = []
+        self._ids: dict[ClosureTerm, int] = {}
         self._forest = Forest()
 
-    def add(self, term: Term) -> int:
+    def add(self, term: ClosureTerm) -> int:
         """The number of a term, which takes part in congruence from now on."""
         number = self.intern(term)
         self._forest.revive(number)
@@ -65,7 +65,7 @@ class Closure:
             self.revive(child)
         self._forest.revive(number)
 
-    def intern(self, term: Term) -> int:
+    def intern(self, term: ClosureTerm) -> int:
         """The number of a term that is only written down."""
         number = self._ids.setdefault(term, len(self.terms))
         if number == len(self.terms):
@@ -85,7 +85,7 @@ class Closure:
         """States an equation."""
         self._forest.equate(left, right, equation)
 
-    def chain(self, left: int, right: int) -> list[Link] | None:
+    def chain(self, left: int, right: int) -> list[ClosureLink] | None:
         """The steps from one term to an equal one, congruence unfolded; None where they are not equal."""
         if self.find(left) != self.find(right):
             return None
@@ -110,40 +110,40 @@ class Closure:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _flat(self, left: int, right: int) -> list[Link]:
-        links: list[Link] = []
+    def _flat(self, left: int, right: int) -> list[ClosureLink]:
+        links: list[ClosureLink] = []
         for edge in self._forest.path(left, right):
             if edge.equation is not None:
                 source, target = edge.source, edge.target
-                links.append(Link(edge.equation, edge.backwards, source, target, source, target))
+                links.append(ClosureLink(edge.equation, edge.backwards, source, target, source, target))
             else:
                 links += self._congruent(edge.source, edge.target)
             if len(links) > MOST_STEPS:
                 raise ChainTooLongError
         return links
 
-    def _congruent(self, source: int, target: int) -> list[Link]:
+    def _congruent(self, source: int, target: int) -> list[ClosureLink]:
         """The operands made equal one after the other, then the attributes."""
-        links: list[Link] = []
+        links: list[ClosureLink] = []
         term, goal = self.terms[source], self.terms[target]
         now = source
         for place, (a, b) in enumerate(zip(term.children, goal.children, strict=True)):
             for link in self._flat(a, b):
                 current = self.terms[now]
                 children = (*current.children[:place], link.after, *current.children[place + 1 :])
-                after = self.intern(Term(term.op, term.attrs, term.symbols, children, term.leaf))
-                links.append(Link(link.equation, link.backwards, link.source, link.target, now, after))
+                after = self.intern(ClosureTerm(term.op, term.attrs, term.symbols, children, term.leaf))
+                links.append(ClosureLink(link.equation, link.backwards, link.source, link.target, now, after))
                 now = after
         if now != target:
-            links.append(Link(None, False, now, target, now, target))
+            links.append(ClosureLink(None, False, now, target, now, target))
         return links
 
 
-def _without_loops(links: list[Link]) -> list[Link]:
+def _without_loops(links: list[ClosureLink]) -> list[ClosureLink]:
     """The chain without the detours that come back to a term."""
     if not links:
         return links
-    kept: list[Link] = []
+    kept: list[ClosureLink] = []
     place = {links[0].before: 0}
     for link in links:
         kept.append(link)

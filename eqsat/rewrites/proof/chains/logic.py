@@ -81,7 +81,7 @@ class Logic:
         return [*facts, self.truth(self.literal(1)), self.z3.Not(self.truth(self.literal(0)))]
 
     def truth(self, value: Any) -> Any:
-        """Whether a value counts as true."""
+        """True if a value counts as true."""
         return value if value.sort() == self.boolean else self.call("truth", [value], self.boolean)
 
     def typed(self, tensor: Any) -> Any:
@@ -263,7 +263,7 @@ class Translator:
 
 
 def _layout(thing: Any) -> str:
-    """How many values a name stands for, which tells functions of expressions apart."""
+    """The number of values a name stands for, which tells functions of expressions apart."""
     if isinstance(thing, dict):
         return "{" + ",".join(sorted(thing)) + "}"
     return "[" + ",".join(map(_layout, thing)) + "]" if isinstance(thing, list) else "."
@@ -311,14 +311,14 @@ def general_facts(logic: Logic) -> list[Any]:
 
 @cache
 def keeps_shape(op: str) -> bool:
-    """Whether the result has the shape of the one operand."""
+    """True if the result has the shape of the one operand."""
     declared = spec(op)
     return declared.pointwise and declared.min_operands == declared.max_operands == 1
 
 
 @cache
 def keeps_dtype(op: str) -> bool:
-    """Whether the result has the element type of the first operand, tried with three types on shapes that are drawn."""
+    """True if the result has the element type of the first operand, tried with three types on shapes that are drawn."""
     declared = spec(op)
     if declared.min_operands == 0 or 0 in declared.dtypes:
         return False

@@ -12,9 +12,9 @@ from eqsat.egraph.egraph import EGraph
 from eqsat.errors import EqsatError
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.instances.instance import Sampler
-from eqsat.rewrites.proof.chains.closure import Term
+from eqsat.rewrites.proof.chains.closure import ClosureTerm
 from eqsat.rewrites.proof.chains.reading import Reading
-from eqsat.rewrites.proof.chains.search import Search
+from eqsat.rewrites.proof.chains.search import ProofSearch
 from eqsat.rewrites.proof.chains.show import Printer
 from eqsat.rewrites.proof.chains.symbols import Computed, Symbol
 from eqsat.rewrites.proof.check import Mismatch, build, numeric_mismatch
@@ -32,7 +32,7 @@ _FORMS, _DEPTH = 4, 2
 _NAMES = ("u", "v", "r", "t", "q")
 
 
-def missing_law(search: Search) -> str:
+def missing_law(search: ProofSearch) -> str:
     """An equation in rule syntax that would close the proof; "" where even the rule itself is seen to be false.
 
     It holds on drawn instances, as far as that goes. Its sides are the smallest terms of two classes, one reached from
@@ -68,7 +68,7 @@ class _Smallest:
 
 
 class _Gap:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: ProofSearch) -> None:
         self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
         self.smallest = _Smallest(self.egraph).best
         self._operators = search.goal.rule.operators()
@@ -118,7 +118,7 @@ class _Gap:
         return {p for p in found if p[0] in self.smallest and p[1] in self.smallest}
 
     def _agree(self, one: int, other: int) -> bool:
-        """Whether two terms have the same elements in the instance of the search."""
+        """True if two terms have the same elements in the instance of the search."""
         aim = self.search.goal
         reading = Reading(self.closure, aim.bindings, self.search.claims)
         try:
@@ -149,7 +149,7 @@ class _Gap:
             known = self.closure.terms[self.search.term(number)]
             below = [self._small(self.egraph.find(k), max(depth - 1, 0)) for k in node.operands]
             for children in itertools.islice(itertools.product(*below), _FORMS):
-                term = Term(known.op, known.attrs, known.symbols, children, known.leaf)
+                term = ClosureTerm(known.op, known.attrs, known.symbols, children, known.leaf)
                 made.append(self.closure.intern(term))
         self._terms[key] = sorted(set(made), key=lambda t: (self._size(t, ()), t))[:_FORMS]
         return self._terms[key]
@@ -211,7 +211,7 @@ class _Gap:
         return found
 
 
-def _itself(search: Search) -> str:
+def _itself(search: ProofSearch) -> str:
     """The rule, unless it is seen to be false."""
     text = search.goal.rule.text
     return text if _holds(text) else ""
@@ -229,7 +229,7 @@ def _with_conditions(text: str, rule: Rule) -> str:
 
 
 def _holds(text: str) -> bool:
-    """Whether the equation is well formed and holds on drawn instances."""
+    """True if the equation is well formed and holds on drawn instances."""
     try:
         (rule,) = parse_rules(f"gap: {text}", origin="candidate")
         sampler = Sampler(rule)

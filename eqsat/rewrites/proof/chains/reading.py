@@ -18,7 +18,7 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.proof.chains.closure import Closure
-from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
+from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 from eqsat.rewrites.proof.chains.terms import Equation
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, values
@@ -78,12 +78,12 @@ class Reading:
             return found if thing.index is None else found[thing.index]
         if isinstance(thing, Member):
             return self.value(thing.record)[thing.key]
-        if isinstance(thing, Record):
+        if isinstance(thing, SymbolRecord):
             return Attrs({k: self.value(s) for k, s in thing.items})
         return self._computed(thing)
 
     def agree(self, one: Symbol, other: Symbol) -> bool:
-        """Whether two attributes have the same value."""
+        """True if two attributes have the same value."""
         return Attrs(v=self.value(one)) == Attrs(v=self.value(other))
 
     def holds(self, equation: Equation) -> str | None:

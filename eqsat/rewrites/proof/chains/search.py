@@ -14,7 +14,7 @@ from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.proof.chains.closure import Closure, Term
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.reading import Claims
 from eqsat.rewrites.proof.chains.symbols import Bound, Env, Ref, Thing, literal
 from eqsat.rewrites.proof.chains.terms import Equation, Matcher, NoMatchError, Writer
@@ -60,10 +60,10 @@ def variables(rule: Rule, bindings: Bindings, closure: Closure) -> Env:
 
 
 def _leaf(closure: Closure, name: str, index: int | None) -> Ref:
-    return Ref(closure.add(Term("", Attrs(), (), (), (name, index))))
+    return Ref(closure.add(ClosureTerm("", Attrs(), (), (), (name, index))))
 
 
-class Search:
+class ProofSearch:
     """An e-graph that holds both sides of a goal, and its record of firings as equations between terms."""
 
     def __init__(self, goal: Goal, claims: Claims) -> None:
@@ -94,7 +94,7 @@ class Search:
         return self.is_settled()
 
     def is_settled(self) -> bool:
-        """Whether both sides of every output are in one class."""
+        """True if both sides of every output are in one class."""
         find = self.egraph.find
         return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
 
@@ -116,7 +116,7 @@ class Search:
             known = closure.lookup(node.op, node.attrs, children)
             if known is None:
                 symbols = tuple((k, literal(v)) for k, v in node.attrs.items())
-                known = closure.add(Term(node.op, node.attrs, symbols, children))
+                known = closure.add(ClosureTerm(node.op, node.attrs, symbols, children))
             self._terms[number] = known
         return self._terms[number]
 
@@ -131,7 +131,7 @@ class Search:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _apply(self, term: Term) -> int:
+    def _apply(self, term: ClosureTerm) -> int:
         return self.egraph.add(term.op, term.attrs, [self.encode(c) for c in term.children])
 
     def _leaf(self, number: int) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
-from eqsat.rewrites.proof.chains.closure import Closure, Link
-from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Record, Ref, Symbol, Thing
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
+from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 
 #: Longer attributes are written as the values they have in the instance.
 _LONGEST = 48
@@ -67,7 +67,7 @@ class Printer:
             return symbol.name if symbol.index is None else f"{symbol.name}[{symbol.index}]"
         if isinstance(symbol, Member):
             return f"{self.thing(symbol.record)}.{symbol.key}"
-        if isinstance(symbol, Record):
+        if isinstance(symbol, SymbolRecord):
             return "{" + ", ".join(f"{k}={self.symbol(s)}" for k, s in symbol.items) + "}"
         return self._computed(symbol)
 
@@ -104,7 +104,7 @@ class _Substitute(ast.NodeTransformer):
         return self.env.get(node.id, node)
 
 
-def lines(printer: Printer, links: list[Link], names: Mapping[int, str]) -> tuple[str, ...]:
+def lines(printer: Printer, links: list[ClosureLink], names: Mapping[int, str]) -> tuple[str, ...]:
     """A chain as text, a term a line with the rule that leads to it; steps that change nothing visible are left out."""
     if not links:
         return ()

@@ -11,11 +11,11 @@ from typing import Any
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import App
 from eqsat.rewrites.proof.chains.axioms import Axiom, Ground, WindowError
-from eqsat.rewrites.proof.chains.cases import Case
-from eqsat.rewrites.proof.chains.closure import Closure, Link
+from eqsat.rewrites.proof.chains.cases import ProofCase
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
 from eqsat.rewrites.proof.chains.logic import Logic, general_facts
 from eqsat.rewrites.proof.chains.search import Goal
-from eqsat.rewrites.proof.chains.symbols import Computed, Record, Symbol, is_closed
+from eqsat.rewrites.proof.chains.symbols import Computed, Symbol, SymbolRecord, is_closed
 from eqsat.rewrites.proof.chains.terms import Equation
 from eqsat.rewrites.rules.rule import Rule, applications
 
@@ -24,7 +24,7 @@ _OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
 
 
 @dataclass
-class Settled:
+class SettledChain:
     """What became of a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
 
     `untyped` are those about element types, of which instances say nothing: they are all drawn in one type.
@@ -77,7 +77,7 @@ class Court:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
 
-    def settle(self, case: Case) -> Settled:
+    def settle(self, case: ProofCase) -> SettledChain:
         """Z3's word on each step of a chain.
 
         A step's side conditions follow from the premises, or are about values written out, or hold in every instance
@@ -92,14 +92,14 @@ class Court:
                 result.steps += 1
                 if not self._confirms(case, link, granted):
                     name = "attributes" if link.equation is None else case.equations[link.equation].rule.name
-                    return Settled(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
+                    return SettledChain(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
             if any(a.after != b.before for a, b in pairwise(chain)):
-                return Settled(False, why="the chain has a gap")
-        return result if self._meets(case, z3) else Settled(False, why="the chain does not lead from side to side")
+                return SettledChain(False, why="the chain has a gap")
+        return result if self._meets(case, z3) else SettledChain(False, why="the chain does not lead from side to side")
 
-    def grant(self, case: Case) -> tuple[Settled, list[Any]]:
+    def grant(self, case: ProofCase) -> tuple[SettledChain, list[Any]]:
         """A chain's side conditions, and what they rest on; not confirmed where one about types does not follow."""
-        result = Settled(True)
+        result = SettledChain(True)
         granted: list[Any] = []
         solver = self._solver()
         self._assume(solver)
@@ -112,15 +112,15 @@ class Court:
             text = f"{_text(one)} == {_text(other)}"
             here, there = self.ground.value(one), self.ground.value(other)
             if here.sort() != there.sort():
-                return Settled(False, why=f"{text} compares what is of different kinds"), granted
+                return SettledChain(False, why=f"{text} compares what is of different kinds"), granted
             formula = here == there
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
         if solver.check() == self.logic.z3.unsat:
-            return Settled(False, why="the side conditions contradict one another"), granted
+            return SettledChain(False, why="the side conditions contradict one another"), granted
         if result.untyped:
             why = f"its conditions do not imply {result.untyped[0]}"
-            return Settled(False, untyped=result.untyped, why=why), granted
+            return SettledChain(False, untyped=result.untyped, why=why), granted
         return result, granted
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Court:
                     solver.assert_and_track(formula, mark)
         return marks
 
-    def _meets(self, case: Case, z3: Any) -> bool:
+    def _meets(self, case: ProofCase, z3: Any) -> bool:
         ends = [(c[0].before, c[-1].after) if c else None for c in case.chains]
         pairs = zip(self.goal.left, self.goal.right, strict=True)
         return all((e is None and a == b) or e == (a, b) for e, (a, b) in zip(ends, pairs, strict=True))
@@ -173,7 +173,7 @@ class Court:
         typed = self.logic.typed(self.ground.term(equation.left))
         yield f"{equation.rule.name}: its left side is well-typed", typed, False
 
-    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: Settled) -> None:
+    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: SettledChain) -> None:
         z3 = self.logic.z3
         if closed:
             result.closed += 1
@@ -188,8 +188,8 @@ class Court:
                 kept.append(text)
         solver.add(formula)
 
-    def _confirms(self, case: Case, link: Link, granted: list[Any]) -> bool:
-        """Whether a step follows from the one law it uses, or, without a law, from attributes being equal."""
+    def _confirms(self, case: ProofCase, link: ClosureLink, granted: list[Any]) -> bool:
+        """True if a step follows from the one law it uses, or, without a law, from attributes being equal."""
         z3, logic, ground = self.logic.z3, self.logic, self.ground
         solver = self._solver()
         if link.equation is not None:
@@ -244,4 +244,6 @@ def _arities(law: Rule, goal: Goal) -> list[int]:
 def _text(one: Symbol) -> str:
     if isinstance(one, Computed):
         return one.expression.text
-    return "record" if isinstance(one, Record) else str(getattr(one, "text", "") or getattr(one, "key", "") or one)
+    return (
+        "record" if isinstance(one, SymbolRecord) else str(getattr(one, "text", "") or getattr(one, "key", "") or one)
+    )

@@ -44,7 +44,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SymbolRecord:
     """All attributes of a term."""
 
     items: tuple[tuple[str, Symbol], ...]
@@ -62,7 +62,7 @@ class Computed:
     env: tuple[tuple[str, Thing], ...]
 
 
-Symbol: TypeAlias = "Literal | Bound | Member | Record | Computed"
+Symbol: TypeAlias = "Literal | Bound | Member | SymbolRecord | Computed"
 Thing: TypeAlias = "Ref | Symbol | tuple[Thing, ...]"
 Env: TypeAlias = "dict[str, Thing]"
 
@@ -86,7 +86,7 @@ def symbol(expression: Expression, env: Mapping[str, Thing]) -> Thing:
         return literal(tree.value)
     if isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name):
         record = env[tree.value.id]
-        return record.get(tree.attr) if isinstance(record, Record) else Member(_symbol(record), tree.attr)
+        return record.get(tree.attr) if isinstance(record, SymbolRecord) else Member(_symbol(record), tree.attr)
     names = compiled(expression).names
     if not names and _is_written_out(tree):
         return literal(ast.literal_eval(tree))
@@ -94,14 +94,14 @@ def symbol(expression: Expression, env: Mapping[str, Thing]) -> Thing:
 
 
 def is_closed(thing: Thing) -> bool:
-    """Whether the value depends on nothing that a rule binds."""
+    """True if the value depends on nothing that a rule binds."""
     if isinstance(thing, Literal):
         return True
     if isinstance(thing, Ref | Bound):
         return False
     if isinstance(thing, Member):
         return is_closed(thing.record)
-    if isinstance(thing, Record):
+    if isinstance(thing, SymbolRecord):
         return all(is_closed(s) for _, s in thing.items)
     if isinstance(thing, Computed):
         return all(is_closed(t) for _, t in thing.env)

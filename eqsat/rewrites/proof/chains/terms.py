@@ -12,8 +12,8 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Pattern, Spread, Var, element, spread_roots
 from eqsat.rewrites.conditions.expression import bound_name
-from eqsat.rewrites.proof.chains.closure import Closure, Term
-from eqsat.rewrites.proof.chains.symbols import Env, Member, Record, Ref, Symbol, Thing, literal, symbol
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
+from eqsat.rewrites.proof.chains.symbols import Env, Member, Ref, Symbol, SymbolRecord, Thing, literal, symbol
 from eqsat.rewrites.rules.rule import SPLICE, Rule, pattern_fields
 
 #: The bounds of the parts of a split, and the axes, as the slices that are its outputs have them.
@@ -42,7 +42,7 @@ class Equation:
     root: int = 0
 
 
-class Scope(NamedTuple):
+class TermScope(NamedTuple):
     """Values and symbols that names stand for at a place in a pattern."""
 
     bindings: Bindings
@@ -53,7 +53,7 @@ class Writer:
     """Writes patterns as terms of a closure."""
 
     def __init__(self, closure: Closure, rule: Rule, bindings: Bindings, env: Env) -> None:
-        self.closure, self.rule, self.scope = closure, rule, Scope(bindings, env)
+        self.closure, self.rule, self.scope = closure, rule, TermScope(bindings, env)
 
     def roots(self, patterns: Sequence[Pattern | Spread], count: int | None = None) -> list[int]:
         """The terms of a side, one for each output; of a split, the slices that it makes."""
@@ -67,37 +67,37 @@ class Writer:
         """The terms of the left side's roots."""
         return self.roots(spread_roots(self.rule.left))
 
-    def variable(self, name: str, scope: Scope) -> int:
+    def variable(self, name: str, scope: TermScope) -> int:
         """The term of a variable."""
         return _term(name, scope.env[name])
 
-    def members(self, spread: Spread, scope: Scope) -> list[int]:
+    def members(self, spread: Spread, scope: TermScope) -> list[int]:
         """The terms of a sequence that a spread takes."""
         name = spread.item.name if isinstance(spread.item, Var) else ""
         return [_term(name, item(scope.env[name], i)) for i in self.rule.window(spread, scope.bindings)]
 
-    def elements(self, spread: Spread, scope: Scope) -> Iterator[Scope]:
+    def elements(self, spread: Spread, scope: TermScope) -> Iterator[TermScope]:
         """The scope inside a loop, element by element."""
         for index in self.rule.window(spread, scope.bindings):
             chosen = {variable: item(scope.env[sequence], index) for variable, sequence in spread.over}
-            yield Scope(element(scope.bindings, spread.over, index), {**scope.env, **chosen})
+            yield TermScope(element(scope.bindings, spread.over, index), {**scope.env, **chosen})
 
     def absent(self) -> int:
         """NoMatchError: the terms of a closure lack no operand."""
         raise NoMatchError(ABSENT.op)
 
-    def apply(self, app: App, operands: Sequence[int], scope: Scope) -> int:
+    def apply(self, app: App, operands: Sequence[int], scope: TermScope) -> int:
         """The term of an operator; of a split inside a pattern, its first part."""
         if app.op == "split":
             return next(self._slices(app, operands, scope))
         attrs = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
-        return self.closure.add(Term(app.op, attrs, self._symbols(app, attrs, scope), tuple(operands)))
+        return self.closure.add(ClosureTerm(app.op, attrs, self._symbols(app, attrs, scope), tuple(operands)))
 
-    def _symbols(self, app: App, attrs: Attrs, scope: Scope) -> tuple[tuple[str, Symbol], ...]:
+    def _symbols(self, app: App, attrs: Attrs, scope: TermScope) -> tuple[tuple[str, Symbol], ...]:
         given: dict[str, Symbol] = {}
         if app.record is not None:
             record = _one(scope.env[app.record])
-            given.update((k, record.get(k) if isinstance(record, Record) else Member(record, k)) for k in attrs)
+            given.update((k, record.get(k) if isinstance(record, SymbolRecord) else Member(record, k)) for k in attrs)
         for name, stated in app.fields.items():
             if name == SPLICE:
                 whole = _one(symbol(stated, scope.env))
@@ -107,7 +107,7 @@ class Writer:
                 given[name] = _one(symbol(stated, scope.env))
         return tuple((k, given[k] if k in given else literal(v)) for k, v in attrs.items())
 
-    def _slices(self, app: App, operands: Sequence[int], scope: Scope) -> Iterator[int]:
+    def _slices(self, app: App, operands: Sequence[int], scope: TermScope) -> Iterator[int]:
         """The slices that are the outputs of a split."""
         (whole,) = operands
         stated = spec("split").complete(self.rule.attributes(app, scope.bindings))
@@ -125,7 +125,7 @@ class Writer:
                 "axes": _one(symbol(AXES, env)),
                 "steps": literal((1,)),
             }
-            yield self.closure.add(Term("slice", attrs, tuple((k, made[k]) for k in attrs), (whole,)))
+            yield self.closure.add(ClosureTerm("slice", attrs, tuple((k, made[k]) for k in attrs), (whole,)))
 
 
 class Matcher:
@@ -171,11 +171,11 @@ class Matcher:
             raise NoMatchError(app.op)
         symbols = self.closure.terms[matched].symbols
         self._bind(app, symbols)
-        return self.closure.add(Term(app.op, attrs, symbols, children))
+        return self.closure.add(ClosureTerm(app.op, attrs, symbols, children))
 
     def _bind(self, app: App, symbols: tuple[tuple[str, Symbol], ...]) -> None:
         if app.record is not None:
-            self._set(app.record, Record(symbols))
+            self._set(app.record, SymbolRecord(symbols))
         for name, known in symbols:
             stated = pattern_fields(app).get(name)
             if stated is None and app.record is not None:
@@ -197,7 +197,7 @@ class Matcher:
     def _same(self, one: Symbol, other: Symbol) -> None:
         if one == other:
             return
-        if isinstance(one, Record) and isinstance(other, Record):
+        if isinstance(one, SymbolRecord) and isinstance(other, SymbolRecord):
             for (_, a), (_, b) in zip(one.items, other.items, strict=True):
                 self._same(a, b)
         else:

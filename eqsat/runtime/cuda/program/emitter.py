@@ -39,7 +39,7 @@ class Part:
         return replace(self, nodes=self.nodes[taken:])
 
     def leaving(self, taken: int) -> tuple[str, ...]:
-        """What the first nodes make that is read later, or is a result."""
+        """The values of the first nodes that are read later, or are results."""
         later = {v for n in self.nodes[taken:] for v in n.inputs}
         made = (o for n in self.nodes[:taken] for o in n.outputs if o)
         return tuple(v for v in made if v in later or v in self.results)

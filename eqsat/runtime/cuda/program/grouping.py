@@ -20,17 +20,17 @@ MOST_OPERANDS = 16
 
 
 def is_pulled(op: str) -> bool:
-    """Whether a kernel may read elements where an operator takes them from; without such kernels it is a copy."""
+    """True if a kernel may read elements where an operator takes them from; without such kernels it is a copy."""
     return op in OPS and OPS[op].pulled
 
 
 def is_rowwise(op: str) -> bool:
-    """Whether operators on single elements before and after an operator are computed in its kernel, along rows."""
+    """True if operators on single elements before and after an operator are computed in its kernel, along rows."""
     return op in OPS and OPS[op].rowwise
 
 
 def has_epilogue(op: str) -> bool:
-    """Whether pointwise operators are computed at the end of an operator."""
+    """True if pointwise operators are computed at the end of an operator."""
     return op in OPS and (OPS[op].product or op == "conv_transpose")
 
 

@@ -44,7 +44,7 @@ class Launch:
 
     @property
     def kind(self) -> str:
-        """What runs it: "generated", a call of a library's, or "fallback".
+        """The kind of what runs it: "generated", a call of a library's, or "fallback".
 
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'

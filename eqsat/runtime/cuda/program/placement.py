@@ -37,7 +37,7 @@ def placement(plan: Plan, types: Mapping[str, TensorType]) -> Placement:
 
 
 def is_strided(op: str) -> bool:
-    """Whether results of an operator are its operand seen with other strides, where those allow it."""
+    """True if results of an operator are its operand seen with other strides, where those allow it."""
     return op in OPS and OPS[op].strided
 
 

@@ -29,7 +29,7 @@ _PLACES: Mapping[str, Place] = {"channel": _channel, "block": _scale}
 
 
 def has_parameters(op: str) -> bool:
-    """Whether operands after the first hold numbers that do not broadcast."""
+    """True if operands after the first hold numbers that do not broadcast."""
     return bool(spec(op).parameters)
 
 
