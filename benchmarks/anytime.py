@@ -24,7 +24,8 @@ from rich.table import Table
 from benchmarks.models import load
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.egraph.snapshot import snapshot
 from eqsat.extract import Problem, solve
 from eqsat.extract.problem.gym import read_gym

@@ -149,7 +149,8 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     from eqsat.costs.model.model import CostModel
     from eqsat.costs.table.table import CostTable
     from eqsat.egraph.encode import encode
-    from eqsat.egraph.saturate import Limits, Saturator
+    from eqsat.egraph.saturate import Saturator
+    from eqsat.egraph.saturation import Limits
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors.tensors import tensor_problem
     from eqsat.language.onnx.read.importer import load as read

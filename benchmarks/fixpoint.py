@@ -24,7 +24,8 @@ from rich.table import Table
 
 from benchmarks.models import MODELS, load
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import EqsatError
 from eqsat.language.graphs.fold import Folder, infer_and_fold
 from eqsat.language.onnx.read.importer import load as read

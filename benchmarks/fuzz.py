@@ -19,7 +19,7 @@ import numpy as np
 
 import eqsat
 from benchmarks.random_graphs import random_inputs
-from eqsat.costs.model.model import Application
+from eqsat.costs.model.asked import Application
 from eqsat.errors import CertificateError, EqsatError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run

@@ -18,7 +18,8 @@ from rich.table import Table
 import eqsat
 from benchmarks.models import load
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.egraph.snapshot import snapshot
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms.graph import Graph

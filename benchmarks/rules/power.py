@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
 from eqsat.rewrites.proof.chains.turned import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove

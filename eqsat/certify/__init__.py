@@ -5,7 +5,8 @@ induction from the inputs, each claim follows either because the same operator i
 equal, or because both regions between it and such values agree on fresh random data.
 """
 
-from eqsat.certify.certificate import TOLERANCE, Certificate, CheckedRegion, assignments, certify
+from eqsat.certify.certificate import TOLERANCE, assignments, certify
 from eqsat.certify.compare import DRAWS, relative_difference
+from eqsat.certify.record import Certificate, CheckedRegion
 
 __all__ = ["DRAWS", "TOLERANCE", "Certificate", "CheckedRegion", "assignments", "certify", "relative_difference"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
 from eqsat.certify.cone import Cone, positions
+from eqsat.certify.record import Certificate, CheckedRegion, Kind
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.arithmetic.residues import PRIME
 from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
@@ -36,51 +36,7 @@ LARGEST = 1 << 27
 #: Depth of unclaimed values to which two expressions are compared node by node.
 _DEPTH = 50
 
-Kind = Literal["exact", "float64"]
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class CheckedRegion:
-    """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
-
-    values: tuple[str, ...]
-    kind: Kind
-    error: float
-    nodes: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """The certificate of a result: how it was checked.
-
-    `kind` is "identical" where nothing changed, "exact" or "float64" where all regions were checked so, else "mixed";
-    `error` is the largest relative difference of any float64 check, folded constants included; each region saw `draws`
-    draws (one if it is heavy) at each of `sizes`. `stated` is the largest relative difference of an output that other
-    layouts and precisions made, None where there are none.
-    """
-
-    kind: str
-    error: float
-    regions: tuple[CheckedRegion, ...] = ()
-    folded: int = 0
-    draws: int = DRAWS
-    sizes: tuple[Mapping[str, int], ...] = ()
-    stated: float | None = None
-
-    def __str__(self) -> str:
-        held = "" if self.stated is None else f"; layouts and precisions move outputs by {self.stated:.1e} at most"
-        if self.kind == "identical":
-            return f"nothing changed{held}"
-        exact = sum(r.kind == "exact" for r in self.regions)
-        parts = [f"{exact} exact mod {PRIME}"] if exact else []
-        if len(self.regions) > exact:
-            parts.append(f"{len(self.regions) - exact} in float64")
-        plural = "s" * (len(self.regions) != 1)
-        text = f"{len(self.regions)} region{plural}: {', '.join(parts)}"
-        if self.folded:
-            text += f"; {self.folded} folded constants"
-        return f"{text}; largest difference {self.error:.1e}{held}"
 
 
 @dataclass

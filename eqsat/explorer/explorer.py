@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.costs.model.model import CostFunction
+from eqsat.costs.model.asked import CostFunction
 from eqsat.egraph.explain import Explainer
 from eqsat.egraph.notation import Notation
 from eqsat.egraph.saturate import PHASES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eqsat.egraph.saturate import SaturationStep
+from eqsat.egraph.saturation import SaturationStep
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.report.report import count, duration
 

@@ -9,7 +9,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
 
-from eqsat.costs.model.model import CostFunction, is_cost
+from eqsat.costs.model.asked import CostFunction, is_cost
 from eqsat.egraph.egraph import OPAQUE, EGraph
 from eqsat.errors import CostError, UsageError
 from eqsat.explorer.forms import Form

@@ -9,7 +9,7 @@ from functools import partial
 
 from eqsat.costs.model.cost import GraphCost
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.saturate import Limits, SaturationStep
+from eqsat.egraph.saturation import Limits, SaturationStep
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.growing import Growth

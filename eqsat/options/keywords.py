@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from eqsat.costs.kernels.precision import PrecisionPolicy
-from eqsat.costs.model.model import CostFunction, Objective
+from eqsat.costs.model.asked import CostFunction
+from eqsat.costs.model.model import Objective
 from eqsat.costs.table.table import CostTable
 from eqsat.language.sizes.buckets import BucketsArgument
 from eqsat.language.terms.state import State

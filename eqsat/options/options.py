@@ -15,7 +15,8 @@ from eqsat.options.sizes import sizes_of
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
 if TYPE_CHECKING:
     from eqsat.costs.kernels.precision import PrecisionPolicy
-    from eqsat.costs.model.model import CostFunction, Objective
+    from eqsat.costs.model.asked import CostFunction
+    from eqsat.costs.model.model import Objective
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets, BucketsArgument
     from eqsat.language.terms.state import State

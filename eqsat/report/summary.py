@@ -11,7 +11,7 @@ from eqsat.certify import Certificate
 from eqsat.costs.model.cost import Cost
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturation import Saturation
 from eqsat.extract import Solution
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given, Inside

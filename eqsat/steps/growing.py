@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.egraph.encode import Encoding, encode, nan_warnings
-from eqsat.egraph.saturate import Saturation, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.report import Progress

@@ -10,7 +10,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import POLICIES, PrecisionPolicy, policy
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
 from eqsat.options.options import Options

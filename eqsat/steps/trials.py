@@ -11,7 +11,7 @@ from eqsat.certify import certify as certify_graphs
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
 from eqsat.egraph.encode import Encoding
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturation import Saturation
 from eqsat.errors import BackendError, CertificateError, UncheckedError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.judging import is_lowered

@@ -22,7 +22,8 @@ def keys_of_model(
     """
     from eqsat.costs.kernels.applications import keys_of
     from eqsat.egraph.encode import encode
-    from eqsat.egraph.saturate import Limits, Saturator
+    from eqsat.egraph.saturate import Saturator
+    from eqsat.egraph.saturation import Limits
     from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors.candidates import candidates
     from eqsat.language.sizes.solve import sizing_of

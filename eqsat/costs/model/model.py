@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from eqsat.costs.devices.device import Device
@@ -16,13 +15,13 @@ from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import ROUNDOFF, is_product
 from eqsat.costs.kernels.work import Work, work_of
+from eqsat.costs.model.asked import Application, CostFunction, asked
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
 from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
-from eqsat.errors import CostError, EqsatError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.plan import Implementation
@@ -32,28 +31,8 @@ from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import check
 
-
-@dataclass(frozen=True)
-class Application:
-    """An operator applied to typed operands, its implementation and its cost: the argument of a user's cost function.
-
-    `operands` and `results` have element types and shapes, None where one is left out or unknown; `const_operands` says
-    which are weights; `cost` has seconds, bytes and counts, measured or estimated.
-    """
-
-    op: str
-    attrs: Mapping[str, Any]
-    operands: tuple[TensorType | None, ...]
-    results: tuple[TensorType | None, ...]
-    const_operands: tuple[bool, ...]
-    cost: Cost
-    implementation: Implementation | None = None
-
-
 #: Weights of terms.
 Objective: TypeAlias = Mapping[str, float]
-#: A user's own cost of one operator, in place of the price of its measured or estimated cost.
-CostFunction: TypeAlias = Callable[[Application], float]
 
 
 class CostModel:
@@ -378,31 +357,3 @@ def _error(op: str, way: Implementation) -> float:
     """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
     made = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
     return made + ROUNDOFF.get(way.arithmetic, 0.0)
-
-
-def asked(function: CostFunction, applied: Application) -> float:
-    """The cost of an operator by a user's cost function; CostError where that raises, or gives no cost."""
-    try:
-        found: Any = function(applied)
-    except EqsatError:
-        raise
-    except Exception as error:
-        raise CostError(
-            f"the cost function raised {type(error).__name__}: {error}",
-            where=f"cost of {applied.op}",
-            expected="a number for every operator",
-            remedy="change the function passed as cost",
-        ) from error
-    if not is_cost(found):
-        raise CostError(
-            f"the cost function gives {found!r}",
-            where=f"cost of {applied.op}",
-            expected="a finite number of 0 or more for every operator",
-            remedy="change the function passed as cost",
-        )
-    return float(found)
-
-
-def is_cost(found: object) -> bool:
-    """Return whether the result of a user's function is a cost: a finite number of 0 or more."""
-    return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from eqsat.egraph.egraph import PROJECTION, EGraph, Firing, RuleUnion
+from eqsat.egraph.egraph import PROJECTION, EGraph
 from eqsat.egraph.forest import Forest
 from eqsat.egraph.matching.build import cuts
 from eqsat.egraph.matching.match import bindings_of
+from eqsat.egraph.nodes import Firing, RuleUnion
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturation import Saturation
 from eqsat.egraph.snapshot import SnapshotNode
 from eqsat.explorer.naming import attributes, is_absent, seen_attrs, shown_operator
 from eqsat.explorer.pricing import Price

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from eqsat.costs.model.cost import GraphCost
 from eqsat.egraph.encode import Encoding
-from eqsat.egraph.saturate import Saturation
+from eqsat.egraph.saturation import Saturation
 from eqsat.explorer.choosing import Choice, computed
 from eqsat.explorer.view.blocks import Path, by_value
 from eqsat.explorer.view.views import ChangeView

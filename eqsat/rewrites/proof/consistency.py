@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.proof.chains.canonical import states

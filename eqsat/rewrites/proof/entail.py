@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.rewrites.proof.chains.canonical import states
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms
 from eqsat.rewrites.proof.chains.missing import missing_law

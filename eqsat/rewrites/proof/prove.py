@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms

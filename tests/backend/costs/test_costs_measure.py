@@ -19,7 +19,8 @@ from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import read_records, write_records
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import CostError, UsageError
 from eqsat.extract.tensors.candidates import Candidates, candidates

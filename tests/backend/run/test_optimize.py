@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import eqsat
 from benchmarks.models import load
 from benchmarks.models.sru import sru_text_classifier
-from eqsat.costs.model.model import Application
+from eqsat.costs.model.asked import Application
 from eqsat.errors import CertificateError, GraphError, UnsoundRuleError, UsageError
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.backend import execute

@@ -16,7 +16,8 @@ from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import POLICIES
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.extract import Problem, solve
 from eqsat.extract.problem.program import ExtractionProgram, total, unfounded

@@ -16,7 +16,7 @@ import eqsat
 from benchmarks.faults.graphs import REGRESSIONS, keep_graph, regressions
 from benchmarks.fuzz import Settings, described, difference, fault, settings_of, shrunk
 from benchmarks.random_graphs import random_graph
-from eqsat.costs.model.model import Application
+from eqsat.costs.model.asked import Application
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms.graph import Graph
 

@@ -11,7 +11,8 @@ from eqsat.egraph.decode import decode, fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.engine import Engine, EngineError
 from eqsat.egraph.explain import CONGRUENCE, Explainer
-from eqsat.egraph.saturate import Limits, Saturation, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits, Saturation
 from eqsat.egraph.snapshot import Snapshot, snapshot
 from eqsat.errors import ExtractionError, ShapeError, UnsoundRuleError
 from eqsat.extract import solve

@@ -15,7 +15,8 @@ from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.explain import CONGRUENCE, Derivation, Explainer, ProofStep
 from eqsat.egraph.matching.instance import MatchedTerm
 from eqsat.egraph.notation import Notation
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run_node

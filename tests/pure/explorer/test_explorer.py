@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.costs.model.model import Application
+from eqsat.costs.model.asked import Application
 from eqsat.egraph.egraph import CONST, INPUT
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import CostError, EqsatError, UsageError
 from eqsat.explorer.explorer import Explorer
 from eqsat.language.arithmetic.floats import Floats

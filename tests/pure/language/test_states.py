@@ -16,7 +16,8 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.encode import encode
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.egraph.snapshot import snapshot
 from eqsat.errors import UsageError
 from eqsat.extract import Problem, solve

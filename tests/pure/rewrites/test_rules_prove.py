@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.rules.power import lacking, lacking_table
 from eqsat import cli
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
 from eqsat.rewrites.proof.chains.turned import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove

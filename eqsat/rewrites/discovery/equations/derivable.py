@@ -19,7 +19,8 @@ import numpy as np
 from eqsat.egraph.egraph import INPUT, EGraph
 from eqsat.egraph.explain import Explainer
 from eqsat.egraph.matching.build import split_slices
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eqsat.egraph.saturate import Limits
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.instance import Sampler, operands

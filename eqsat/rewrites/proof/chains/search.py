@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.egraph.egraph import CONST, INPUT, EGraph, Firing
+from eqsat.egraph.egraph import CONST, INPUT, EGraph
 from eqsat.egraph.matching.match import bindings_of
-from eqsat.egraph.saturate import Limits, Saturator
+from eqsat.egraph.nodes import Firing
+from eqsat.egraph.saturate import Saturator
+from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
