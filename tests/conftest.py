@@ -37,7 +37,7 @@ def _forgotten() -> Iterator[None]:
     before = set(registry.OPS)
     yield
     for name in [n for n, one in registry.OPS.items() if n not in before and not one.is_shipped]:
-        del registry._SPECS[name]
+        registry.forget(name)
 
 
 @pytest.fixture

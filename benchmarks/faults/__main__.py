@@ -77,7 +77,7 @@ def _tried(name: str, tries: int, seed: int, jobs: int, bar: Progress, output: P
     with Journal(output.with_name(f"faults-{name.replace(' ', '-')}.jsonl"), subject) as noted:
         pending = [n for n in range(tries) if str(n) not in noted]
         bar.update(task, completed=tries - len(pending))
-        for outcome in _outcomes(kind, pending, seed, jobs):
+        for outcome in tried_outcomes(kind, pending, seed, jobs):
             noted[str(outcome.number)] = asdict(outcome)
             bar.advance(task)
             if outcome.fault is not None:
@@ -86,7 +86,7 @@ def _tried(name: str, tries: int, seed: int, jobs: int, bar: Progress, output: P
     return done, sum(o.seconds for o in done)
 
 
-def _outcomes(kind: Kind, numbers: list[int], seed: int, jobs: int) -> Iterator[Outcome]:
+def tried_outcomes(kind: Kind, numbers: list[int], seed: int, jobs: int) -> Iterator[Outcome]:
     """Tries in any order, each thread with a process of its own; none is begun once the caller has gone."""
     stopped, watches = Event(), SimpleQueue[Watch]()
     for _ in range(jobs):

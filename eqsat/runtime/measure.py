@@ -70,7 +70,7 @@ def interleaved(
         )
     now = _CLOCKS[clock]
     end = Deadline(min(time_limit, current().seconds))
-    calls = {name: _calls_a_sample(program, warm_up, now) for name, program in programs.items()}
+    calls = {name: calls_a_sample(program, warm_up, now) for name, program in programs.items()}
     samples: dict[str, list[float]] = {name: [] for name in programs}
     rng = np.random.default_rng(seed)
     names = list(programs)
@@ -105,7 +105,8 @@ def combined(timings: Timings, parts: Mapping[str, Sequence[tuple[str, float]]])
     return Timings(samples, timings.clock)
 
 
-def _calls_a_sample(program: Callable[[], object], warm_up: int, now: Callable[[], float]) -> int:
+def calls_a_sample(program: Callable[[], object], warm_up: int, now: Callable[[], float]) -> int:
+    """The number of calls that one sample takes to last SAMPLE_SECONDS, by calls that warm the program up."""
     check(0)
     seconds = min(_sample(program, 1, now) for _ in range(warm_up))
     return max(1, round(SAMPLE_SECONDS / max(seconds, 1e-7)))

@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 Item = TypeVar("Item")
 
 #: Seconds that are left of a call that was asked to end early.
-_ASKED_SECONDS = 3.0
+ASKED_SECONDS = 3.0
 #: Number of items of `watched` between two looks at the deadline.
 _SELDOM = 1024
 
@@ -164,7 +164,7 @@ class Deadline:
         if request is None:
             return self._end
         if request.end == math.inf and request.asked():
-            request.end = reading + (0.1 * self._length if self.counts_steps else _ASKED_SECONDS)
+            request.end = reading + (0.1 * self._length if self.counts_steps else ASKED_SECONDS)
         return min(self._end, request.end)
 
     def __enter__(self) -> Deadline:

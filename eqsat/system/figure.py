@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 def figure(width: float, height: float) -> Figure:
     """An empty figure of so many inches; MissingExtraError without matplotlib."""
-    return _kind()(figsize=(width, height), layout="constrained")
+    return figure_class()(figsize=(width, height), layout="constrained")
 
 
 @cache
-def _kind() -> type[Figure]:
+def figure_class() -> type[Figure]:
+    """The class of figures; MissingExtraError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

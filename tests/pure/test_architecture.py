@@ -265,3 +265,39 @@ def test_the_page_and_the_picture_of_the_architecture_are_made_from_the_code(mon
     assert set(_architecture.floors()) == set(FLOORS)
     for name, needed in _architecture.needs().items():
         assert all(_architecture.floors()[other] < _architecture.floors()[name] for other in needed)
+
+
+#: Names with an underscore that other packages call: notebooks ask for pictures by them, and widgets for their scripts.
+PROTOCOLS = {"_repr_html_", "_repr_png_", "_esm", "_css", "_exit"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_tests_touch_nothing_private_of_the_package(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {"self", "cls"}
+    touched = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in PROTOCOLS
+        and not (isinstance(node.value, ast.Name) and node.value.id in own)
+    ]
+    imported = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eqsat")
+        for alias in node.names
+        if alias.name.startswith("_")
+    ]
+    named = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("eqsat.")
+        and "._" in node.value
+        and " " not in node.value
+    ]
+    assert touched + imported + named == []

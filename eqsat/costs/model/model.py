@@ -72,7 +72,7 @@ class CostModel:
         else:
             self.environment = table.environment(self.device, threads)
         measured = table.entries(self.environment) if table is not None else {}
-        self._measured: Mapping[str, Entry] = measured
+        self.measured: Mapping[str, Entry] = measured
         self._correction = correction(measured_graphs(measured)) if corrected and self.device.gpu else Correction()
         self._hot = False
         self._fit = Fit(self.device, measured)
@@ -83,7 +83,7 @@ class CostModel:
     @property
     def library_plans(self) -> tuple[str, ...]:
         """The plans by which calls of libraries were measured to be fastest, as the table keeps them."""
-        return tuple(sorted({e.plan for text, e in self._measured.items() if e.plan and not text.startswith(WHOLE)}))
+        return tuple(sorted({e.plan for text, e in self.measured.items() if e.plan and not text.startswith(WHOLE)}))
 
     def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
         """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
@@ -191,7 +191,7 @@ class CostModel:
 
     def knows_fused_with(self, op: str) -> bool:
         """Return whether a kernel of this operator and others can have a cost here."""
-        return self.device.fuses or any(" ; " in text and op in text for text in self._measured)
+        return self.device.fuses or any(" ; " in text and op in text for text in self.measured)
 
     def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
         """The cost of operators run as one kernel: measured, or estimated where the device's backend fuses them.
@@ -221,7 +221,7 @@ class CostModel:
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
         error = sum(_error(m.op, m.implementation) for m in members)
-        entry = self._measured.get(key.text) if self._measured else None
+        entry = self.measured.get(key.text) if self.measured else None
         if entry is not None:
             return Cost(self._corrected(self._taken(entry)), flops, moved, 1, error=error)
         if not self.device.fuses or (self.device.strided and not runs_as_one(members)):
@@ -307,7 +307,7 @@ class CostModel:
         key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else _error(op, way)
-        entry = self._measured.get(key.text) if self._measured and key.is_measurable else None
+        entry = self.measured.get(key.text) if self.measured and key.is_measurable else None
         if entry is None:
             seconds = self._estimate(op, attrs, operands, results, const, way, work)
         else:
@@ -336,10 +336,10 @@ class CostModel:
         Otherwise a way would be cheaper or dearer than the plain one by the error of an estimate.
         """
         seconds = self._fit.seconds(work)
-        if way is None or way.is_plain or not self._measured:
+        if way is None or way.is_plain or not self.measured:
             return seconds
         key = self.key(op, attrs, operands, const, None)
-        entry = self._measured.get(key.text) if key.is_measurable else None
+        entry = self.measured.get(key.text) if key.is_measurable else None
         if entry is None:
             return seconds
         return (

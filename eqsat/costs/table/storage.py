@@ -20,8 +20,8 @@ UNWRITABLE = {
 }
 CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
-_APPLICATION = 0x45515341
-_SCHEMA = """CREATE TABLE entries (
+APPLICATION = 0x45515341
+SCHEMA = """CREATE TABLE entries (
     environment TEXT NOT NULL, key TEXT NOT NULL, seconds REAL NOT NULL, p10 REAL NOT NULL, p90 REAL NOT NULL,
     samples INTEGER NOT NULL, plan TEXT NOT NULL DEFAULT '', hot REAL, PRIMARY KEY (environment, key)) WITHOUT ROWID"""
 #: The columns of the newest format: name, type, whether NULL is refused, and whether it is part of the key. Older
@@ -114,7 +114,7 @@ def version_of(connection: sqlite3.Connection) -> int:
         return 0
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if application != _APPLICATION:
+    if application != APPLICATION:
         raise ForeignError("an SQLite file of another program")
     if not 1 <= version <= VERSION:
         raise ForeignError(f"a cost table of format {version}")
@@ -140,8 +140,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Make the table, or bring it up to date from an older format; nothing where another process has done so."""
     version = version_of(connection)
     if version == 0:
-        connection.execute(_SCHEMA)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(SCHEMA)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
     for older in range(version or VERSION, VERSION):
         connection.execute(_MIGRATIONS[older])
     connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -81,14 +81,14 @@ class CostTable:
     def get(self, environment: Environment, key: Key) -> Entry | None:
         """The entry of a key, or None."""
         query = f"SELECT {_VALUES} FROM entries WHERE environment = ? AND key = ?"
-        rows = self._execute(query, (environment.text, key.text))
+        rows = self.execute(query, (environment.text, key.text))
         if rows:
             return self._entry(key.text, rows[0])
         return shipped_entries(environment).get(key.text) if self.shipped else None
 
     def put(self, environment: Environment, key: Key, entry: Entry) -> None:
         """Write one entry, in place of an older one; other processes see it once this returns."""
-        self._execute(_PUT, _row(TableRecord(environment, key.text, entry)))
+        self.execute(_PUT, _row(TableRecord(environment, key.text, entry)))
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment by the text of its key, those that are shipped included."""
@@ -117,12 +117,12 @@ class CostTable:
         count = len(self._own(waiting.text))
         if count:
             statement = "UPDATE OR REPLACE entries SET environment = ? WHERE environment = ?"
-            self._execute(statement, (environment.text, waiting.text))
+            self.execute(statement, (environment.text, waiting.text))
         return count
 
     def drop(self, environment: Environment) -> None:
         """Forget every entry of an environment."""
-        self._execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
+        self.execute("DELETE FROM entries WHERE environment = ?", (environment.text,))
 
     def merge(self, records: Iterable[TableRecord]) -> Merged:
         """Take in the entries of other tables, all in one transaction.
@@ -135,13 +135,13 @@ class CostTable:
             place = record.environment.text, record.key
             known = best.get(place)
             best[place] = record if known is None else known._replace(entry=preferred(known.entry, record.entry))
-        self._execute("BEGIN IMMEDIATE", ())
+        self.execute("BEGIN IMMEDIATE", ())
         try:
             merged = self._merge(best)
         except BaseException:
-            self._execute("ROLLBACK", ())
+            self.execute("ROLLBACK", ())
             raise
-        self._execute("COMMIT", ())
+        self.execute("COMMIT", ())
         return merged
 
     def records(self) -> Iterator[TableRecord]:
@@ -153,7 +153,7 @@ class CostTable:
     def environments(self) -> dict[str, int]:
         """The text of every environment with entries in the file, and how many it has."""
         query = "SELECT environment, COUNT(*) FROM entries GROUP BY environment ORDER BY environment"
-        return dict(self._execute(query, ()))
+        return dict(self.execute(query, ()))
 
     def mismatch(self, environment: Environment) -> str | None:
         """The entries for other environments of a device, if the file has none for this one; else None.
@@ -197,7 +197,7 @@ class CostTable:
 
     def _own(self, environment: str) -> dict[str, Entry]:
         query = f"SELECT key, {_VALUES} FROM entries WHERE environment = ? ORDER BY key"
-        return {key: self._entry(key, rest) for key, *rest in self._execute(query, (environment,))}
+        return {key: self._entry(key, rest) for key, *rest in self.execute(query, (environment,))}
 
     def _entry(self, key: str, values: Sequence[Any]) -> Entry:
         try:
@@ -218,10 +218,11 @@ class CostTable:
             if present is not None and preferred(present, record.entry) == present:
                 continue
             new, replaced = (new + 1, replaced) if present is None else (new, replaced + 1)
-            self._execute(_PUT, _row(record))
+            self.execute(_PUT, _row(record))
         return Merged(new, replaced, len(best) - new - replaced)
 
-    def _execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+    def execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        """Run a statement of SQL; after a fork in a connection of the child's own."""
         if self._process != os.getpid() and not self.in_memory:
             # A connection must not cross a fork.
             self._process, self._connection = os.getpid(), self._open(True)

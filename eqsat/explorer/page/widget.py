@@ -18,11 +18,11 @@ def egraph_widget(view: RunView, *, selected: int | None = None, height: int = 4
     Setting its `view` shows another run, such as the same one at other costs. Above 300 e-nodes it draws the classes
     around the one in focus. Raises MissingExtraError without anywidget.
     """
-    return _widget_class()(view, selected=selected, height=height)
+    return widget_class()(view, selected=selected, height=height)
 
 
 @cache
-def _widget_class() -> type[Any]:
+def widget_class() -> type[Any]:
     """The class, made when it is first needed: anywidget is optional."""
     try:
         import anywidget

@@ -132,35 +132,36 @@ class BacktrackingSearch:
         draw = Random(seed)
         self.keys = [draw.getrandbits(62) for _ in program.costs]
         self.users = program.users()
-        begin = self._graph({})
+        begin = self.graph_of({})
         self.cost = self.reached = begin.cost
         self._best: tuple[array[int], Changes] = array("i", begin.choice.values()), ()
-        self._met = {begin.key}
-        self._queue: list[tuple[float, int, array[int], Changes]] = [(begin.cost, 0, *self._best)]
+        self.met = {begin.key}
+        self.queue: list[tuple[float, int, array[int], Changes]] = [(begin.cost, 0, *self._best)]
         self._entered = 0
 
     def best(self) -> Choice:
         """The cheapest graph met."""
-        return self._graph(self._unpacked(*self._best)).choice
+        return self.graph_of(self.unpacked(*self._best)).choice
 
     def visits(self) -> Iterator[ChoiceGraph]:
         """The graphs taken out of the queue, in turn, until it is empty or the clock says to stop."""
-        while self._queue and not self.clock.stop():
-            cost, _, packed, changes = heapq.heappop(self._queue)
+        while self.queue and not self.clock.stop():
+            cost, _, packed, changes = heapq.heappop(self.queue)
             self.reached = min(self.reached, cost)
             if cost > self.reached * max(self.alpha, 1.0) * (1 + ROUNDING):
                 continue
             self.clock.deadline.spend(len(packed))
-            graph = self._graph(self._unpacked(packed, changes))
+            graph = self.graph_of(self.unpacked(packed, changes))
             yield graph
             self._expand(graph)
 
-    def _unpacked(self, packed: array[int], changes: Changes) -> Choice:
+    def unpacked(self, packed: array[int], changes: Changes) -> Choice:
+        """The choice of a queued graph."""
         choice = {self.program.provides[option]: option for option in packed}
         choice.update(changes)
         return choice
 
-    def _graph(self, choice: Choice) -> ChoiceGraph:
+    def graph_of(self, choice: Choice) -> ChoiceGraph:
         """The part of a choice that the roots use, filled in where it lacks a goal."""
         needs = self.program.needs
         used: Choice = {}
@@ -209,16 +210,16 @@ class BacktrackingSearch:
         fresh = self._filled(graph, changes)
         more, key = self._effect(graph, changes, fresh)
         cost, key = graph.cost + more, graph.key + key
-        if cost >= limit or key in self._met or len(self._met) >= MOST_MET or self._cyclic(graph, changes, fresh):
+        if cost >= limit or key in self.met or len(self.met) >= MOST_MET or self._cyclic(graph, changes, fresh):
             return fresh
-        self._met.add(key)
+        self.met.add(key)
         self._entered += 1
-        heapq.heappush(self._queue, (cost, self._entered, packed, changes))
+        heapq.heappush(self.queue, (cost, self._entered, packed, changes))
         if cost < self.cost:
             self.cost, self._best = cost, (packed, changes)
-        if len(self._queue) > MOST_QUEUED:
-            self._queue.sort()
-            del self._queue[MOST_QUEUED // 2 :]
+        if len(self.queue) > MOST_QUEUED:
+            self.queue.sort()
+            del self.queue[MOST_QUEUED // 2 :]
         return fresh
 
     def _filled(self, graph: ChoiceGraph, changes: Changes) -> Choice:

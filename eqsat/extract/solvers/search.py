@@ -149,9 +149,9 @@ class IlpSearch:
 
     def run(self) -> None:
         """Reduces, splits, and solves, until optimal or stopped."""
-        self._solve(presolve(self.program, broken=self.broken, stop=self.clock.stop))
+        self.solve_reduced(presolve(self.program, broken=self.broken, stop=self.clock.stop))
 
-    def _solve(self, reduction: Presolved) -> None:
+    def solve_reduced(self, reduction: Presolved) -> None:
         """Reduces further, and solves what is left, in parts if it is not connected."""
         reduction = self._reduce(reduction)
         self.report()
@@ -160,7 +160,7 @@ class IlpSearch:
         small = reduction.program
         apart = pieces(small)
         if len(apart) == 1:
-            self._integer(reduction)
+            self.solve_integer(reduction)
             return
         known = reduction.shrink(self.choice) or best_greedy(small)
         for roots in apart:
@@ -202,7 +202,7 @@ class IlpSearch:
             self._ascent = small, dual_ascent(small, stop=self.clock.stop)
         return self._ascent[1]
 
-    def _integer(self, reduction: Presolved) -> None:
+    def solve_integer(self, reduction: Presolved) -> None:
         """HiGHS with cycle cuts on a program that does not split."""
         small = reduction.program
         scale = scaling(self.cost - reduction.paid)
@@ -237,7 +237,7 @@ class IlpSearch:
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
             return False
-        self._solve(compose(reduction, presolve(reduction.program, out, stop=self.clock.stop)))
+        self.solve_reduced(compose(reduction, presolve(reduction.program, out, stop=self.clock.stop)))
         return True
 
     def _out(self, reduction: Presolved, ascent: Ascent) -> list[int]:

@@ -46,6 +46,11 @@ def spec(name: str) -> OpSpec:
     return found
 
 
+def forget(name: str) -> None:
+    """Take an operator that was declared here back; nothing for a name of none."""
+    _SPECS.pop(name, None)
+
+
 def op(
     name: str | None = None,
     *,

@@ -38,7 +38,10 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
     given one that cannot be settled a RuleError. A string that has an arrow in it is the text of rules, any other the
     path of a file.
     """
-    rules = [*_shipped(), *(rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))]
+    rules = [
+        *rules_with_evidence(),
+        *(rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)),
+    ]
     names = {r.name for r in rules}
     for given in paths or ():
         for rule in _read(given):
@@ -103,7 +106,8 @@ def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:
 
 
 @cache
-def _shipped() -> tuple[Rule, ...]:
+def rules_with_evidence() -> tuple[Rule, ...]:
+    """The shipped rules whose evidence is current; an EvidenceWarning names those that are left out."""
     evidence = shipped_evidence()
     rules = shipped_rules()
     by_name = {r.name: r for r in rules}

@@ -93,7 +93,7 @@ class CompiledProgram:
     ) -> None:
         self.graph = interface(given) if isinstance(given, Plan) else given
         self._build, self._device = build, device
-        self._machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
+        self.machines: OrderedDict[tuple[tuple[str, int], ...], Machine] = OrderedDict()
         self._bound: dict[int, object] = {}
         self._profiles: list[Profile] = []
         self._turn = threading.RLock()
@@ -183,7 +183,7 @@ class CompiledProgram:
     def close(self) -> None:
         """Give the memory of all machines back."""
         with self._turn:
-            while self._machines:
+            while self.machines:
                 self._drop()
 
     def _known(self, sizes: Sizes) -> dict[str, int]:
@@ -225,12 +225,12 @@ class CompiledProgram:
 
     def _machine(self, sizes: Sizes) -> Machine:
         key = tuple(sorted(sizes.items()))
-        found = self._machines.get(key)
+        found = self.machines.get(key)
         if found is None:
-            while len(self._machines) >= KEPT_SIZES:
+            while len(self.machines) >= KEPT_SIZES:
                 self._drop()
-            found = self._machines[key] = self._built(sizes)
-        self._machines.move_to_end(key)
+            found = self.machines[key] = self._built(sizes)
+        self.machines.move_to_end(key)
         return found
 
     def _built(self, sizes: Sizes) -> Machine:
@@ -239,12 +239,12 @@ class CompiledProgram:
             try:
                 return self._build(sizes)
             except DeviceMemoryError:
-                if not self._machines:
+                if not self.machines:
                     raise
                 self._drop()
 
     def _drop(self) -> None:
-        _, machine = self._machines.popitem(last=False)
+        _, machine = self.machines.popitem(last=False)
         self._bound.pop(id(machine), None)
         machine.close()
 

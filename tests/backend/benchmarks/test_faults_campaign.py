@@ -83,7 +83,7 @@ def test_a_campaign_that_was_interrupted_goes_on_where_it_stood(
     """Its result is that of an uninterrupted one, other kinds stay in the file, and the seed is said first."""
     output = tmp_path / "faults.json"
     arguments = ["--only", "paths", "--seed", "3", "-o", str(output)]
-    whole = campaign._outcomes
+    whole = campaign.tried_outcomes
     tried: list[int] = []
 
     def interrupted(kind, numbers, seed, jobs):  # type: ignore[no-untyped-def]
@@ -93,7 +93,7 @@ def test_a_campaign_that_was_interrupted_goes_on_where_it_stood(
             if len(tried) == 5:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(campaign, "_outcomes", interrupted)
+    monkeypatch.setattr(campaign, "tried_outcomes", interrupted)
     assert CliRunner().invoke(campaign.main, arguments).exit_code == 1
     assert len(tried) == 5 and not output.exists()
     output.write_text(json.dumps({"kinds": {"sizes": {"tries": 1}}}))

@@ -85,7 +85,7 @@ def test_a_rule_file_that_is_no_utf8_is_refused(run: Run, model: Path, command: 
 def made(*statements: str, version: int = storage.VERSION) -> Path:
     """A file that says it is a cost table of a version, and holds what the statements make."""
     connection = sqlite3.connect("costs.sqlite3")
-    for statement in (*statements, f"PRAGMA application_id = {storage._APPLICATION}"):
+    for statement in (*statements, f"PRAGMA application_id = {storage.APPLICATION}"):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {version}")
     connection.commit()
@@ -99,7 +99,7 @@ def filled(count: int = 1) -> Path:
         for number in range(count):
             key = OpKey.parse(f"relu {{}} float32[{number + 1}, 8]")
             table.put(HERE, key, Entry(2e-6, 1e-6, 3e-6, 20))
-        table._execute("PRAGMA wal_checkpoint(TRUNCATE)", ())
+        table.execute("PRAGMA wal_checkpoint(TRUNCATE)", ())
     return Path("costs.sqlite3")
 
 
@@ -113,7 +113,7 @@ def added(environment: object, key: object) -> None:
 TABLES = {
     "an endless view": (lambda: made(ENDLESS), "a cost table that holds something else: view entries"),
     "a trigger": (
-        lambda: made(storage._SCHEMA, "CREATE TRIGGER t BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END"),
+        lambda: made(storage.SCHEMA, "CREATE TRIGGER t BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END"),
         "a cost table that holds something else: table entries, trigger t",
     ),
     "a search index": (
@@ -155,7 +155,7 @@ def test_a_table_that_is_cut_short_anywhere_is_refused_or_whole(run: Run, model:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_tables_of_older_formats_are_still_read(folder: Path, version: int) -> None:
-    columns = storage._SCHEMA.replace(", hot REAL", "")
+    columns = storage.SCHEMA.replace(", hot REAL", "")
     made(columns if version == 2 else columns.replace(" plan TEXT NOT NULL DEFAULT '',", "", 1), version=version)
     with CostTable("costs.sqlite3") as table:
         table.put(HERE, OpKey.parse("relu {} float32[1]"), Entry(2e-6, 1e-6, 3e-6, 20))

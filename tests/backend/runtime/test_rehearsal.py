@@ -151,7 +151,7 @@ def test_a_process_that_ctrl_c_ended_has_made_nothing(monkeypatch: pytest.Monkey
 
 
 def test_a_process_is_ended_when_the_call_is_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eqsat.system.deadline._ASKED_SECONDS", 0.0)
+    monkeypatch.setattr("eqsat.system.deadline.ASKED_SECONDS", 0.0)
     monkeypatch.setattr(rehearsal, "_MAKE", "import time; time.sleep(3600)")
     looks: list[int] = []
 

@@ -34,11 +34,11 @@ def test_every_graph_visited_is_closed_acyclic_and_new_and_has_the_cost_it_was_q
             for need in program.needs[option]:
                 assert graph.position[need] < graph.position[goal]
                 assert graph.level[need] < graph.level[goal]
-        assert graph.key in search._met
-        for cost, _, packed, changes in search._queue:
-            queued = search._graph(search._unpacked(packed, changes))
+        assert graph.key in search.met
+        for cost, _, packed, changes in search.queue:
+            queued = search.graph_of(search.unpacked(packed, changes))
             assert math.isclose(queued.cost, cost, rel_tol=1e-9, abs_tol=1e-18)
-            assert queued.key in search._met
+            assert queued.key in search.met
             assert not unfounded(program, queued.choice)
         assert frozenset(graph.choice.values()) not in met
         met.add(frozenset(graph.choice.values()))

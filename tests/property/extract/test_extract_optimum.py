@@ -205,7 +205,7 @@ def integer_optimum(problem: Problem) -> float:
     search = IlpSearch(problem.program, best_greedy(problem.program), Clock(NEVER), 0.0, 0, set())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "ruled_out", lambda program, ascent, cost: [])
-        search._integer(presolve(problem.program, passes=0))
+        search.solve_integer(presolve(problem.program, passes=0))
     assert search.done()
     assert not unfounded(problem.program, search.best())
     return search.cost
@@ -260,7 +260,7 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
         patch.setattr(core, "FAR", 1.0)
         begin, clock = best_greedy(problem.program), Clock(Deadline(60.0))
         search = IlpSearch(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
-        search._solve(presolve(problem.program, passes=0))
+        search.solve_reduced(presolve(problem.program, passes=0))
     assert search.done()
     assert math.isclose(total(problem.program, search.best()), optimum(problem), rel_tol=1e-8, abs_tol=1e-18)
 

@@ -74,8 +74,8 @@ def test_the_environment_of_a_gpu_has_its_driver_libraries_and_kernels(here):
 
 
 def test_what_generates_kernels_is_part_of_an_environment_and_nothing_else_is(tmp_path, monkeypatch):
-    folder = shutil.copytree(installation._FOLDER, tmp_path / "runtime")
-    monkeypatch.setattr(installation, "_FOLDER", folder)
+    folder = shutil.copytree(installation.SOURCES, tmp_path / "runtime")
+    monkeypatch.setattr(installation, "SOURCES", folder)
     hashed = installation.generator_hash.__wrapped__
     before = hashed()
     assert before == installation.generator_hash()

@@ -46,5 +46,5 @@ def test_shipped_entries_are_costs_in_their_environment_alone(device, monkeypatc
     monkeypatch.setattr(Environment, "current", staticmethod(lambda *_: there))
     entries = CostTable(":memory:").entries(there)
     assert entries == {r.key: r.entry for r in records if r.environment == there}
-    assert CostModel(device, CostTable(":memory:"))._measured == entries
+    assert CostModel(device, CostTable(":memory:")).measured == entries
     assert CostTable(":memory:").environments() == {}

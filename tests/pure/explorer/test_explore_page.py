@@ -22,7 +22,7 @@ from eqsat.explorer.page.page import page
 from eqsat.explorer.page.payload import payload
 from eqsat.explorer.page.static import MOST_NODES, diff_svg, eclass_table, folded, image
 from eqsat.explorer.view.views import GraphView, NodeView, RunView
-from eqsat.system.figure import _kind
+from eqsat.system.figure import figure_class
 from tests.support import run_views
 
 
@@ -292,8 +292,8 @@ def test_what_is_not_installed_is_named(package, monkeypatch):
     monkeypatch.setitem(sys.modules, f"{package}.figure", None)
     from eqsat.explorer.page import plots, widget
 
-    widget._widget_class.cache_clear()
-    _kind.cache_clear()
+    widget.widget_class.cache_clear()
+    figure_class.cache_clear()
     calls = {
         "igraph": lambda: page(run_views.small()),
         "matplotlib": lambda: plots.growth_figure(()),

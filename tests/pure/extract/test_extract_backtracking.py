@@ -215,8 +215,8 @@ def test_the_queue_and_the_graphs_remembered_are_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr("eqsat.extract.solvers.backtracking.MOST_MET", 300)
     search = BacktrackingSearch(problem, 1.5, _original(problem), 0, Clock(NEVER))
     for _ in search.visits():
-        assert len(search._queue) <= 8
-    assert len(search._met) == 300
+        assert len(search.queue) <= 8
+    assert len(search.met) == 300
     assert not unfounded(problem.program, search.best())
 
 

@@ -15,7 +15,7 @@ import pytest
 from eqsat.errors import ExtractionError, MissingExtraError, UsageError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem, solve
 from eqsat.extract.limited.pareto import Front, front, plot, table
-from eqsat.system.figure import _kind
+from eqsat.system.figure import figure_class
 
 CHAIN = [Node(0, (), 1.0), Node(1, ((0, 0),), 1.0), Node(1, ((0, 0),), 3.0), Node(2, ((1, 0),), 1.0)]
 SIZES = {(0, 0): 4.0, (1, 0): 5.0, (2, 0): 6.0}
@@ -272,7 +272,7 @@ def test_a_front_is_a_plot(trade: Front, tmp_path: Path) -> None:
 
 def test_a_plot_without_matplotlib_says_what_to_install(trade: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    _kind.cache_clear()
+    figure_class.cache_clear()
     with pytest.raises(MissingExtraError) as error:
         plot(trade)
     assert error.value.remedy == "pip install eqsat[plot]"

@@ -29,7 +29,7 @@ def forgotten():
     before = set(OPS)
     yield
     for name in set(OPS) - before:
-        del registry._SPECS[name]
+        registry.forget(name)
 
 
 def typed(name, *shapes, dtypes=()):
@@ -178,11 +178,11 @@ def test_false_laws_and_claims_are_refuted():
     op("f", pointwise=True, laws=["f(x) => x * x"])(lambda xp, x: xp.add(x, x))
     with pytest.raises(UnsoundRuleError, match=r"operator 'f' states a false law, .*\n.*\n  correct laws= of its decl"):
         load_rules()
-    del registry._SPECS["f"]
+    registry.forget("f")
     op("g", index="... m -> ... m", multilinear=(0,))(lambda xp, x: xp.multiply(x, x))
     with pytest.raises(UnsoundRuleError, match=r"operator 'g' implies a false law, g-.*\n.*\n  correct index=, multil"):
         load_rules()
-    del registry._SPECS["g"]
+    registry.forget("g")
     op("h", pointwise=True, laws=["h(x) => x + z"])(lambda xp, x: x)
     with pytest.raises(RuleError, match=r"right side uses unbound variable 'z'\n.*\n  correct laws= where 'h'"):
         load_rules()

@@ -156,7 +156,7 @@ def test_rules_without_current_evidence_are_left_out_and_the_message_says_how_to
     law = Evidence("law", rule_hash(EDITED), "proved", 2, 3)
     monkeypatch.setattr(loader, "shipped_rules", lambda: (EDITED, FOUND))
     monkeypatch.setattr(loader, "shipped_evidence", lambda: {"law": law, "found": RECORD})
-    loader._shipped.cache_clear()
+    loader.rules_with_evidence.cache_clear()
     try:
         with pytest.warns(loader.EvidenceWarning) as caught:
             assert EDITED in loader.load_rules()
@@ -165,7 +165,7 @@ def test_rules_without_current_evidence_are_left_out_and_the_message_says_how_to
             "  run `eqsat rules verify` to check them again"
         )
     finally:
-        loader._shipped.cache_clear()
+        loader.rules_with_evidence.cache_clear()
 
 
 def test_records_written_before_bounded_execution_are_still_read(tmp_path: Path) -> None:

@@ -128,12 +128,12 @@ def test_stale_evidence_is_ignored_with_a_message(tmp_path: Path, monkeypatch: p
     changed = Evidence(SHIPPED[0].name, "0" * 24, "proved", 24, 80)
     write_evidence([*kept, changed], tmp_path / "evidence.jsonl")
     monkeypatch.setattr(loader, "shipped_evidence", lambda: read_evidence(tmp_path / "evidence.jsonl"))
-    loader._shipped.cache_clear()
+    loader.rules_with_evidence.cache_clear()
     try:
         with pytest.warns(loader.EvidenceWarning, match="eqsat rules verify"):
             assert len(loader.load_rules()) == len(SHIPPED) - 1
     finally:
-        loader._shipped.cache_clear()
+        loader.rules_with_evidence.cache_clear()
 
 
 def test_hash_follows_text_and_operators() -> None:

@@ -53,7 +53,7 @@ def test_a_run_that_the_deadline_ends_costs_the_round_and_no_more(rounds):
 
     programs = {"a": ended, "b": lambda: None}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("eqsat.runtime.measure._calls_a_sample", lambda program, warm_up, now: 1)
+        patched.setattr("eqsat.runtime.measure.calls_a_sample", lambda program, warm_up, now: 1)
         calls += ["warm", "up"]
         if rounds < LEAST_ROUNDS:
             with pytest.raises(TimeUp):

@@ -137,7 +137,7 @@ def _stable(value: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _space(settings: GenerationSettings, name: str) -> tuple[SpaceBuilder, list[Level], list[Block]]:
+def space_of(settings: GenerationSettings, name: str) -> tuple[SpaceBuilder, list[Level], list[Block]]:
     """A domain's space up to one operator less than asked for, and the applications that have as many as asked for."""
     names, chosen = settings.operators(), domain(name)
     left_out = chosen.without if settings.ops is None else ()
@@ -151,7 +151,7 @@ def evaluate_part(settings: GenerationSettings, name: str, start: int, stop: int
 
     Runs in any process: the terms of fewer operators are made anew where they are not there yet.
     """
-    builder, _, blocks = _space(settings, name)
+    builder, _, blocks = space_of(settings, name)
     hashes, codes = builder.space.fingerprints(start, stop, blocks)
     return {"hashes": hashes, "codes": codes}
 
@@ -160,7 +160,7 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     settings = run.settings
     run.progress(GenerationProgress(chosen.name, "building", 0, 1))
     with run.timed("build"):
-        builder, levels, blocks = _space(settings, chosen.name)
+        builder, levels, blocks = space_of(settings, chosen.name)
     total = blocks[-1].start + blocks[-1].count if blocks else 0
     starts = range(0, total, _PART)
     done = 0

@@ -19,7 +19,7 @@ EXTRA = "eqsat[cuda13]"
 #: Origin of generated code: the module that this one imports of the runtime.
 _ORIGIN = "cuda.program.lowering"
 _ROOM = "eqsat.runtime"
-_FOLDER = Path(__file__).parents[2]
+SOURCES = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def generator_hash() -> str:
     They are the modules of the runtime that lowering imports, directly or not, and every file of CUDA code beside them.
     """
     digest = hashlib.blake2b(digest_size=6)
-    for path in sorted({*_modules(_ORIGIN), *_FOLDER.rglob("*.cuh")}):
+    for path in sorted({*_modules(_ORIGIN), *SOURCES.rglob("*.cuh")}):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -169,7 +169,7 @@ def _modules(origin: str) -> Iterator[Path]:
     left = [origin]
     while left:
         name = left.pop()
-        path = _FOLDER / f"{name.replace('.', '/')}.py"
+        path = SOURCES / f"{name.replace('.', '/')}.py"
         if name in seen or not path.is_file():
             continue
         seen.add(name)

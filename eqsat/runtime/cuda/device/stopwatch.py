@@ -90,13 +90,13 @@ class CudaSubject:
     ) -> None:
         self._watch, self._choose = watch, choice(prescribed or ())
         program = program_of(given)
-        self._machine = GpuMachine(program, arrange(program), watch.toolkit, self._choose)
-        self._launches = program.launches
+        self.machine = GpuMachine(program, arrange(program), watch.toolkit, self._choose)
+        self.launches = program.launches
         for name, array in inputs.items():
-            self._machine.put(name, array)
-        self._machine.wait()
-        self._weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
-        self.weight_bytes = sum(self._weights.values())
+            self.machine.put(name, array)
+        self.machine.wait()
+        self.weights = {name: b.nbytes for name, b in program.buffers.items() if b.role == "weight"}
+        self.weight_bytes = sum(self.weights.values())
         self._sets: list[Any] = [None]
         self._steps: dict[tuple[str, int], list[PreparedLaunch]] = {}
         self._prepared: list[PreparedCall] = []
@@ -104,18 +104,18 @@ class CudaSubject:
         self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
-        calls = [launch.work for launch in self._launches if not isinstance(launch.work, KernelSource | Fallback)]
+        calls = [launch.work for launch in self.launches if not isinstance(launch.work, KernelSource | Fallback)]
         library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
-        plans = library.plans(calls[0], self._machine.memory.address)
+        plans = library.plans(calls[0], self.machine.memory.address)
         generated = (GENERATED,) if plans and isinstance(calls[0], Normalisation) else ()
         return tuple(tuned(calls[0], plan) for plan in (*plans, *generated))
 
     def graph(self, plan: str, copies: int, weights: int) -> CudaReplay | MachineReplay:
         """So many copies of the launches, captured one after the other, which take turns on so many sets of weights."""
-        if any(isinstance(launch.work, Fallback) for launch in self._launches):
-            return MachineReplay(self._watch, self._machine, copies)
+        if any(isinstance(launch.work, Fallback) for launch in self.launches):
+            return MachineReplay(self._watch, self.machine, copies)
         with self._watch.toolkit.device():
             self._copy_weights(weights)
             steps = [step for copy in range(copies) for step in self._made(plan, copy % weights)]
@@ -125,26 +125,26 @@ class CudaSubject:
         """Take memory for more sets of weights, and fill it on the GPU."""
         cupy = self._watch.toolkit.cupy
         while len(self._sets) < count:
-            self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self._weights.values())), 1)))
+            self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self.weights.values())), 1)))
             place = len(self._sets) - 1
-            for name, nbytes in self._weights.items():
+            for name, nbytes in self.weights.items():
                 runtime, stream = self._watch.toolkit.runtime, self._watch.stream
-                to, origin = self._base(name, place), self._base(name, 0)
+                to, origin = self.weight_address(name, place), self.weight_address(name, 0)
                 runtime.memcpyAsync(to, origin, nbytes, runtime.memcpyDeviceToDevice, stream.ptr)
         self._watch.stream.synchronize()
 
-    def _base(self, name: str, place: int) -> int:
+    def weight_address(self, name: str, place: int) -> int:
         """The offset of a buffer of weights in a set."""
         if place == 0:
-            return self._machine.memory.address(View.of(name, DType.UINT8, (self._weights[name],)))
-        before = list(self._weights)[: list(self._weights).index(name)]
-        return int(self._sets[place].ptr) + sum(_aligned(self._weights[other]) for other in before)
+            return self.machine.memory.address(View.of(name, DType.UINT8, (self.weights[name],)))
+        before = list(self.weights)[: list(self.weights).index(name)]
+        return int(self._sets[place].ptr) + sum(_aligned(self.weights[other]) for other in before)
 
     def _address(self, place: int) -> Callable[[View], int]:
         def address(view: View) -> int:
-            if view.buffer not in self._weights:
-                return self._machine.memory.address(view)
-            return self._base(view.buffer, place) + view.offset * view.dtype.itemsize
+            if view.buffer not in self.weights:
+                return self.machine.memory.address(view)
+            return self.weight_address(view.buffer, place) + view.offset * view.dtype.itemsize
 
         return address
 
@@ -152,10 +152,13 @@ class CudaSubject:
         """The launches on one set of weights, a library's call by a plan."""
         if (plan, place) not in self._steps:
             address = self._address(place)
-            self._steps[plan, place] = [step for launch in self._launches for step in self._step(launch, plan, address)]
+            self._steps[plan, place] = [
+                step for launch in self.launches for step in self.prepared_steps(launch, plan, address)
+            ]
         return self._steps[plan, place]
 
-    def _step(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
+    def prepared_steps(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
+        """A launch made ready: of a library's call by a plan, with what it takes beside the call."""
         toolkit, work = self._watch.toolkit, launch.work
         if isinstance(work, Fallback):
             raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
@@ -185,7 +188,7 @@ class CudaSubject:
             return [self._generated(work, launch.label, address, reason)]
         first, source, views = parts
         rest = KernelStep(toolkit, source, [address(view) for view in views])
-        return [*self._step(replace(launch, work=first), plan, address), rest]
+        return [*self.prepared_steps(replace(launch, work=first), plan, address), rest]
 
     def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> PreparedCall:
         """A call by a plan; parts that take long to build are built for one set of weights."""
@@ -212,7 +215,7 @@ class CudaSubject:
         while self._prepared:
             self._prepared.pop().close()
         self._sets.clear()
-        self._machine.close()
+        self.machine.close()
 
 
 class CudaReplay:
@@ -246,16 +249,16 @@ class MachineReplay:
     """Runs of a machine one after the other, for a program that no graph can hold."""
 
     def __init__(self, watch: CudaStopwatch, machine: GpuMachine, copies: int) -> None:
-        self._watch, self._machine, self._copies = watch, machine, copies
+        self._watch, self.machine, self._copies = watch, machine, copies
 
     def seconds(self) -> float:
         """Run all copies and return the seconds that the GPU took."""
 
         def run() -> None:
             for _ in range(self._copies):
-                self._machine.launch()
+                self.machine.launch()
 
-        return _between(self._watch, run, self._machine.streams[0])
+        return _between(self._watch, run, self.machine.streams[0])
 
     def close(self) -> None:
         """Nothing is held."""

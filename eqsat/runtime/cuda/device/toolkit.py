@@ -60,7 +60,7 @@ class Toolkit:
         self.arch = "sm_" + str(self.cupy.cuda.Device(number).compute_capability)
         #: Weights on this GPU that some program reads.
         self.weights: WeakValueDictionary[Any, Any] = WeakValueDictionary()
-        self._cubins = Cubins()
+        self.cubins = Cubins()
         self._modules: list[int] = []
         self._functions: dict[tuple[str, str], int] = {}
 
@@ -84,13 +84,13 @@ class Toolkit:
     def prepare(self, sources: Iterable[KernelSource]) -> None:
         """Compile kernels at once, which then need only be loaded; BackendError where one does not compile."""
         missing = (source.code for source in sources if (source.code, source.entry) not in self._functions)
-        self._cubins.prepare(missing, self.arch)
+        self.cubins.prepare(missing, self.arch)
 
     def function(self, source: KernelSource) -> int:
         """The handle of a kernel, compiled and loaded where it is not yet; BackendError where it does not compile."""
         key = source.code, source.entry
         if key not in self._functions:
-            compiled = self._cubins.get(source.code, self.arch)
+            compiled = self.cubins.get(source.code, self.arch)
             module = self.driver.moduleLoadData(compiled.cubin)
             self._modules.append(module)
             self._functions[key] = self.driver.moduleGetFunction(module, source.entry)

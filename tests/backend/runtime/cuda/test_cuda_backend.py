@@ -174,7 +174,7 @@ def test_a_static_graph_or_plan_is_made_ready_at_once_and_its_libraries_are_open
     agree(planned.run(inputs), graph, inputs)
     assert len(made) == 1
     waiting = chosen.compile(branches())
-    assert not waiting._machines
+    assert not waiting.machines
     for one in (program, planned):
         one.close()
     assert cuda.taken == 0 and made[0].libraries["cublaslt"].open == 0
@@ -223,7 +223,7 @@ def test_kernels_are_loaded_once_and_unloaded_with_the_toolkit(cuda_of_version):
     assert toolkit.function(small) == toolkit.function(small) == (1, "k")
     assert loaded == [b"sm_90 a"]
     toolkit.prepare([small, large])
-    assert toolkit._cubins.prepared == ["sm_90 b"]  # the other is loaded already
+    assert toolkit.cubins.prepared == ["sm_90 b"]  # the other is loaded already
     assert toolkit.function(large) == (2, "k")
     assert loaded == [b"sm_90 a", b"sm_90 b", (8, 100 << 10)]
     loaded.pop()
@@ -371,7 +371,7 @@ def test_programs_for_other_sizes_make_room():
     for n in (64, 65, 64):
         inputs = {"x": RNG.standard_normal((n, 8)).astype(np.float32)}
         agree(program.run(inputs), graph, inputs)
-    assert len(program._machines) == 1
+    assert len(program.machines) == 1
 
 
 def test_programs_for_several_sizes_share_their_weights():

@@ -88,4 +88,4 @@ def test_a_size_is_an_integer_from_0(size):
         program_of(program.graph, [3])
     program.prepare({"n": np.int64(3)})
     np.testing.assert_array_equal(program.run({"x": X[:3]})["y"], X[:3].T)
-    assert len(program._machines) == 1
+    assert len(program.machines) == 1

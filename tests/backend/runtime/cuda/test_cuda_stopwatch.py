@@ -70,10 +70,10 @@ def test_every_copy_reads_its_own_weights_and_writes_in_one_place(watch):
     assert len(subject.plans) == 3
     graph = subject.graph(subject.plans[1], 5, 3)
     taken = watch.toolkit.cuda.taken
-    places = [subject._base(name, place) for name in subject._weights for place in range(3)]
-    assert len(set(places)) == 3 * len(subject._weights)
+    places = [subject.weight_address(name, place) for name in subject.weights for place in range(3)]
+    assert len(set(places)) == 3 * len(subject.weights)
     assert graph.seconds() >= 0
-    made = subject._machine.get("y0")
+    made = subject.machine.get("y0")
     exact = kernel.inputs["x0_0"] @ kernel.plan.graph.constants["w0_1"].array
     np.testing.assert_allclose(made, exact, rtol=1e-6)
     again = subject.graph(subject.plans[1], 4, 2)
@@ -111,7 +111,7 @@ NORM = OpKey.parse('layer_norm {"axis":-1,"epsilon":1e-05} float32[4, 8] =float3
 def test_a_normalisation_is_measured_by_every_plan_and_as_it_is_generated(watch):
     subject, kernel = subject_of(watch, NORM)
     library = watch.toolkit.libraries["cudnn"]
-    (call,) = (launch.work for launch in subject._launches)
+    (call,) = (launch.work for launch in subject.launches)
     assert [choice([plan])(call) for plan in subject.plans] == [*library.plans(call, None), GENERATED]
     x = kernel.inputs["x0_0"].astype(np.float64)
     scale, bias = (kernel.plan.graph.constants[name].array for name in ("w0_1", "w0_2"))
@@ -124,7 +124,7 @@ def test_a_normalisation_is_measured_by_every_plan_and_as_it_is_generated(watch)
         generated = chosen in (None, GENERATED)
         assert set(library.asked) == (set() if generated else {chosen})
         assert (watch.toolkit.cuda.launched > before) == generated
-        np.testing.assert_allclose(subject._machine.get("y0"), wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(subject.machine.get("y0"), wanted, rtol=1e-5, atol=1e-6)
     entry = measure(subject, watch)
     assert entry.plan in subject.plans
     subject.close()
@@ -132,7 +132,7 @@ def test_a_normalisation_is_measured_by_every_plan_and_as_it_is_generated(watch)
 
 def test_what_fails_of_a_plan_is_tried_by_the_library_or_generated(watch):
     subject, _ = subject_of(watch, NORM)
-    (call,) = (launch.work for launch in subject._launches)
+    (call,) = (launch.work for launch in subject.launches)
     assert tried(call, None) == (GENERATED,)
     assert tried(call, "cudnn 1 plan0") == ("cudnn 1 plan0", GENERATED)
     assert tried(product(), None) == (None,)
@@ -144,7 +144,7 @@ def test_a_generated_kernel_has_one_plan_and_no_library(watch):
     subject, kernel = subject_of(watch, OpKey.parse("relu {} float32[4, 6]"))
     assert (subject.plans, subject.weight_bytes) == ((), 0)
     subject.graph("", 3, 1).seconds()
-    np.testing.assert_array_equal(subject._machine.get("y0"), np.maximum(kernel.inputs["x0_0"], 0))
+    np.testing.assert_array_equal(subject.machine.get("y0"), np.maximum(kernel.inputs["x0_0"], 0))
     subject.close()
 
 
@@ -154,7 +154,7 @@ def test_a_whole_graph_runs_by_the_plans_of_a_table(watch):
     g.output("y", eqsat.softmax(eqsat.relu(g.input("x", (3, 8)) @ w) + g.input("z", (3, 4)), axis=-1))
     inputs = {"x": np.ones((3, 8), np.float32), "z": np.zeros((3, 4), np.float32)}
     first = watch.subject(g.build(), inputs)
-    call = next(launch.work for launch in first._launches if isinstance(launch.work, Matmul))
+    call = next(launch.work for launch in first.launches if isinstance(launch.work, Matmul))
     first.close()
     library = watch.toolkit.libraries["cublaslt"]
     library.asked.clear()
@@ -163,7 +163,7 @@ def test_a_whole_graph_runs_by_the_plans_of_a_table(watch):
     assert set(library.asked) == {"cublaslt 1 plan1"}
     exact = np.maximum(inputs["x"] @ g.build().constants[next(iter(g.build().constants))].array, 0)
     exact = np.exp(exact) / np.exp(exact).sum(axis=-1, keepdims=True)
-    np.testing.assert_allclose(subject._machine.get("y"), exact, rtol=1e-5)
+    np.testing.assert_allclose(subject.machine.get("y"), exact, rtol=1e-5)
     subject.close()
 
 
@@ -178,7 +178,7 @@ def test_an_operator_without_a_kernel_is_run_by_the_machine(watch, monkeypatch):
     monkeypatch.setattr(stopwatch, "program_of", falling)
     subject, kernel = subject_of(watch, total)
     assert subject.graph("", 2, 1).seconds() >= 0
-    np.testing.assert_allclose(subject._machine.get("y0"), np.cumsum(kernel.inputs["x0_0"], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(subject.machine.get("y0"), np.cumsum(kernel.inputs["x0_0"], axis=1), rtol=1e-6)
     subject.close()
 
 
@@ -236,7 +236,7 @@ def test_a_call_that_no_library_has_runs_on_a_generated_kernel(watch):
     assert subject.plans == ()
     subject.graph("", 4, 2).seconds()
     exact = kernel.inputs["x0_0"] @ kernel.plan.graph.constants["w0_1"].array
-    np.testing.assert_allclose(subject._machine.get("y0"), exact, rtol=1e-5)
+    np.testing.assert_allclose(subject.machine.get("y0"), exact, rtol=1e-5)
     subject.close()
 
 
@@ -258,7 +258,7 @@ def test_what_is_added_after_a_convolution_is_measured_with_it(watch):
     subject, _ = subject_of(watch)
     memory = watch.toolkit.cupy.cuda.Memory(4 << 10)
     places = {name: memory.ptr + (i << 10) for i, name in enumerate("xway")}
-    steps = subject._step(Launch(call, (), (), (), "conv + add + relu"), "", lambda view: places[view.buffer])
+    steps = subject.prepared_steps(Launch(call, (), (), (), "conv + add + relu"), "", lambda view: places[view.buffer])
     assert [isinstance(step, KernelStep) for step in steps] == [False, True]
     subject.close()
     del steps, memory

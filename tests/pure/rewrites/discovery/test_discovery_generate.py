@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from eqsat import cli
 from eqsat.errors import ShapeError, UsageError
-from eqsat.language.declaration.registry import _SPECS
+from eqsat.language.declaration.registry import forget
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate import build, generate, space
@@ -112,7 +112,7 @@ def test_operators_take_part_by_being_declared():
             ("swap_halves(relu(x))", "relu(swap_halves(x))"),
         } & found
     finally:
-        del _SPECS["swap_halves"]
+        forget("swap_halves")
 
 
 def test_images_and_filters_do_not_mix():
@@ -184,9 +184,9 @@ def test_a_fingerprint_is_no_evidence(monkeypatch):
 
     for module in (space, build):
         monkeypatch.setattr(module, "fingerprints", colliding)
-    generate._space.cache_clear()
+    generate.space_of.cache_clear()
     made = generated("add relu", "3x3*2", max_ops=2)
-    generate._space.cache_clear()
+    generate.space_of.cache_clear()
     assert made.counts["domains"]["3x3*2"]["rejected"] > 0
     assert equations(made) <= {("add(x, y)", "add(y, x)"), ("relu(relu(x))", "relu(x)")}
 

@@ -232,7 +232,7 @@ def test_a_bound_program_reads_its_inputs_once_and_is_not_disturbed_by_others(pr
     x[...] = 0
     for call, wanted in ((first, Y), (second, (-X @ W).clip(0)), (first, Y)):
         call()
-        (machine,) = program._machines.values()
+        (machine,) = program.machines.values()
         np.testing.assert_allclose(machine.get("y"), wanted, rtol=1e-6)
 
 
