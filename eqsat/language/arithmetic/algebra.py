@@ -253,7 +253,7 @@ class Algebra:
         return "proved" if solver.check() == z3.unsat else "unknown"
 
     def _facts(self, goal: Any) -> list[Any]:
-        """What holds of the maxima, exponentials and inverses inside a goal."""
+        """Facts that hold of the maxima, exponentials and inverses inside a goal."""
         z3 = self.z3
         facts, seen, pending = [], set(), [goal]
         while pending:

@@ -201,7 +201,7 @@ class ResidueNamespace:
 
 @cache
 def _ranks(prime: int) -> Any:
-    """What every residue is ordered by: mixing is one to one, so no two tie."""
+    """The rank of every residue in an order of all: mixing is one to one, so no two tie."""
     ranks = _mix(np.arange(prime), _seed("order"))
     ranks.flags.writeable = False
     return ranks

@@ -1,4 +1,4 @@
-"""How far instances of operators go that are listed, not drawn, and rules that list what operators can be given."""
+"""Bounds of the instances of operators that are listed, not drawn, and rules that list what operators can be given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sizes: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far instances go: dims up to `side` in tensors of rank 3 and less, up to `deep` in those of rank 4.
+    """The bounds of instances: dims up to `side` in tensors of rank 3 and less, up to `deep` in those of rank 4.
 
     Groups have up to `length` members; a window pads by up to `pad` on either side, has strides and dilations of 1 and
     2, and as many spatial axes as the rank leaves. A convolution along one axis thus goes up to `side`.

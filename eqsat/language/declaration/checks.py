@@ -1,4 +1,4 @@
-"""What a declaration of an operator must say, what follows from it where it does not say, and how it is found wrong."""
+"""Requirements on a declaration of an operator, the fields that follow where it leaves them out, and its checks."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _attributes(declared: OpSpec) -> str:
 
 
 def call_signature(declared: OpSpec) -> Signature:
-    """How an operator is called: its operands by position, its attributes by keyword.
+    """The signature of an operator's calls: its operands by position, its attributes by keyword.
 
     >>> from eqsat.language.ops import spec
     >>> print(call_signature(spec("softmax")))

@@ -83,7 +83,7 @@ class _Draw:
         return shape
 
     def read(self, term: IndexTerm, shape: Shape) -> None:
-        """Takes over the sizes of a known operand."""
+        """Take over the sizes of a known operand."""
         spare = len(shape) - term.fixed
         if spare < 0 or (spare and not term.open):
             raise ShapeError("the rank does not fit the index form")
@@ -174,5 +174,5 @@ class _Draw:
 
 
 def _key(index: Index) -> str:
-    """What a window slides over is another size than the result has."""
+    """The key for the size of an index: what a window slides over has another size than the result."""
     return f"{index.name}@" if index.window else index.name

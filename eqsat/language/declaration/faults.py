@@ -30,7 +30,7 @@ class Declared(Protocol):
 
 @contextmanager
 def declaration_at_fault(declared: Declared, part: str, operands: Operands, attrs: Mapping[str, Any]) -> Iterator[None]:
-    """Turns whatever a part of a declaration raises into a DeclarationError that names the part and its operands."""
+    """Turn whatever a part of a declaration raises into a DeclarationError that names the part and its operands."""
     try:
         yield
     except EqsatError:
@@ -54,7 +54,7 @@ _EXPECTED = {
 
 
 def _remedy(error: Exception) -> str:
-    """What was perhaps meant by a name that is none."""
+    """A question for the name that was perhaps meant by one that does not exist; empty where none is close."""
     name, owner = getattr(error, "name", None), getattr(error, "obj", None)
     close = difflib.get_close_matches(name, dir(owner), n=1) if isinstance(error, AttributeError) and name else []
     return f"did you mean {close[0]}?" if close else ""

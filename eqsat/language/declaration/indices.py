@@ -176,7 +176,7 @@ def check_form(form: IndexForm, operator: str, attributes: Mapping[str, object],
 
 
 class _Reader:
-    """Reads a form from left to right."""
+    """A reader of a form from left to right."""
 
     def __init__(self, text: str, operator: str, place: str) -> None:
         self.text, self.operator, self.outer = text, operator, place

@@ -77,7 +77,7 @@ def op(
     inputs_only: bool = False,
     **facts: Unpack[Facts],
 ) -> _Registry:
-    """Declares an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
+    """Declare an operator by its reference; its keyword parameters are the attributes, unless `attrs` says otherwise.
 
     The number of operands is that of the reference's positional parameters after `xp`, those with a default optional.
     The name is that of the reference where none is given. Shape and sample rule may be left out where the operator is

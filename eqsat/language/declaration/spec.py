@@ -42,7 +42,7 @@ Parameters: TypeAlias = Literal["", "channel", "block"]
 
 
 class Required:
-    """Marks an attribute without a default."""
+    """The mark of an attribute without a default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -179,7 +179,7 @@ class OpSpec:
     def drawn(
         self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
     ) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
-        """What the sample rule makes of shapes and attributes; None where they have a rank that it does not take."""
+        """Shapes and attributes as the sample rule makes them; None where those given have a rank it does not take."""
         if self.sample is None:
             return None
         with declaration_at_fault(self, "sample rule", (), {"shapes": tuple(shapes), **attrs}):
@@ -200,7 +200,7 @@ class OpSpec:
 
     @property
     def first_parameter(self) -> str:
-        """What the reference takes before its operands: xp, the arithmetic."""
+        """The name of the parameter that the reference takes before its operands: xp, the arithmetic."""
         return next(iter(inspect.signature(self.reference).parameters), "")
 
     @property

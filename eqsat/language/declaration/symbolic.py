@@ -263,7 +263,7 @@ def tile(attrs: Attrs, x: Array) -> Array:
 
 
 def shape_elements(type: TensorType, start: int, end: int | None) -> Array | None:
-    """What `shape` of a tensor of this type makes, or None where the rank is unknown."""
+    """The elements that `shape` of a tensor of this type makes, or None where the rank is unknown."""
     if type.shape is None:
         return None
     dims = type.shape[slice(start, end)]

@@ -1,4 +1,4 @@
-"""Tries an operator of a user's out on small operands, so that a fault is found before anything rests on it."""
+"""The trial of a user's operator on small operands, so that a fault is found before anything rests on it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _drawn(declared: OpSpec, rng: Random) -> Iterator[tuple[Sequence[Shape], Map
 
 
 def _run(declared: OpSpec, types: list[TensorType], attrs: Attrs, results: list[TensorType], rng: Random) -> None:
-    """Computes the outputs in floats and modulo a prime."""
+    """Compute the outputs in floats and modulo a prime."""
     node = Node(declared.name, tuple("x" for _ in types), tuple("y" for _ in results), attrs)
     arrays = [_elements(t, rng) for t in types]
     operands: list[TensorType | None] = list(types)

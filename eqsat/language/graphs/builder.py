@@ -91,7 +91,7 @@ class Builder:
         return made_tensors[0] if len(made_tensors) == 1 else made_tensors
 
     def output(self, name: str, tensor: Tensor) -> None:
-        """Makes a tensor of any shape an output; GraphError for a name that is taken, or a tensor of another graph."""
+        """Make a tensor of any shape an output; GraphError for a name that is taken, or a tensor of another graph."""
         if name in self._outputs:
             raise GraphError(f"output {name!r} is defined twice", where=self.name, expected="one tensor an output")
         self._outputs[name] = self._own(tensor).name

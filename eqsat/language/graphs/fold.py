@@ -45,7 +45,7 @@ _FLOATS = Floats()
 
 
 class Folder:
-    """Builds a graph node by node, inferring and folding; what a node turned into is known at once.
+    """A builder of graphs node by node that infers and folds; what a node turned into is known at once.
 
     Values that turn out to be others (an identity, an equal constant) are renamed: `resolve` follows the renaming.
     """
@@ -76,11 +76,11 @@ class Folder:
         return self.types.get(self.resolve(value), UNKNOWN)
 
     def add_input(self, value: str, type: ValueType) -> None:
-        """Adds a value known only when the program runs."""
+        """Add a value known only when the program runs."""
         self.types[value] = type
 
     def add_constant(self, value: str, constant: Constant, *, merge: bool = True) -> None:
-        """Adds a constant; one with the dtype, shape and bytes of another becomes that other."""
+        """Add a constant; one with the dtype, shape and bytes of another becomes that other."""
         self._given += constant.nbytes
         if merge:
             # Most constants differ in a few sampled bytes already; only the rest are hashed as a whole.
@@ -107,11 +107,11 @@ class Folder:
         return self._dims[value]
 
     def know(self, value: str, dims: Array) -> None:
-        """Says what the elements of a small integer tensor are, as dims, where it is computed elsewhere."""
+        """Record the elements of a small integer tensor, as dims, where it is computed elsewhere."""
         self._dims[self.resolve(value)] = dims
 
     def add(self, node: Node) -> None:
-        """Adds a node whose operands are defined; ShapeError where they do not fit the operator."""
+        """Add a node whose operands are defined; ShapeError where they do not fit the operator."""
         inputs = tuple(None if v is None else self._renamed.get(v, v) for v in node.inputs)
         if node.op == OPAQUE:
             node = replace(node, inputs=inputs)
@@ -135,7 +135,7 @@ class Folder:
         self.types |= {v: t for v, t in zip(node.outputs, results, strict=True) if v}
 
     def declare(self, value: str, stated: ValueType) -> None:
-        """Joins what a model states of a value with what was inferred, which wins where they conflict."""
+        """Join what a model states of a value with what was inferred, which wins where they conflict."""
         value = self.resolve(value)
         known = self.types.get(value, UNKNOWN)
         if isinstance(known, OpaqueType):
@@ -150,7 +150,7 @@ class Folder:
         return type
 
     def _fold(self, node: Node, operands: Sequence[TensorType | None], results: Sequence[TensorType]) -> bool:
-        """Turns the outputs of a node into constants where they are known; remembers known dims."""
+        """Turn the outputs of a node into constants where they are known; remember known dims."""
         outputs = [(v, t) for v, t in zip(node.outputs, results, strict=True) if v]
         if outputs and all(_is_empty(t) for _, t in outputs):
             self._become(node, outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])

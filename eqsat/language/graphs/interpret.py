@@ -1,4 +1,4 @@
-"""Runs a graph under an interpretation: floats, integers modulo a prime, or Z3 terms."""
+"""The run of a graph under an interpretation: floats, integers modulo a prime, or Z3 terms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OpaqueRunner = Callable[[Node, list[Any]], list[Any]]
 
 
 class Interpretation(Protocol):
-    """What a reference computes with.
+    """The arithmetic that references compute with.
 
     `namespace(operands, results)` is the arithmetic for one node, given the dtypes it reads and makes, so that integer
     tensors (indices, shapes) stay plain integers under every interpretation; `constant` brings a constant in; `finish`
@@ -97,7 +97,7 @@ def run(
     opaque: OpaqueRunner | None = None,
     keep: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Evaluates a graph; returns its outputs by name, and the values in `keep` by theirs.
+    """Evaluate a graph; return its outputs by name, and the values in `keep` by theirs.
 
     `sizes` gives the named dims; they are read from the inputs where left out. An opaque node goes to `opaque`, or is a
     BackendError.
@@ -174,7 +174,7 @@ def bound_sizes(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _bind_composed(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
-    """Adds the size of a name that only a dim such as 2*n shows."""
+    """Add the size of a name that only a dim such as 2*n shows."""
     if not isinstance(declared, TensorType) or declared.is_static or not hasattr(value, "shape"):
         return
     for dim, size in zip(declared.shape or (), value.shape, strict=False):
@@ -186,7 +186,7 @@ def _bind_composed(sizes: dict[str, int], declared: ValueType, value: Any) -> No
 
 
 def _bind(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
-    """Adds the sizes of dims that are a plain name, as the shape of a value of this type gives them."""
+    """Add the sizes of dims that are a plain name, as the shape of a value of this type gives them."""
     if not isinstance(declared, TensorType) or declared.is_static or not hasattr(value, "shape"):
         return
     for dim, size in zip(declared.shape or (), value.shape, strict=False):

@@ -295,7 +295,7 @@ class _Lowering:
         return self._emit("gemm", Attrs(attrs), (inputs[1], inputs[0], *rest), result)
 
     def _turned_addend(self, name: str) -> str:
-        """What gemm adds, for the transpose of its result."""
+        """The addend of a gemm whose result is computed transposed."""
         type = self._stored(name)
         if type.rank == 0:
             return name

@@ -1,4 +1,4 @@
-"""Which results are the same on every machine, so that they may be computed before the program runs."""
+"""Results that are the same on every machine, so that they may be computed before the program runs."""
 
 from __future__ import annotations
 

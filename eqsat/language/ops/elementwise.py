@@ -42,7 +42,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 def _binary(
     name: str, onnx: str, on_dims: Callable[..., Array], *, dtype: str | None = None, **facts: Any
 ) -> Callable[[Reference], OpSpec]:
-    """Declares an operator on two broadcast operands, whose results have their element type or one of their own."""
+    """Declare an operator on two broadcast operands, whose results have their element type or one of their own."""
     return op(name, infer=broadcast(dtype), sample=pointwise, pointwise=True, onnx=onnx, on_dims=on_dims, **facts)
 
 

@@ -69,7 +69,7 @@ class Sizing:
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """How each dim that an input shows is called: by its name, where it has none by input and axis, as x[2]."""
+        """The label of each dim that an input shows: its name, or where it has none, its input and axis, as x[2]."""
         labels: dict[str, str] = {}
         for value in self.graph.inputs:
             for axis, dim in enumerate(_dims(self.graph, value)):

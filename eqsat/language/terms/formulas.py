@@ -61,7 +61,7 @@ def dim_of(text: str, known: Callable[[str], bool]) -> Dim:
 
 
 def reader(shapes: Iterable[Iterable[str]]) -> Callable[[str], Dim]:
-    """How the texts of a model's dims are read, given the texts in the shapes of its inputs.
+    """The function that reads the texts of a model's dims, given the texts in the shapes of its inputs.
 
     A formula is one over names that inputs show as they are, or over those that PyTorch gives: s0, s1, u0 …
     """

@@ -88,7 +88,7 @@ class Node:
     name: str = ""
 
     def describe(self) -> str:
-        """How messages call this node: its name, or the first value it makes, and the operator."""
+        """The name of this node in messages: its own, or the first value it makes, and the operator."""
         made = next((o for o in self.outputs if o), "?")
         return f"node {self.name!r} ({self.op})" if self.name else f"node making {made!r} ({self.op})"
 

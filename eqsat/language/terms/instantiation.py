@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Target(Protocol[Scope, Value]):
-    """Makes values of patterns: terms, e-nodes, arrays, formulas, text. A scope says what names stand for."""
+    """A maker of values of patterns: terms, e-nodes, arrays, formulas, text. A scope says what names stand for."""
 
     def variable(self, name: str, scope: Scope) -> Value:
         """The value of a variable."""

@@ -130,7 +130,7 @@ class Operand(Protocol):
 
 @dataclass(slots=True)
 class Bindings:
-    """What a match bound: tensors, attributes and records; sequences of them for variables of groups and spreads."""
+    """Bindings of a match: tensors, attributes and records; sequences of them for variables of groups and spreads."""
 
     tensors: dict[str, Operand | tuple[Operand, ...]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)

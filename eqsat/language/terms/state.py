@@ -1,4 +1,4 @@
-"""How a tensor is held in memory: the order of its elements, and their type."""
+"""The form in which memory holds a tensor: the order of its elements, and their type."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def merge_shapes(a: Shape | None, b: Shape | None) -> Shape | None:
-    """What two descriptions of one tensor say together: unknown rank yields to any shape, a name to an integer.
+    """The shape that two descriptions of one tensor give: unknown rank yields to any shape, a name to an integer.
 
     >>> merge_shapes((Sym.named("?0"), 3), (Sym.named("n"), 3))
     (Sym('n'), 3)

@@ -33,7 +33,7 @@ def without_all(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 
 @function
 def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
-    """What is left of a transpose when the axes of its result are dropped."""
+    """The permutation that is left of a transpose when the axes of its result are dropped."""
     kept = without_all(perm, axes)
     return tuple(sorted(kept).index(p) for p in kept)
 

@@ -107,7 +107,7 @@ def position(xs: Sequence[Operand], axis: int, at: Dim) -> int:
 
 @function
 def holder(xs: Sequence[Operand], axis: int, start: int, end: int) -> int:
-    """Which operand of a concatenation holds all of a range."""
+    """The index of the operand of a concatenation that holds all of a range."""
     offset = 0
     for index, size in enumerate(x.type.static[axis] for x in xs):
         if offset <= start and end <= offset + size:

@@ -27,7 +27,7 @@ class Fail:
 
 
 def function(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function callable from rules under its own name, without a trailing underscore."""
+    """Make a function callable from rules under its own name, without a trailing underscore."""
     FUNCTIONS[body.__name__.rstrip("_")] = body
     return body
 
@@ -319,7 +319,7 @@ def inverse(perm: Sequence[int]) -> tuple[int, ...]:
 
 @function
 def permuted(dims: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
-    """What a transpose makes of a shape."""
+    """The shape after a transpose."""
     return tuple(dims[i] for i in perm)
 
 

@@ -255,7 +255,7 @@ class _Builder:
         return iterate
 
     def _target(self, target: ast.expr) -> Callable[[Frame, Any], None]:
-        """Puts an item into the slots of a loop's variables, which are new ones."""
+        """Put an item into the slots of a loop's variables, which are new ones."""
         if isinstance(target, ast.Name):
             place = self.size
             self.size += 1

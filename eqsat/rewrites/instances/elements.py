@@ -63,7 +63,7 @@ class Drawn:
 
 
 class Filler:
-    """Draws the elements of operands of one rule."""
+    """A source of elements for the operands of one rule."""
 
     def __init__(self, rule: Rule) -> None:
         self._hints = _hints(rule)
@@ -73,7 +73,7 @@ class Filler:
         return self._hints.get(name) or self._hints.get(name.rstrip("0123456789"), [])
 
     def fill(self, operand: Drawn, bindings: Bindings, rng: random.Random) -> None:
-        """Draws the elements; what conditions ask of them goes before chance."""
+        """Draw the elements; what conditions ask of them goes before chance."""
         hints = self.asked(operand.name)
         operand.constant = bool(hints) or rng.random() < 0.2
         shape = operand.type.static

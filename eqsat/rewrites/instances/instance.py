@@ -44,7 +44,7 @@ class Reject(Exception):  # noqa: N818  (a signal, not an error)
 
 @dataclass
 class _DrawnScope:
-    """What is bound so far; inside a loop, the element an index stands at."""
+    """The bindings so far; inside a loop, those of the element that an index stands at."""
 
     tensors: dict[str, Drawn] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _DrawnScope:
 
 
 class Sampler:
-    """Draws instances of one rule's left side, deterministically from a seed, or by the choices of `rng`."""
+    """A source of instances of a rule's left side, drawn deterministically from a seed, or by the choices of `rng`."""
 
     def __init__(self, rule: Rule, seed: int = 0, rng: random.Random | None = None) -> None:
         self.rule = rule
@@ -207,7 +207,7 @@ class Sampler:
         return scope.groups.get(name, [])
 
     def _loop(self, item: Pattern, over: tuple[tuple[str, str], ...], scope: _DrawnScope) -> list[TensorType]:
-        """Draws the elements one by one; later ones often begin with the shapes and attributes of the first."""
+        """Draw the elements one by one; later ones often begin with the shapes and attributes of the first."""
         known = [len(scope.groups[s]) for _, s in over if s in scope.groups]
         count = known[0] if known else self._rng.choice((2, 2, 2, 3, 3, 4))
         types: list[TensorType] = []

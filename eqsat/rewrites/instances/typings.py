@@ -152,7 +152,7 @@ class Typings:
 
 
 class _Walk:
-    """Chooses operands and attributes one after the other, giving up a choice as soon as a condition fails."""
+    """A walk that chooses operands and attributes in turn, giving up a choice as soon as a condition fails."""
 
     def __init__(self, owner: Typings, plan: _Plan, stock: Stock) -> None:
         self.owner, self.plan, self.bounds, self.stock = owner, plan, owner.bounds, stock

@@ -58,7 +58,7 @@ DIFFERENT = "elements differ modulo a prime and in float64"
 
 @dataclass(frozen=True)
 class Bounded:
-    """What bounded execution found: instances run exactly, those only in float64, and how far it is complete."""
+    """The result of bounded execution: instances run exactly, those only in float64, and how far it is complete."""
 
     exact: int = 0
     floats: int = 0
@@ -69,7 +69,7 @@ class Bounded:
 
 
 def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
-    """Runs the grid level by level while a budget of choices lasts.
+    """Run the grid level by level while a budget of choices lasts.
 
     Rules whose operators are not all linear or movements get half of the budget, those with recurrent layers, which run
     step by step, a quarter of that. Where a rule rests on properties of functions that residues do not have, as that of
@@ -118,7 +118,7 @@ def _climb(rule: Rule, budget: int, seed: int, interpretation: Any) -> Bounded |
 
 
 def _key(bindings: Bindings) -> Any:
-    """What tells an instance from others: the types of its operands and its attributes."""
+    """A key that tells an instance from others: the types of its operands and its attributes."""
     types = [
         tuple([one.type.shape for one in thing]) if isinstance(thing, tuple) else thing.type.shape
         for thing in bindings.tensors.values()
@@ -142,7 +142,7 @@ def _is_whole(rule: Rule) -> bool:
 
 
 class _Runner(OverBindings):
-    """Evaluates both sides of one rule, keeping what instances share."""
+    """An evaluator of both sides of one rule that keeps what instances share."""
 
     def __init__(self, rule: Rule, interpretation: Any) -> None:
         super().__init__(rule)
@@ -151,7 +151,7 @@ class _Runner(OverBindings):
         self._cells: dict[Any, Cell] = {}
 
     def difference(self, bindings: Bindings, left: list[Cell]) -> str | None:
-        """How the sides differ, None where they do not or the right side's attributes have no value."""
+        """The difference of the sides, None where there is none or the right side's attributes have no value."""
         try:
             right = instantiate_all(self.rule.right, bindings, self)
         except Undefined:
@@ -203,7 +203,7 @@ class _Runner(OverBindings):
 
 @lru_cache(maxsize=100_000)
 def _typed(op: str, attrs: Attrs, types: tuple[TensorType | None, ...]) -> tuple[TensorType, ...]:
-    """What an operator returns for operands of these types."""
+    """The types that an operator returns for operands of these types."""
     return result_types(op, attrs, types)
 
 

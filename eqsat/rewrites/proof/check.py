@@ -29,7 +29,7 @@ from eqsat.rewrites.rules.term import Term, difference, left_terms, output_types
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is drawn and checked: numeric instances, symbolic ones, tries for each, steps of the solver.
+    """The amount to draw and check: numeric instances, symbolic ones, tries for each, steps of the solver.
 
     The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `bounded` is the budget
     of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
@@ -64,7 +64,7 @@ class Instance:
         return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
 
     def features(self) -> set[tuple[str, Any]]:
-        """What is particular about the instance: attributes, ranks, lengths of groups, and what is on a bound.
+        """The features of the instance: attributes, ranks, lengths of groups, and what is on a bound.
 
         On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
         channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
@@ -97,7 +97,7 @@ class Instance:
 
 
 def _kinds(attr: Any) -> Iterable[Any]:
-    """What to tell one attribute from another by."""
+    """Keys that tell one attribute from another."""
     if not isinstance(attr, tuple) or not attr or not all(isinstance(a, int) for a in attr):
         return (repr(attr),)
     if sorted(attr) == list(range(len(attr))) and len(attr) > 1:
@@ -255,7 +255,7 @@ def agrees_modulo_prime(instance: Instance) -> bool:
 
 
 def symbolic_verdict(instance: Instance, steps: int) -> str:
-    """What Z3 says of the equality of both sides for all elements: "proved", "differs" or "unknown"."""
+    """The verdict of Z3 on the equality of both sides for all elements: "proved", "differs" or "unknown"."""
     interpretation = Reals()
     arrays = {id(o): _symbols(o, interpretation) for o in operands(instance.bindings)}
     left = values(instance.left, interpretation, arrays)

@@ -31,7 +31,7 @@ _LIMITS = Limits(nodes=600, rounds=3, seconds=4.0, radius=2, matches=5_000)
 
 @dataclass(frozen=True, slots=True)
 class LawCheck:
-    """What was found out of one law among others.
+    """The result of checking one law among others.
 
     `verdict` is "holds", "false" with a counterexample in `detail`, "inconsistent" where it and `because` make two
     different variables equal, or "undecided" where no instance meets its conditions. `redundant` are the laws that
@@ -49,7 +49,7 @@ class LawCheck:
 def check_laws(
     laws: Sequence[Rule], *, redundancy: bool = True, steps: int = STEPS, executor: Executor | None = None
 ) -> Iterator[LawCheck]:
-    """Checks each law against instances and against the others, in order; several at once in an executor.
+    """Check each law against instances and against the others, in order; several at once in an executor.
 
     That all laws hold of tensors of numbers, on instances, is what makes them consistent: tensors are a model of them.
     Beside that, e-graphs that hold a law's terms, saturated with all laws, and Z3, given the same terms, must not find

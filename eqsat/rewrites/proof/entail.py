@@ -27,7 +27,7 @@ LIMITS = Limits(nodes=2500, rounds=8, seconds=10.0, generations=2, radius=4, mat
 
 @dataclass(frozen=True, slots=True)
 class Entailment:
-    """What is known of a rule's derivation from laws.
+    """The result of deriving a rule from laws.
 
     `verdict` is "proved" or "undecided", never false: laws that do not entail a rule say nothing of its truth. `method`
     is "law" where the rule is one, "z3" where Z3 derives it from the laws and the rule's conditions alone, "chain"

@@ -37,7 +37,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found out of an equation.
+    """The result of trying to prove an equation.
 
     `verdict` is "proved", "refuted" or "undecided". `chain` holds the terms from the left side to the right side, each
     but the first with the rule that leads to it, in the most typical of the cases; `rules` all rules used in any.
@@ -57,7 +57,7 @@ class Proof:
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
-    """Refutes an equation on drawn instances, or proves it by saturating with the rules, ever wider.
+    """Refute an equation on drawn instances, or prove it by saturating with the rules, ever wider.
 
     Conditions that only say when a rule is worth firing, `constant` and `static`, are left out: a rule is an equation
     here. A proof is a chain found in one instance whose every step is an instance of its rule in all others drawn, or
@@ -122,7 +122,7 @@ def counterexample(mismatch: Mismatch) -> str:
 def _widening(
     rule: Rule, equations: Sequence[Rule], instances: Sequence[Bindings], limits: Limits, start: float
 ) -> Proved | Stuck:
-    """Searches with limits that grow to the given ones, until the sides meet or nothing more can come."""
+    """Search with limits that grow to the given ones, until the sides meet or nothing more can come."""
     radius, nodes = min(2, limits.radius), limits.nodes
     result: Proved | Stuck | None = None
     for share in (16, 4, 1):

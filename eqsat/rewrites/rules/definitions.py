@@ -75,7 +75,7 @@ def _defines(rule: Rule, op: str) -> bool:
 
 
 class _Writer:
-    """Writes nodes out, their values under names that nothing else has."""
+    """A writer of nodes by the laws that define them, with values under names that nothing else has."""
 
     def __init__(self, graph: Graph, lacking: frozenset[str]) -> None:
         self.lacking = lacking
@@ -99,7 +99,7 @@ class _Writer:
         return [one for each in made for one in self.nodes(each)]
 
     def bindings(self, rule: Rule, node: Node) -> Bindings | None:
-        """What the law's left side binds in a node; None where an operand is left out, or no tensor."""
+        """The bindings of the law's left side to a node; None where an operand is left out, or no tensor."""
         values: list[_Value] = []
         for name in node.inputs:
             found = self.types.get(name) if name is not None else None
@@ -120,7 +120,7 @@ class _Writer:
         return bound
 
     def emit(self, term: Term | _Value, outputs: tuple[str, ...], source: Node, made: list[Node]) -> None:
-        """Adds the nodes of a term, the last of which makes these outputs."""
+        """Add the nodes of a term, the last of which makes these outputs."""
         if not isinstance(term, Term):
             made.append(Node("identity", (term.name,), outputs, name=f"{source.name}.{len(made)}"))
             return

@@ -41,7 +41,7 @@ def stated_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
 
 
 def statements(spec: OpSpec) -> Iterator[Statement]:
-    """What one declaration implies, in the syntax of rules."""
+    """The laws that one declaration implies, in the syntax of rules."""
     if spec.random:
         return
     yield from pointwise_laws(spec)

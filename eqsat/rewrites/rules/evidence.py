@@ -21,7 +21,7 @@ SHIPPED = Path(__file__).parents[1] / "axioms" / "evidence.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was checked of one rule.
+    """The result of checking one rule.
 
     `verdict` is "proved" where Z3 settled every symbolic instance and every other one agreed, "refuted" with a
     counterexample, or "undecided" with a reason. `symbolic` and `numeric` count instances, `exact` those of the numeric

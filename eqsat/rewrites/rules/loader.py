@@ -67,7 +67,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def laws() -> tuple[Rule, ...]:
-    """What is taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
+    """Laws taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
     declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
     return (*_axioms(), *_implied(), *declared)
 
@@ -78,7 +78,7 @@ def is_shipped(one: OpSpec) -> bool:
 
 
 def check_rules(text: str) -> tuple[Evidence, ...]:
-    """What checking says of each rule in a text: proved, refuted with a counterexample, or undecided.
+    """The evidence from checking each rule in a text: proved, refuted with a counterexample, or undecided.
 
     >>> [e.verdict for e in check_rules("wrong: relu(-x) => -relu(x) if floating(x)")]
     ['refuted']
@@ -95,7 +95,7 @@ def _axioms() -> tuple[Rule, ...]:
 
 @cache
 def _implied() -> tuple[Rule, ...]:
-    """What the declarations of this package state and imply."""
+    """The laws that the declarations of this package state and imply."""
     own = [one for one in OPS.values() if is_shipped(one)]
     return (*stated_laws(own), *derived_laws(own))
 
@@ -189,7 +189,7 @@ def _checked(rule: Rule) -> Evidence:
 
 
 def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
-    """What was checked of rules that are in use, by name: the records they loaded with, and those of a user's own."""
+    """The evidence on rules that are in use, by name: the records they loaded with, and those of a user's own."""
     wanted = list(rules)
     shipped = _shipped_records()
     found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
@@ -199,7 +199,7 @@ def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
 
 
 def _demand(rule: Rule) -> None:
-    """Checks a rule; an error unless it is proved."""
+    """Check a rule; raise an error unless it is proved."""
     evidence = _checked(rule)
     if evidence.verdict == "refuted":
         raise UnsoundRuleError(

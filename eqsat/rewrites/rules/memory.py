@@ -1,4 +1,4 @@
-"""What was found of the laws of a user's operators, kept from one process to the next."""
+"""Evidence on the laws of a user's operators, kept from one process to the next."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recalled(rules: Sequence[Rule]) -> dict[str, Evidence]:
 
 
 def remember(records: Iterable[Evidence]) -> None:
-    """Adds records to the file; a folder that cannot be written to costs only time."""
+    """Add records to the file; a folder that cannot be written to costs only time."""
     text = "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in records)
     if not text:
         return

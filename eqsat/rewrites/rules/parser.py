@@ -76,7 +76,7 @@ def parse_file(path: Path, *, origin: Origin = "given") -> tuple[Rule, ...]:
 
 
 class _State:
-    """What the directives so far have set."""
+    """The settings that the directives so far have made."""
 
     def __init__(self) -> None:
         self.phase = "simplify"

@@ -173,7 +173,7 @@ def _parts(pattern: Pattern | Spread) -> Iterator[App | Spread]:
 
 
 def pattern_fields(app: App) -> dict[str, Any]:
-    """What a left-side App asks of each attribute: an Expression, or the default that one left out must have."""
+    """The demand of a left-side App on each attribute: an Expression, or the default that one left out must have."""
     if app.record is not None:
         return dict(app.fields)
     return {**spec(app.op).attrs, **app.fields}
@@ -190,7 +190,7 @@ def length(bindings: Bindings, spread: Spread | Siblings) -> int:
 
 
 class _Names:
-    """Collects what a left side binds."""
+    """A collector of the names that a left side binds."""
 
     def __init__(self) -> None:
         self.tensors: set[str] = set()

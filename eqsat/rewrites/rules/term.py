@@ -61,7 +61,7 @@ class OverBindings:
 
 
 class Terms(OverBindings):
-    """Makes typed terms of a rule's patterns, equal ones one object; ShapeError where one does not type."""
+    """A maker of typed terms of a rule's patterns, equal ones one object; ShapeError where one does not type."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule)
@@ -83,7 +83,7 @@ def types_of(operands: Sequence[Any]) -> list[TensorType | None]:
 
 
 def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """What an operator returns; ShapeError also where its shape rule cannot make sense of an attribute."""
+    """The types that an operator returns; ShapeError also where its shape rule cannot make sense of an attribute."""
     try:
         return tuple(spec(op).result_types(operands, attrs))
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
@@ -115,7 +115,7 @@ def output_types(terms: list[Any]) -> list[TensorType]:
 
 
 def difference(left: list[Any], right: list[Any]) -> str | None:
-    """How outputs in float64 differ, None where they do not.
+    """The difference between outputs in float64, None where there is none.
 
     Where both are not finite, as after a division by zero, which of NaN and infinity they are is not compared.
     """

@@ -17,7 +17,7 @@ _ALIKE = "all(without(shape(x), {k}) == without(shape(xs[0]), {k}) for x in xs)"
 
 
 def axis_laws(op: Operator) -> Iterator[Statement]:
-    """What follows from an attribute that names axes."""
+    """Laws that follow from an attribute that names axes."""
     first = op.form.operands[0]
     if not first.attribute:
         return

@@ -15,7 +15,7 @@ _ALIGNED = "reshape(y, shape=ones(rank(x) - rank(y)) + shape(y))"
 
 
 def broadcasting_laws(spec: OpSpec) -> Iterator[Statement]:
-    """What follows for a pointwise operator of two operands; where they commute, for the right one alone."""
+    """Laws of a pointwise operator about each of two operands; where they commute, about the right one alone."""
     numeric = spec.pointwise and not spec.dtypes and REQUIRED not in spec.attrs.values()
     if not numeric or (spec.min_operands, spec.max_operands) != (2, 2):
         return
@@ -34,13 +34,13 @@ def _applied(spec: OpSpec, side: str, other: str, one: str) -> str:
 
 
 def _expansion(spec: OpSpec, side: str) -> list[Statement]:
-    """What is spread before may be spread after."""
+    """The law that the result may be spread instead of an operand."""
     spread, plain = (_applied(spec, side, x, "y") for x in ("expand(x, shape=s)", "x"))
     return law(f"{spec.name}-of-expand-and-{side}", spread, f"expand({plain}, shape=s)", phase="associate")
 
 
 def _movements(spec: OpSpec, side: str) -> Iterator[Statement]:
-    """How movements pass the operator where `y`, the operand on that side, is the smaller one."""
+    """Laws that take movements past the operator where `y`, the operand on that side, is the smaller one."""
     f, applied = spec.name, partial(_applied, spec, side)
     yield from law(
         f"{f}-of-leading-ones-{side}",

@@ -16,7 +16,7 @@ _SIDES = {1: ("",), 2: ("-left", "-right")}
 
 
 def linear_laws(spec: OpSpec) -> Iterator[Statement]:
-    """What follows from linearity in some of the operands."""
+    """Laws that follow from linearity in some of the operands."""
     linear = sorted(k for k in spec.multilinear if k < spec.min_operands)
     # Sums and scales of movements follow from those of pointwise operators.
     if not linear or spec.max_operands is None or spec.strided or spec.dtypes:
@@ -68,7 +68,7 @@ def _sums(spec: OpSpec, op: Operator | None, linear: list[int]) -> Iterator[Stat
 
 
 def _zero(spec: OpSpec, op: Operator | None, place: int, side: str) -> list[Statement]:
-    """What a linear operator makes of zeros are zeros, where the other operands are finite."""
+    """The law that a linear operator makes zeros of zeros, where the other operands are finite."""
     if op is not None and op.form.windowed and len(op.form.operands) == 1:
         return []  # the mean over a window of padding alone is none
     names, record = VARIABLES[: spec.min_operands], ["**a"] if spec.attrs else []

@@ -15,7 +15,7 @@ from eqsat.rewrites.schemas.rows import free_block
 
 
 def parallel_laws(op: Operator) -> Iterator[Statement]:
-    """What follows for each axis that is walked in step by some operands and the result."""
+    """Laws for each axis that is walked in step by some operands and the result."""
     block = {i.name for i in free_block(op)}
     yield from _transposition(op)
     for index in op.form.parallel():

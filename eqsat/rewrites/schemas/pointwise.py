@@ -19,7 +19,7 @@ _ALIGNED = "reshape(c, shape=ones(rank(x) - rank(c)) + shape(c))"
 
 
 def pointwise_laws(spec: OpSpec) -> Iterator[Statement]:
-    """What follows for a pointwise operator of one or two operands that take numbers."""
+    """Laws of a pointwise operator of one or two operands that take numbers."""
     if not spec.pointwise:
         return
     if spec.commutative and (spec.min_operands, spec.max_operands) == (2, 2):

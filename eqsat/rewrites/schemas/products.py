@@ -11,7 +11,7 @@ _Names = tuple[str, ...]
 
 
 def product_laws(op: Operator) -> Iterator[Statement]:
-    """What follows for an operator that is linear in each of its operands, one or two."""
+    """Laws of an operator that is linear in each of its operands, one or two."""
     if len(op.form.operands) == 1 and op.linear == (0,):
         for index in op.form.contracted():
             yield from _cut_sum_of_one(op, index)

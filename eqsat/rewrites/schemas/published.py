@@ -1,4 +1,4 @@
-"""Which of the published laws a derived one states, by its name."""
+"""The published laws that each derived law states, by its name."""
 
 from __future__ import annotations
 

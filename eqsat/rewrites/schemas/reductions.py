@@ -16,7 +16,7 @@ _SPREAD = "broadcast(shape(x), s)"
 
 
 def reduction_laws(op: Operator) -> Iterator[Statement]:
-    """What follows for an operator that reduces the axes that an attribute names."""
+    """Laws of an operator that reduces the axes that an attribute names."""
     f, kept = op.name, "axes=a, keepdims=True"
     yield from law(
         f"{f}-of-unit-axes",

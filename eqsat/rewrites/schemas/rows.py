@@ -26,7 +26,7 @@ def free_block(op: Operator) -> tuple[Index, ...]:
 
 
 def row_laws(op: Operator) -> Iterator[Statement]:
-    """What follows for rows, batches and broadcast operands."""
+    """Laws of rows, batches and broadcast operands."""
     if free_block(op) and len(op.form.operands) == 2:
         yield from _movements(op)
         yield from _reshapes(op)

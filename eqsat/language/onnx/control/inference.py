@@ -142,7 +142,7 @@ class _Around:
         return found.ravel()[0] if found is not None and found.size == 1 else None
 
     def check(self, made: int) -> None:
-        """Ends the inference where a node has more outputs than its bodies make."""
+        """End the inference where a node has more outputs than its bodies make."""
         if len(self.node.output) > made:
             raise _Unknown
 

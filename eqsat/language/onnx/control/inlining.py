@@ -127,7 +127,7 @@ class _Unrolled:
         return given
 
     def _stack(self, row: Sequence[str], output: str, axis: int) -> None:
-        """Puts what the runs made together along a new axis."""
+        """Put what the runs made together along a new axis."""
         parts = [self.fresh(output) for _ in row]
         axes = [] if self.opset < _AXES_ARE_INPUTS else [self._constant("axis", np.array([axis]))]
         more = {} if axes else {"axes": [axis]}

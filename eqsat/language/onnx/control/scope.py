@@ -65,7 +65,7 @@ class BodyScope:
         return names_of(self.types.values())
 
     def reader(self) -> Callable[[str], Dim]:
-        """How texts of dims are read inside: a name that nothing outside has is a dim of the body alone."""
+        """The function that reads texts of dims inside: a name that nothing outside has is a dim of the body alone."""
         names, local = self.names, dict[str, Dim]()
 
         def read(text: str) -> Dim:

@@ -35,7 +35,7 @@ class Site:
 
     @property
     def place(self) -> str:
-        """How messages call the node."""
+        """The name of the node in messages."""
         return f"{self.proto.op_type} {self.node.name or self.node.outputs[0]!r}"
 
 

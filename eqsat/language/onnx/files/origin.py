@@ -1,4 +1,4 @@
-"""What an ONNX model holds beside its graph, kept so that it can be written back."""
+"""The parts of an ONNX model beside its graph, kept so that it can be written back."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def data_place(path: Path) -> Path:
 
 
 def replace(path: Path, write: Write, where: str) -> None:
-    """Writes a file under a temporary name in the same folder, then puts it in its place.
+    """Write a file under a temporary name in the same folder, then put it in its place.
 
     ExportModelError where that fails; what was there before stays.
     """
@@ -47,7 +47,7 @@ def replace(path: Path, write: Write, where: str) -> None:
 
 
 def replace_both(path: Path, write_model: Callable[[BinaryIO, str], object], write_data: Write, where: str) -> None:
-    """Writes a model and its tensors; `write_model` is told the name of the file that these are in.
+    """Write a model and its tensors; `write_model` is told the name of the file that these are in.
 
     At every moment the model that is there, the old one or the new one, names the data it belongs to: where there is a
     model already, the new one first names its data by a name of their own, and once those have the usual name too, by
@@ -74,7 +74,7 @@ def replace_both(path: Path, write_model: Callable[[BinaryIO, str], object], wri
 
 
 def _put_both(target: Path, data: Path, staged: Path, final: Path) -> None:
-    """Puts a model and its data where no model is."""
+    """Put a model and its data where no model is."""
     try:
         staged.replace(data)
         _settle(target.parent)
@@ -87,7 +87,7 @@ def _put_both(target: Path, data: Path, staged: Path, final: Path) -> None:
 
 
 def _exchange(target: Path, data: Path, own: Path, staged: Path, between: Path, final: Path) -> None:
-    """Replaces a model and its data, through a model that names the new data by a name that no model had."""
+    """Replace a model and its data, through a model that names the new data by a name that no model had."""
     try:
         staged.replace(own)
         _settle(target.parent)
@@ -108,7 +108,7 @@ def _exchange(target: Path, data: Path, own: Path, staged: Path, between: Path, 
 
 
 def _clear(target: Path, own: Path) -> None:
-    """Removes data under names of their own that processes left behind when they were killed, but not `own`.
+    """Remove data under names of their own that processes left behind when they were killed, but not `own`.
 
     Whoever writes this model does so alone, and the model that is there names `own` or the usual place.
     """
@@ -135,7 +135,7 @@ def _staged(target: Path, write: Write) -> Iterator[Path]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Keeps others that replace a model and its data in this folder waiting; False where the system cannot."""
+    """Make others that replace a model and its data in this folder wait; False where the system cannot."""
     if fcntl is None:
         yield False
         return
@@ -152,7 +152,7 @@ def _alone(folder: Path) -> Iterator[bool]:
 
 
 def _settle(folder: Path) -> None:
-    """Has the system write down the names in a folder before it goes on, where it can."""
+    """Have the system write down the names in a folder before it goes on, where it can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

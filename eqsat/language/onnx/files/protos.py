@@ -144,7 +144,7 @@ def free(graph: GraphProto) -> Iterator[str]:
 
 
 def rename_captured(node: NodeProto, names: dict[str, str]) -> None:
-    """Renames outer values inside the subgraphs of a node, in place."""
+    """Rename outer values inside the subgraphs of a node, in place."""
     for graph in subgraphs(node):
         _rename(graph, names)
 

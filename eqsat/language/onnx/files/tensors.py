@@ -164,7 +164,7 @@ def _elements(raw: bytes | Array, type: TensorType) -> Array:
 
 
 def load_external(found: Iterable[TensorProto], where: str, external: ExternalData) -> None:
-    """Puts the data of tensors that keep them in a file into the tensors, in place."""
+    """Put the data of tensors that keep them in a file into the tensors, in place."""
     for tensor in found:
         if tensor.data_location == TensorProto.EXTERNAL:
             constant = external.constant(tensor, tensor_type(tensor, where), f"{where}: tensor {tensor.name!r}")

@@ -79,7 +79,7 @@ def varint(value: int) -> bytes:
 
 
 def header(number: int, length: int) -> bytes:
-    """What stands before the value of a length-delimited field."""
+    """The bytes before the value of a length-delimited field."""
     return varint(number << 3 | _BYTES) + varint(length)
 
 

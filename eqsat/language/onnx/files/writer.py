@@ -36,7 +36,7 @@ def whole(model: ModelProto, tensors: Mapping[str, Constant], *, where: str) -> 
 def save(
     model: ModelProto, tensors: Mapping[str, Constant], path: Path, *, sources: Sequence[Path], external: bool
 ) -> None:
-    """Writes a model to a file; see `eqsat.language.onnx.write.exporter.save`."""
+    """Write a model to a file; see `eqsat.language.onnx.write.exporter.save`."""
     where = str(path)
     outside = external or _size(model, tensors) > MESSAGE_BYTES
     for target in (path, data_place(path)) if outside else (path,):

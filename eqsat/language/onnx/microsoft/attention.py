@@ -15,7 +15,7 @@ from eqsat.language.terms.masks import lowest
 
 
 def _refuse(call: Call, wanted: Mapping[str, object]) -> None:
-    """Refuses attributes that have another value than the one that is handled."""
+    """Refuse attributes that have another value than the one that is handled."""
     for name, plain in wanted.items():
         if call.attrs.get(name, plain) != plain:
             raise Unsupported(f"{name} = {call.attrs[name]}")
@@ -49,7 +49,7 @@ def _dims(call: Call, value: str) -> tuple[Dim, ...]:
 
 
 def _together(call: Call, value: str) -> None:
-    """Emits what `_apart` took apart."""
+    """Emit the value with the heads that `_apart` took apart side by side again."""
     batch, heads, length, width = _dims(call, value)
     turned = call.make("transpose", value, perm=(0, 2, 1, 3))
     call.emit("reshape", turned, shape=(batch, length, heads * width))
@@ -259,7 +259,7 @@ def _rotated(call: Call, x: str, cos: str, sin: str, width: int, interleaved: bo
 
 
 def _rotary(call: Call, cos: str, sin: str) -> None:
-    """Emits the operand turned by cosines and sines of batch, length, half of the width."""
+    """Emit the operand turned by cosines and sines of batch, length, half of the width."""
     shape, heads = call.shape(0), int(call.attrs.get("num_heads", 0))
     batch, length = shape[0], shape[1] if len(shape) == 3 else shape[2]
     half = integer(_dims(call, cos)[2])

@@ -27,7 +27,7 @@ _FLOATS = (DType.FLOAT32, DType.FLOAT16)
 
 
 def read(call: Call) -> None:
-    """Adds the operator for a node; Unsupported where its cache has a size, or a form, that is not known ahead."""
+    """Add the operator for a node; Unsupported where its cache has a size, or a form, that is not known ahead."""
     attrs = call.attrs
     for place, reason in _REFUSED.items():
         if call.has(place):
@@ -91,7 +91,7 @@ def _total(call: Call) -> Dim:
 
 
 def write(target: ExportTarget) -> None:
-    """Writes the operator as GroupQueryAttention, all results named: with fewer its kernel looks at other keys."""
+    """Write the operator as GroupQueryAttention, all results named: with fewer its kernel looks at other keys."""
     attrs = target.attrs
     values: dict[str, Any] = {"num_heads": attrs["heads"], "kv_num_heads": attrs["shared"]}
     if attrs["scale"] is not None:

@@ -48,7 +48,7 @@ def _no_statistics(call: Call, *indices: int) -> None:
 
 
 def _single(call: Call) -> None:
-    """Refuses halves, which ONNX Runtime normalises in float32 and the operators here do not."""
+    """Refuse halves, which ONNX Runtime normalises in float32 and the operators here do not."""
     if call.type(0).dtype not in (DType.FLOAT32, DType.FLOAT64):
         raise Unsupported(f"normalisation of {call.type(0).dtype.value}, summed in float32")
 
@@ -154,7 +154,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 
 
 def _activated(call: Call, made: Callable[..., str], values: Mapping[str, Any]) -> None:
-    """Emits an activation, named by the node, of what `made` makes; with none, `made` makes the output itself."""
+    """Emit an activation, named by the node, of what `made` makes; with none, `made` makes the output itself."""
     kind = call.attrs.get("activation", "")
     if kind == "Clip" and len(values) == 2:
         dtype = call.type(0).dtype

@@ -1,1 +1,1 @@
-"""How each operator is read from ONNX and written to it, by tables."""
+"""The translation of each operator from ONNX and to it, by tables."""

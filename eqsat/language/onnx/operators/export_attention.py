@@ -11,7 +11,7 @@ from eqsat.language.terms.types import DType
 
 
 def write_attention(target: ExportTarget) -> None:
-    """Writes ONNX's operator where that is what the node means, else products and a softmax.
+    """Write ONNX's operator where that is what the node means, else products and a softmax.
 
     Products of queries and keys count as finite, so that only masks hide all keys from a query.
     """

@@ -116,7 +116,7 @@ def _pad(target: ExportTarget) -> None:
 
 
 def emit_pad(target: ExportTarget, pads: Sequence[int], value: float, mode: str = "constant") -> None:
-    """Writes a pad of the first operand as the node's result."""
+    """Write a pad of the first operand as the node's result."""
     extra = {"mode": mode} if mode != "constant" else {}
     if target.opset < 11:
         return target.emit("Pad", target.input(0), pads=list(pads), **extra, **({"value": value} if value else {}))

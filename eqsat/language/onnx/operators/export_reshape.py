@@ -25,12 +25,12 @@ _PADDED = 8
 
 
 def export_reshape(target: ExportTarget) -> None:
-    """Writes a node of the operator reshape."""
+    """Write a node of the operator reshape."""
     emit_reshape(target, target.input(0), target.type(0).shape, target.attrs["shape"])
 
 
 def emit_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Shape) -> None:
-    """Writes a reshape as the node's result."""
+    """Write a reshape as the node's result."""
     if 0 in wanted and target.opset < ALLOWS_ZERO and _written_dims(source, wanted, target.opset) is None:
         # A 0 copies a dim there; what has no elements is made anew.
         return emit_fill(target, wanted, np.zeros((1,), target.result().dtype.numpy), target.result().dtype)
@@ -39,7 +39,7 @@ def emit_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Sha
 
 
 def make_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Shape) -> str:
-    """Writes a reshape whose result only this translation uses."""
+    """Write a reshape whose result only this translation uses."""
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
     return target.make(op_type, *inputs, **attrs)
 
@@ -190,7 +190,7 @@ def _flatten_axis(source: Shape, wanted: Shape) -> int | None:
 
 
 def emit_fill(target: ExportTarget, shape: Shape, value: Array, dtype: DType) -> None:
-    """Writes a tensor of one value as the node's result: opsets before 9 spread a tensor of one element."""
+    """Write a tensor of one value as the node's result: opsets before 9 spread a tensor of one element."""
     if target.knows("ConstantOfShape"):
         constant = tensor_of("value", Constant.of(value, dtype))
         return target.emit("ConstantOfShape", target.shape(shape), value=constant)

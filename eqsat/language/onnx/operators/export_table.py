@@ -1,4 +1,4 @@
-"""How our operators become ONNX's, at any opset: one table, most entries a line."""
+"""The translation of our operators to ONNX's, at any opset: one table, most entries a line."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ WRITTEN: Mapping[str, Exporter] = MappingProxyType(
 
 
 def exporter_of(op: str) -> Exporter | None:
-    """How an operator is written; None where ONNX has no counterpart.
+    """The function that writes an operator; None where ONNX has no counterpart.
 
     >>> exporter_of("eye") is None, exporter_of("relu") is None
     (True, False)

@@ -191,7 +191,7 @@ def _layer_norm(call: Call) -> None:
 
 
 def _statistics(call: Call, axis: int) -> None:
-    """Emits the mean and the reciprocal of the deviation that a normalisation of floats of 32 bits divides by."""
+    """Emit the mean and the reciprocal of the deviation that a normalisation of floats of 32 bits divides by."""
     if call.type(0).dtype is not DType.FLOAT32 or call.attrs.get("stash_type", 1) != 1:
         raise Unsupported(f"the mean and deviation of {call.type(0).dtype.value}, in a precision of their own")
     over: dict[str, Any] = {"axes": tuple(range(axis, len(call.shape(0)))), "keepdims": True}

@@ -1,4 +1,4 @@
-"""How ONNX operators become ours: one table, most entries a line."""
+"""The translation of ONNX operators to ours: one table, most entries a line."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ WRITTEN: Mapping[str, Importer] = MappingProxyType(
 
 @lru_cache(maxsize=4)
 def _table(domain: str, declared: tuple[str, ...]) -> Mapping[str, Importer]:
-    """How the operators of a domain are translated, anew whenever others of ours are declared."""
+    """The functions that translate the operators of a domain, anew whenever others of ours are declared."""
     if domain == "ai.onnx.ml":
         return ml.IMPORTS
     rows: dict[str, Importer] = {}
@@ -241,7 +241,7 @@ DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
 
 
 def importers_of(domain: str) -> Mapping[str, Importer]:
-    """How the operators of a domain are translated, by their names there."""
+    """The functions that translate the operators of a domain, by the operators' names there."""
     domain = "" if domain == "ai.onnx" else domain
     return _table(domain, tuple(OPS)) if domain in DOMAINS else {}
 

@@ -92,7 +92,7 @@ def _qlinear_matmul(call: Call) -> None:
 
 
 def _check_axes(call: Call, *indices: int) -> None:
-    """Refuses scales and zero points of whole stacks of matrices, whose axes runtimes read in different ways."""
+    """Refuse scales and zero points of whole stacks of matrices, whose axes runtimes read in different ways."""
     for index in indices:
         if call.has(index) and len(call.shape(index)) > 1:
             raise Unsupported(f"{call.value(index)!r} has more than one axis")

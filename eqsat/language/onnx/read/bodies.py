@@ -49,7 +49,7 @@ def inlined(model: ModelProto, where: str) -> ModelProto:
 
 
 def _sizes(functions: Iterable[FunctionProto]) -> dict[_Name, _Size] | None:
-    """What a call of each function becomes; None where functions call themselves."""
+    """The size of each function's body once all calls are inlined; None where functions call themselves."""
     bodies = {(f.domain, f.name): f.node for f in functions}
     callees = {name: [c for c in _calls(body) if c in bodies] for name, body in bodies.items()}
     known: dict[_Name, _Size] = {}

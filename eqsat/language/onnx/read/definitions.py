@@ -49,7 +49,7 @@ class Definition:
     values: Mapping[str, str]
 
     def add_to(self, folder: Folder, outputs: Mapping[str, str], fresh: Callable[[str], str]) -> None:
-        """Adds the nodes to a graph; `outputs` says what the outputs of the definition are called there."""
+        """Add the nodes to a graph; `outputs` says what the outputs of the definition are called there."""
         graph, names = self.graph, dict(self.values)
         for value, constant in graph.constants.items():
             if value not in names:

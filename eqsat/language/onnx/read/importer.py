@@ -133,7 +133,7 @@ class _Import:
         return found
 
     def _inputs(self, constants: dict[str, Constant]) -> list[str]:
-        """Adds inputs and constants; returns the names of the inputs."""
+        """Add inputs and constants; return the names of the inputs."""
         overridable = self.model.ir_version >= _OVERRIDABLE_IR
         inputs = []
         for value in self.model.graph.input:
@@ -190,7 +190,7 @@ class _Import:
         return f"{self.where}: {structure.describe(index, node)}"
 
     def _refused(self, node: NodeProto) -> str | None:
-        """Translates a node by the tables; why that cannot be done, where it cannot."""
+        """Translate a node by the tables; return why that cannot be done, None where it can."""
         reason = self._reason(node)
         if reason is not None:
             return reason
@@ -203,7 +203,7 @@ class _Import:
         return self._unread(node)
 
     def _by_definition(self, node: NodeProto, reason: str) -> str | None:
-        """Reads a node by the definition that ONNX gives its operator; why it stays opaque, where it does."""
+        """Read a node by ONNX's definition of its operator; return why it stays opaque, None where it does not."""
         outputs = {i: name for i, name in enumerate(node.output) if name}
         if any(self.folder.is_defined(name) for name in outputs.values()):
             return reason
@@ -228,7 +228,7 @@ class _Import:
         return self.folder.resolve(value) in self.folder.constants or self.folder.dims(value) is not None
 
     def _translate(self, node: NodeProto) -> None:
-        """Adds the operators that a node is; keeps a record of one that another domain calls something of its own."""
+        """Add the operators that a node is; keep a record of one that another domain calls something of its own."""
         table, count = importers_of(node.domain), len(self.folder.nodes)
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         table[node.op_type](call)
@@ -237,7 +237,7 @@ class _Import:
         self._record(node, count, frozenset(call.looked_at))
 
     def _record(self, node: NodeProto, count: int, looked_at: frozenset[str]) -> None:
-        """Keeps a record of a node that was read as the nodes from a place on, where it is not folded away."""
+        """Keep a record of a node that was read as the nodes from a place on, where it is not folded away."""
         made = self.folder.nodes[count:]
         if not made:
             return
@@ -343,7 +343,7 @@ class _Import:
             )
 
     def _declare(self, name: str, proto: TypeProto) -> None:
-        """Joins what was inferred with what the model states of a value; an element type must agree."""
+        """Join what was inferred with what the model states of a value; an element type must agree."""
         stated = value_type(proto, self.folder.fresh, self._dim)
         known = self.folder.type(name)
         if self.scope is not None and self.scope.repeated and isinstance(stated, TensorType):

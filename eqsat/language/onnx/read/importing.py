@@ -1,4 +1,4 @@
-"""What an import function sees of the node it translates, and how it adds operators to the graph."""
+"""The interface of import functions: the node that each translates, and ways to add operators to the graph."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Call:
         return found
 
     def know_elements(self, elements: Sequence[str]) -> None:
-        """Says what the elements of the sequence are that the node makes."""
+        """Record the elements of the sequence that the node makes."""
         self._folder.sequences[self.node.output[0]] = tuple(elements)
 
     def fresh_dim(self) -> Sym:
@@ -161,13 +161,13 @@ class Call:
         return self._fresh_name(f"{self.node.name or 'unused'}:{index}")
 
     def make(self, op: str, *operands: str | None, **attrs: Any) -> str:
-        """Adds an operator whose result only this node's translation uses."""
+        """Add an operator whose result only this node's translation uses."""
         made = self._fresh_name(next((o for o in self.node.output if o), "value"))
         self._folder.add(Node(op, _trimmed(operands), (made,), Attrs(attrs)))
         return made
 
     def make_several(self, op: str, count: int, *operands: str | None, **attrs: Any) -> list[str]:
-        """Adds an operator of several results that only this node's translation uses."""
+        """Add an operator of several results that only this node's translation uses."""
         made = tuple(self._fresh_name(self.node.output[0]) for _ in range(count))
         self._folder.add(Node(op, _trimmed(operands), made, Attrs(attrs)))
         return list(made)
@@ -179,12 +179,12 @@ class Call:
         return made
 
     def emit(self, op: str, *operands: str | None, outputs: Sequence[str] | None = None, **attrs: Any) -> None:
-        """Adds the operator that makes the node's outputs, the first alone unless `outputs` says otherwise."""
+        """Add the operator that makes the node's outputs, the first alone unless `outputs` says otherwise."""
         made = tuple(outputs) if outputs is not None else (self.node.output[0],)
         self._folder.add(Node(op, _trimmed(operands), made, Attrs(attrs), self.node.name))
 
     def emit_constant(self, constant: Constant) -> None:
-        """Makes the node's output a constant."""
+        """Make the node's output a constant."""
         self._folder.add_constant(self.node.output[0], constant)
 
 

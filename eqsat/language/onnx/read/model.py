@@ -70,17 +70,17 @@ class Given:
 
     @property
     def title(self) -> str:
-        """What a user calls the model: the name of its file, else of its graph."""
+        """The name of the model for users: that of its file, else of its graph."""
         return self.source.name if isinstance(self.source, Path) else self.graph.name
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the reader of the model wants a user to hear of."""
+        """The warnings that the reader of the model has for a user."""
         return self.graph.origin.warnings if isinstance(self.graph.origin, OnnxOrigin) else ()
 
 
 def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
-    """Reads a model, or the part of it that makes some outputs; ImportModelError where it cannot be read."""
+    """Read a model, or the part of it that makes some outputs; ImportModelError where it cannot be read."""
     from eqsat.language.graphs.builder import Builder
 
     source: Any = None

@@ -15,7 +15,7 @@ MOST_OPERANDS = 2048
 
 
 def describe(index: int, node: NodeProto) -> str:
-    """How messages call a node: its index and name, or its operator where it has none."""
+    """The name of a node in messages: its index and its own name, or its operator where it has none."""
     return f"node {index} {node.name!r}" if node.name else f"node {index} ({node.op_type})"
 
 

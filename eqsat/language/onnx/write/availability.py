@@ -1,4 +1,4 @@
-"""Which operators an opset has."""
+"""The operators that an opset has."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class NodeWriter(Protocol):
         """The name of an initializer."""
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
-        """Adds a node."""
+        """Add a node."""
 
 
 class DimsWriter:
@@ -43,7 +43,7 @@ class DimsWriter:
         self._narrow: dict[Dim, str] = {}
 
     def offer(self, name: str, type: ValueType) -> None:
-        """Makes a value known whose shape may be read from here on."""
+        """Make known a value whose shape may be read from here on."""
         if not isinstance(type, TensorType) or type.shape is None or type.is_static:
             return
         self._shapes.setdefault(type.shape, name)

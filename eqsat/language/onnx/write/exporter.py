@@ -58,7 +58,7 @@ _HEADS = frozenset((DOMAIN, name) for name in ("Attention", "MultiHeadAttention"
 
 
 def save(graph: Graph, path: str | Path, opset: int | None = None) -> None:
-    """Writes the graph as an ONNX file, atomically: the file is there in full or not at all.
+    """Write the graph as an ONNX file, atomically: the file is there in full or not at all.
 
     Tensors go to a file beside it, PATH.data, where they take over 2 GB or the model they came from kept its own so.
     ExportModelError where the target cannot be written, or is the model that was read or one of its data files.
@@ -165,7 +165,7 @@ class _Export:
         return FUSED[node.op].takes(node.attrs, [type if isinstance(type, TensorType) else None for type in types])
 
     def _write_joined(self, joined: Joined) -> None:
-        """Writes an attention of heads that lie side by side."""
+        """Write an attention of heads that lie side by side."""
         inputs = [self.names[v] if v is not None else "" for v in joined.node.inputs]
         (value,) = joined.node.outputs
         target = ExportTarget(self.out, joined.node, inputs, [self.names[value]])
@@ -254,7 +254,7 @@ class _Export:
             ) from fault
 
     def _state_shapes(self, trial: ModelProto) -> None:
-        """States the shapes of outputs, without which the checker refuses a model; one of unknown rank is left out."""
+        """State the shapes of outputs, without which the checker refuses a model; one of unknown rank is left out."""
         outputs = list(trial.graph.output)
         del trial.graph.output[:]
         for info in outputs:
@@ -311,7 +311,7 @@ class _Export:
         return text if read(text) == dim else ""
 
     def _state_values(self, proto: ModelProto) -> None:
-        """What the model stated of inner values that are still there."""
+        """Write the types that the model stated of inner values that are still there."""
         producers = self.graph.producers
         for name, data in self.origin.values.items():
             if self.names.get(name) == name and name in producers and name not in self.graph.outputs:

@@ -1,4 +1,4 @@
-"""What an export function sees of the node it writes, and the model that grows with it."""
+"""The interface of export functions: the node that each writes, and the model that grows with it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Model:
         return self._parameters[key]
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
-        """Adds a node, of ONNX's own domain unless `domain` among the attributes names another."""
+        """Add a node, of ONNX's own domain unless `domain` among the attributes names another."""
         kept = list(inputs)
         while kept and not kept[-1]:
             kept.pop()
@@ -106,25 +106,25 @@ class ExportTarget:
         return number is None or self.type(0).dtype is not DType.FLOAT64 or float(np.float32(number)) == number
 
     def make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        """Adds a node whose result only this translation uses."""
+        """Add a node whose result only this translation uses."""
         made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
         self._check(op_type)
         self.model.add(op_type, inputs, [made], **attrs)
         return made
 
     def emit(self, op_type: str, *inputs: str, **attrs: Any) -> None:
-        """Adds the node that makes the results."""
+        """Add the node that makes the results."""
         self._check(op_type)
         self.model.add(op_type, inputs, self.outputs, self.node.name, **attrs)
 
     def make_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> str:
-        """Adds a node of another domain whose result only this translation uses."""
+        """Add a node of another domain whose result only this translation uses."""
         made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
         self.model.add(op_type, inputs, [made], domain=domain, **attrs)
         return made
 
     def emit_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> None:
-        """Adds the node of another domain that makes the results."""
+        """Add the node of another domain that makes the results."""
         self.model.add(op_type, inputs, self.outputs, self.node.name, domain=domain, **attrs)
 
     def ints(self, values: Iterable[int]) -> str:

@@ -46,7 +46,7 @@ def switched(cases: Sequence[SwitchCase], opset: int | None = None) -> tuple[Mod
 
 
 def save(cases: Sequence[SwitchCase], path: Path, opset: int | None = None) -> None:
-    """Writes a model that chooses among cases, as `eqsat.language.onnx.write.exporter.save` writes a graph."""
+    """Write a model that chooses among cases, as `eqsat.language.onnx.write.exporter.save` writes a graph."""
     origin = cases[0].graph.origin
     files, external = (origin.files, origin.external) if isinstance(origin, OnnxOrigin) else ((), False)
     writer.save(*switched(cases, opset), path, sources=files, external=external)
@@ -208,6 +208,6 @@ class _Switch:
 
 
 def _type_outputs(body: GraphProto, typed: GraphProto) -> None:
-    """Gives the outputs of a branch the types that the model states for its own."""
+    """Give the outputs of a branch the types that the model states for its own."""
     for info, output in zip(body.output, typed.output, strict=True):
         info.type.CopyFrom(output.type)

@@ -28,7 +28,7 @@ def model(given: Path | ModelProto) -> ModelProto:
 
 
 def save(given: Path | ModelProto, path: Path) -> None:
-    """Writes a model to another file, atomically.
+    """Write a model to another file, atomically.
 
     The file of a model that keeps its tensors inside is copied byte by byte. Tensors in files beside the model go to
     PATH.data. ExportModelError where the target cannot be written, or is one of the files the model is read from.

@@ -283,7 +283,7 @@ def _filled(xp: Any, past: Any, new: Any, start: Any, count: int) -> Any:
 
 
 def _seen(start: Any, ends: Any, length: int, count: int, causal: bool, window: int) -> Any:
-    """Which keys each query looks at: of batch, 1, queries, keys."""
+    """A mask of the keys that each query looks at, of shape (batch, 1, queries, keys)."""
     places = np.arange(count)
     seen = places < ends[:, None, None]
     if causal:

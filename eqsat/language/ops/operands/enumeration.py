@@ -224,7 +224,7 @@ def normalised(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Ite
 
 
 def gathered(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Iterator[Sizes]:
-    """What is selected from, and indices."""
+    """A tensor to select from, and indices."""
     yield from shapes(bounds, 1) if place == 0 else shapes(bounds, 0, 2)
 
 

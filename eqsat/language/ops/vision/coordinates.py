@@ -64,7 +64,7 @@ def _cropped(places: Any, given: Any, made: Any, region: tuple[float, float]) ->
 
 
 def outside(at: Any, size: int) -> Any:
-    """Which coordinates lie outside an axis."""
+    """True where coordinates lie outside an axis."""
     return (at < 0) | (at > np.float32(size - 1))
 
 

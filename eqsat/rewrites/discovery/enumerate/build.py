@@ -15,7 +15,7 @@ from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable
 
 
 class SpaceBuilder:
-    """Adds levels to a space, one after the other."""
+    """A builder that adds levels to a space, one after the other."""
 
     def __init__(self, space: Space) -> None:
         self.space = space

@@ -30,7 +30,7 @@ class Counted:
 
 
 class Counting:
-    """Counts sets of applications that are closed, every operand being an input or the output of another of the set.
+    """A counter of closed sets of applications, every operand being an input or the output of another of the set.
 
     No application stands twice in a set; each is applied to inputs and outputs of the set, and what no other reads is
     an output of the graph. The first inputs are `variables` many, the others constants; what is computed from constants

@@ -37,7 +37,7 @@ Pair: TypeAlias = "tuple[Term, Term, int, int]"
 
 
 class Finder:
-    """Finds the equations of a space's levels, lowest first."""
+    """A search for the equations of a space's levels, lowest first."""
 
     def __init__(self, builder: SpaceBuilder, retest: Retest, instances: SubsumptionIndex) -> None:
         self.builder, self.space, self.retest, self.instances = builder, builder.space, retest, instances

@@ -34,7 +34,7 @@ def _shape(term: Term) -> int:
 
 
 class SubsumptionIndex:
-    """Finds the equation that another is an instance of: with terms, or fewer variables, for its variables.
+    """An index to find the equation that another is an instance of: with terms, or fewer variables, for its variables.
 
     Where only the variables differ, their ranks must be those of the equation found, since a sum with a scalar teaches
     other things than one of two matrices; but all may shift alike where every operator is pointwise.

@@ -15,7 +15,7 @@ Application: TypeAlias = tuple[int, tuple[int, ...], int]
 
 
 class Simplifier:
-    """Decides whether an equation turns a term of a level into a simpler term of that level or of one below.
+    """The test of whether an equation turns a term of a level into a simpler term of that level or of one below.
 
     Operands of what it is turned into are brought to the simplest terms of their values. Simpler is meant by an order
     that ignores how variables are called, so that what is left out follows from what is kept, by induction over it.

@@ -19,7 +19,7 @@ _DRAWS = 2
 
 
 class Retest:
-    """Evaluates terms again on inputs that the fingerprints have not seen."""
+    """A second evaluation of terms, on inputs that the fingerprints have not seen."""
 
     def __init__(self, variables: Sequence[TensorType], seed: int, tolerance: float = TOLERANCE) -> None:
         self.tolerance = tolerance

@@ -115,7 +115,7 @@ def _form(part: Part) -> str:
 
 
 class _Renderer:
-    """Writes an equation, naming things v0, v1, … in the order in which it comes upon them."""
+    """A writer of an equation that names things v0, v1, … in the order in which it comes upon them."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

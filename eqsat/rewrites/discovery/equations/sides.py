@@ -204,7 +204,7 @@ def read_with(read: Expression, by: Substitution) -> Expression:
 
 
 class _Put(ast.NodeTransformer):
-    """Puts trees for the names that are no functions."""
+    """A transformer that puts trees for the names that are no functions."""
 
     def __init__(self, trees: Mapping[str, ast.expr]) -> None:
         self.trees = trees

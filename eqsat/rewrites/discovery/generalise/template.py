@@ -86,7 +86,7 @@ def templates(equation: LiteralEquation) -> Iterator[Template]:
 
 @dataclass
 class _Maker:
-    """Makes the left side of one style."""
+    """A maker of the left side of one style."""
 
     equation: LiteralEquation
     style: Style

@@ -41,7 +41,7 @@ class Ground:
         return self._made[number]
 
     def thing(self, thing: Thing) -> Any:
-        """What a name stands for: a term, a value, a record or a list of these."""
+        """The meaning of a name: a term, a value, a record or a list of these."""
         if isinstance(thing, Ref):
             return self.term(thing.term)
         if isinstance(thing, tuple):
@@ -82,7 +82,7 @@ class Ground:
         return [translator.condition(c.tree) for c in rule.conditions]
 
     def facts(self, numbers: Iterable[int]) -> list[Any]:
-        """What is known of the types of these terms and of those in them."""
+        """The facts known of the types of these terms and of those in them."""
         seen: set[int] = set()
         found: list[Any] = []
         pending = list(numbers)
@@ -107,7 +107,7 @@ def _label(bound: Bound) -> str:
 
 
 class Place(NamedTuple):
-    """What names stand for at a place in a pattern, and how the variables that it binds end: in the element's index."""
+    """The meaning of names at a place in a pattern, and a suffix for the variables bound there: the element's index."""
 
     env: dict[str, Any]
     suffix: str = ""

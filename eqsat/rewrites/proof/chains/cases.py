@@ -153,7 +153,7 @@ def extract(search: ProofSearch) -> ProofCase | None:
 
 
 def _typicality(rule: Rule, bindings: Bindings) -> float:
-    """How little is special about an instance: no dims of one, no equal dims, no attribute without effect."""
+    """A score, high where little is special in an instance: no dims of one or equal, no attribute without effect."""
     try:
         terms = goal(rule, bindings).closure.terms
     except GraphError:

@@ -60,7 +60,7 @@ class Closure:
         return number
 
     def revive(self, number: int) -> None:
-        """Lets a term that is written down take part in congruence, its operands first."""
+        """Let a term that is written down take part in congruence, its operands first."""
         for child in self.terms[number].children:
             self.revive(child)
         self._forest.revive(number)
@@ -82,7 +82,7 @@ class Closure:
         return self._forest.lookup((op, attrs, None), children)
 
     def equate(self, left: int, right: int, equation: int) -> None:
-        """States an equation."""
+        """State an equation."""
         self._forest.equate(left, right, equation)
 
     def chain(self, left: int, right: int) -> list[ClosureLink] | None:

@@ -106,7 +106,7 @@ class Translator:
         self.logic, self.env = logic, env
 
     def condition(self, tree: ast.expr) -> Any:
-        """What a condition says."""
+        """The formula for a condition."""
         logic, z3 = self.logic, self.logic.z3
         if isinstance(tree, ast.BoolOp):
             parts = [self.condition(v) for v in tree.values]
@@ -220,7 +220,7 @@ class Translator:
     def _elements(
         self, element: ast.expr, generators: list[ast.comprehension], *, as_condition: bool = False
     ) -> list[Any] | None:
-        """What a loop over sequences of known length gives; None for any other loop."""
+        """The elements that a loop over sequences of known length gives; None for any other loop."""
         if len(generators) != 1 or generators[0].ifs:
             return None
         loop = generators[0]
@@ -270,7 +270,7 @@ def _layout(thing: Any) -> str:
 
 
 def facts_of(logic: Logic, op: str, fields: Mapping[str, Any], operands: list[Any]) -> list[Any]:
-    """What is known of every well-typed application of an operator: its type follows from those of its operands."""
+    """The facts known of every well-typed application of an operator: its type follows from those of its operands."""
     z3 = logic.z3
     whole = logic.apply(op, fields, operands)
     shapes = [logic.call("shape", [x], logic.values) for x in operands]
@@ -299,7 +299,7 @@ def facts_of(logic: Logic, op: str, fields: Mapping[str, Any], operands: list[An
 
 
 def general_facts(logic: Logic) -> list[Any]:
-    """What is known of element types: wide ones are floating, floating ones are numbers."""
+    """The facts known of element types: wide ones are floating, floating ones are numbers."""
     z3 = logic.z3
     kind = z3.Const("kind", logic.values)
     wide, floating, number = (logic.call(n, [kind], logic.boolean) for n in ("wide", "floating", "numeric"))

@@ -1,4 +1,4 @@
-"""What the terms and symbols of a proof are in one instance of its rule: types, facts and values."""
+"""The terms and symbols of a proof in one instance of its rule: their types, facts and values."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the conditions of a rule say of its operands: which are finite, which are constants with values."""
+    """The claims of a rule's conditions about its operands: which are finite, which are constants with values."""
 
     rule: Rule
 

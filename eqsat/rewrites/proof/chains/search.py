@@ -46,7 +46,7 @@ def goal(rule: Rule, bindings: Bindings) -> Goal:
 
 
 def variables(rule: Rule, bindings: Bindings, closure: Closure) -> Env:
-    """What the names of a rule stand for: leaves, bound attributes, and sequences of them."""
+    """The meaning of the names of a rule: leaves, bound attributes, and sequences of them."""
     env: dict[str, Thing] = {}
     for name, thing in bindings.tensors.items():
         if name in rule.tensors or name in rule.tensor_groups:
@@ -81,7 +81,7 @@ class ProofSearch:
         self.right = [self.encode(t) for t in goal.right]
 
     def run(self, rules: Sequence[Rule], limits: Limits, *, until_settled: bool = True) -> bool:
-        """Saturates until each output's two sides are in one class, or, if asked to, on from there.
+        """Saturate until each output's two sides are in one class, or, if asked to, on from there.
 
         False where a limit or saturation comes before.
         """
@@ -101,7 +101,7 @@ class ProofSearch:
         return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
 
     def replay(self) -> None:
-        """Brings what fired since the last time into the goal's closure, in order."""
+        """Bring what fired since the last time into the goal's closure, in order."""
         applications = self.egraph.applications
         for applied in applications[self._replayed :]:
             made = None if applied.firing is None else self._equation(applied.firing, applied.root)
@@ -152,7 +152,7 @@ class ProofSearch:
         return made
 
     def _equation(self, firing: Firing, root: int) -> Equation | None:
-        """What a firing states; None where it rests on a term that no firing explains."""
+        """The equation that a firing states; None where it rests on a term that no firing explains."""
         rule = self.rules[firing.rule.name]
         bindings = bindings_of(self.egraph, firing.classes, firing.attrs)
         try:

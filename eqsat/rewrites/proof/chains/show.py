@@ -18,7 +18,7 @@ _LONGEST = 48
 
 
 class Printer:
-    """Writes terms, attributes as expressions over what the rule binds.
+    """A writer of terms, attributes as expressions over what the rule binds.
 
     `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
     attributes as the values that they have in the instance.

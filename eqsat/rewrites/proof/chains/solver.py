@@ -25,7 +25,7 @@ _OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
 
 @dataclass
 class SettledChain:
-    """What became of a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
+    """The verdict on a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
 
     `untyped` are those about element types, of which instances say nothing: they are all drawn in one type.
     """
@@ -126,7 +126,7 @@ class Court:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _track(self, solver: Any, laws: Sequence[Rule]) -> dict[str, str]:
-        """Asserts laws so that a proof says which it used; returns what their marks stand for."""
+        """Assert laws so that a proof says which it used; return what their marks stand for."""
         z3, logic = self.logic.z3, self.logic
         marks: dict[str, str] = {}
         for law in laws:

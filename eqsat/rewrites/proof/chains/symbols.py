@@ -78,7 +78,7 @@ def literal(value: Any) -> Literal:
 
 
 def symbol(expression: Expression, env: Mapping[str, Thing]) -> Thing:
-    """What an expression stands for when its names stand for what `env` says."""
+    """The meaning of an expression where `env` gives the meaning of its names."""
     tree = expression.tree
     if isinstance(tree, ast.Name):
         return env[tree.id]

@@ -50,7 +50,7 @@ class TermScope(NamedTuple):
 
 
 class Writer:
-    """Writes patterns as terms of a closure."""
+    """A writer of patterns as terms of a closure."""
 
     def __init__(self, closure: Closure, rule: Rule, bindings: Bindings, env: Env) -> None:
         self.closure, self.rule, self.scope = closure, rule, TermScope(bindings, env)
@@ -129,7 +129,7 @@ class Writer:
 
 
 class Matcher:
-    """Matches a rule's left side against the terms of a closure, given the terms of its variables.
+    """A matcher of a rule's left side with the terms of a closure, given the terms of its variables.
 
     What the attributes in the pattern bind becomes known; what has to agree is noted.
     """
