@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from eqsat.language.onnx.files.tensors import dtype_of, number_of
 from eqsat.language.terms.dims import Dim, Sym
@@ -184,3 +184,16 @@ def names_bound(node: NodeProto) -> Iterator[str]:
         for inner in graph.node:
             yield from (o for o in inner.output if o)
             yield from names_bound(inner)
+
+
+def names_in(model: ModelProto) -> Iterator[str]:
+    """Every name of a value in a model, also within the graphs of its nodes; some more than once."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name
+    for node in graph.node:
+        yield from node.input
+        yield from node.output
+        yield from names_within(node)

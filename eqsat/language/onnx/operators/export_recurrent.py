@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
-from eqsat.language.ops.recurrent import ACTIVATIONS
+from eqsat.language.ops.operands.recurrent import ACTIVATIONS
 
 
 def _layer(op_type: str, *flags: str) -> Exporter:

@@ -9,7 +9,7 @@ from typing import Any
 from eqsat.language.onnx.files.schemas import schemas
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
-from eqsat.language.ops.recurrent import ACTIVATIONS
+from eqsat.language.ops.operands.recurrent import ACTIVATIONS
 
 _NAMES = {name.lower(): name for name in ACTIVATIONS}
 #: What ONNX gives the parameters of an activation for which the node has none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
@@ -15,7 +15,7 @@ from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
 from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
 from eqsat.language.onnx.control.scope import BodyScope, Budget, as_model
 from eqsat.language.onnx.files.origin import OnnxOrigin, SettledControl
-from eqsat.language.onnx.files.protos import captured, names_within, tensors_within, value_type
+from eqsat.language.onnx.files.protos import captured, names_in, tensors_within, value_type
 from eqsat.language.onnx.files.reader import Source, opsets_of, read
 from eqsat.language.onnx.files.tensors import constant_of, dense_of, load_external
 from eqsat.language.onnx.microsoft.records import FusedRecord, record
@@ -93,7 +93,7 @@ class _Import:
         for node in proto.node:
             if node.attribute:
                 load_external(tensors_within(node), f"{self.where}: {node.name or node.op_type}", self.source.external)
-        self._fresh_name = Names(_names(self.model)).numbered
+        self._fresh_name = Names(names_in(self.model)).numbered
         constants = self._constants()
         inputs = self._inputs(constants)
         stated = {v.name: v for v in (*proto.value_info, *proto.output)}
@@ -389,15 +389,3 @@ class _Import:
 
 
 _TRANSLATED = ("node", "initializer", "sparse_initializer", "input", "output", "value_info")
-
-
-def _names(model: ModelProto) -> Iterator[str]:
-    graph = model.graph
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.name
-    for tensor in graph.initializer:
-        yield tensor.name
-    for node in graph.node:
-        yield from node.input
-        yield from node.output
-        yield from names_within(node)
