@@ -66,7 +66,11 @@ def generated(launch: Launch) -> KernelSource | None:
     return launch.work if isinstance(launch.work, KernelSource) else None
 
 
-@pytest.mark.parametrize("name", MODELS)
+#: 48 layers are the kernels of 12, and four times the launches.
+TRIED = [name for name in MODELS if name != "bert_48_layers"]
+
+
+@pytest.mark.parametrize("name", TRIED)
 def test_memory_launches_and_kernels_of_a_benchmark_model(name: str) -> None:
     graph = read(load(name))
     program = program_of(graph, sizes_of(graph))
