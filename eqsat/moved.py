@@ -49,6 +49,18 @@ MOVED: Mapping[str, str] = {
 }
 
 
+#: Where names of these modules are that have another place or name than the module.
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "language.spec": {
+        "OPS": "language.ops.OPS",
+        "op": "language.ops.op",
+        "spec": "language.ops.spec",
+    },
+    "rewrites.factory.generate": {"Settings": "rewrites.discovery.enumerate.generate.GenerationSettings"},
+    "runtime.cuda.source": {"Source": "runtime.kernels.source.KernelSource"},
+}
+
+
 class _Alias(MetaPathFinder, Loader):
     """Finds a module of an earlier place, and makes one whose names are those of the module it has become."""
 
@@ -59,9 +71,15 @@ class _Alias(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=True) if package == "eqsat" and name in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        place = f"eqsat.{MOVED[module.__name__.partition('.')[2]]}"
+        earlier = module.__name__.partition(".")[2]
+        place, renamed = f"eqsat.{MOVED[earlier]}", RENAMED.get(earlier, {})
         _warn(module.__name__, place, 2)
-        setattr(module, "__getattr__", lambda name: getattr(import_module(place), name))  # noqa: B010 - mypy
+
+        def get(name: str) -> Any:
+            home, _, now = f"eqsat.{renamed[name]}".rpartition(".") if name in renamed else (place, "", name)
+            return getattr(import_module(home), now)
+
+        setattr(module, "__getattr__", get)  # noqa: B010 - mypy
 
 
 def find_moved() -> None:

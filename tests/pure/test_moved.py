@@ -32,6 +32,12 @@ def test_a_module_is_found_at_its_earlier_place(earlier: str, monkeypatch: pytes
         ("from eqsat.costs.model import CostModel", "eqsat.costs.model.model.CostModel"),
         ("from eqsat.report import Report", "eqsat.report.report.Report"),
         ("from eqsat.rewrites.parser import parse_rules", "eqsat.rewrites.rules.parser"),
+        ("from eqsat.language.spec import OPS, REQUIRED, OpSpec, op, spec", "eqsat.language.declaration.spec"),
+        (
+            "from eqsat.rewrites.factory.generate import Settings, generate",
+            "eqsat.rewrites.discovery.enumerate.generate",
+        ),
+        ("from eqsat.runtime.cuda.source import Source", "eqsat.runtime.kernels.source"),
     ],
 )
 def test_scripts_of_before_run_and_hear_where_names_are(statement: str, now: str) -> None:
