@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from eqsat.costs.model.amounts import UNITS
@@ -82,6 +82,8 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
         if not isinstance(term, str) or term not in UNITS:
             raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
     run = Run.read(model, Options.of("pareto", options), _SATURATE)
+    # Its graphs are written in the operators they have, not in ONNX Runtime's own.
+    run = replace(run, settings=replace(run.settings, contrib=False))
     checked, deadline, graph = run.settings.options, run.settings.deadline, run.given.graph
     try:
         grown = run.saturate(run.rules)
