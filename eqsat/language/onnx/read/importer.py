@@ -48,7 +48,12 @@ def load(source: str | Path | ModelProto) -> Graph:
     Opsets 7 to the newest the onnx package knows. What has no counterpart among the operators becomes an opaque node.
     External data are read when needed, and only from the model's own folder.
     """
-    return _Import(read(source)).graph()
+    return load_source(read(source))
+
+
+def load_source(source: Source) -> Graph:
+    """The graph of a model whose large tensors are held beside it; ImportModelError as in `load`."""
+    return _Import(source).graph()
 
 
 def load_body(body: GraphProto, scope: BodyScope, around: ModelProto, where: str) -> Graph:
