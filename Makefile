@@ -4,13 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
 
 test: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# Tests of the doors from PyTorch, in an environment of their own with torch's wheel for CPUs; the index of these wheels is
+# asked where the usual one has none.
+TORCH := .venv-torch
+test-torch: $(TORCH)/.ready
+	$(TORCH)/bin/python -m pytest -q tests/backend/pytorch eqsat/pytorch eqsat/language/pytorch
+
+$(TORCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet -c constraints.txt 'torch==2.13.0+cpu' \
+	|| $(TORCH)/bin/python -m pip install --quiet -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0+cpu'
+	$(TORCH)/bin/python -m pip install --quiet -c constraints.txt -e '.[torch,testing]' pytest
+	@touch $@
 
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
 browser:
@@ -41,7 +54,7 @@ gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(TORCH)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eqsat needs Python 3.11 or later; try make PYTHON=python3.12")'

@@ -33,9 +33,9 @@ class Size:
 class Convention:
     """How a program is called: what stands at each place of its nested inputs and outputs.
 
-    `inputs` and `outputs` are names of the graph's, in the order of the flattened trees. `arguments` are the names of the
-    forward method's, positional ones first. `ranges` are the axes of an input whose sizes may vary, each with the least
-    and the greatest size that the program was traced for.
+    `inputs` and `outputs` are names of the graph's, in the order of the flattened trees. `arguments` are those of the
+    forward method by name, positional ones first. `ranges` are the axes of an input whose sizes may vary, each with
+    the least and the greatest size that the program was traced for.
     """
 
     where: str

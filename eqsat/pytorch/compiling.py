@@ -9,20 +9,16 @@ from typing import Any, TypeAlias
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
-from torch._guards import tracing
+from torch._guards import TracingContext, tracing
 from torch.utils._python_dispatch import _disable_current_modes
 
 from eqsat.errors import EqsatError, UsageError
 from eqsat.options.options import Options
-from eqsat.pytorch.traced import Traced, Untraceable
+from eqsat.pytorch.traced import FallbackWarning, Traced, UntraceableError
 from eqsat.run import Run
 
 #: A compiled graph: called with its arguments, or with a list of them that it empties.
 Compiled: TypeAlias = Callable[..., Any]
-
-
-class FallbackWarning(UserWarning):
-    """A graph that is left to PyTorch, with the reason."""
 
 
 def eqsat_backend(
@@ -47,9 +43,11 @@ def eqsat_backend(
     weights = _weights(module, example_inputs)
 
     def infer(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+        known = TracingContext.get().fw_metadata
+        constant = {i: w for i, w in weights.items() if not known.input_info[i].mutates_data}
         # AOTAutograd compiles among fake tensors; torch.export has to begin outside of them.
         with _disable_current_modes(), tracing(None):
-            return _compiled(graph, inputs, weights, checked)
+            return _compiled(graph, inputs, constant, checked)
 
     def train(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
         return _fallback(graph, "gradients are wanted; call it under torch.no_grad() or torch.inference_mode()")
@@ -80,11 +78,11 @@ def _compiled(
         if result.report.failure:
             return _fallback(graph, result.report.failure)
         runner = traced.runner(result)
-    except Untraceable as reason:
+    except UntraceableError as reason:
         return _fallback(graph, str(reason))
     except EqsatError as error:
         return _fallback(graph, str(error).replace("\n", ";"))
-    return make_boxed_func(runner)
+    return _boxed(runner)
 
 
 def _fallback(graph: torch.fx.GraphModule, reason: str) -> Compiled:
@@ -94,5 +92,9 @@ def _fallback(graph: torch.fx.GraphModule, reason: str) -> Compiled:
 
 
 def _plain(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-    boxed: Compiled = make_boxed_func(graph.forward)
+    return _boxed(graph.forward)
+
+
+def _boxed(function: Compiled) -> Compiled:
+    boxed: Compiled = make_boxed_func(function)
     return boxed

@@ -12,13 +12,18 @@ import torch
 from eqsat.language.pytorch.exporting import exported, onnx_program
 from eqsat.language.pytorch.onnx_program import graph_of
 from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.types import TensorType
 from eqsat.pytorch.tensors import array_of, tensor_of
 from eqsat.report.result import Result
 
 _NAME = "torch.compile"
 
 
-class Untraceable(Exception):
+class FallbackWarning(UserWarning):
+    """A graph that is left to PyTorch, with the reason."""
+
+
+class UntraceableError(Exception):
     """A graph that is left to PyTorch."""
 
 
@@ -27,8 +32,8 @@ class Traced:
     """A graph of ATen operators and the parts of its calls.
 
     `weights` are the tensors at positions that hold the same one in every call. `sizes` says at which position and axis
-    the size stands that another position passes as a number. `computed` are the outputs that the graph computes, without
-    repetition.
+    the size stands that another position passes as a number. `computed` are the outputs that the graph computes, each
+    once.
     """
 
     graph: torch.fx.GraphModule
@@ -40,13 +45,13 @@ class Traced:
 
     @classmethod
     def of(cls, graph: torch.fx.GraphModule, inputs: Sequence[Any], weights: Mapping[int, torch.Tensor]) -> Traced:
-        """A traced graph; Untraceable where its inputs or outputs are of a kind that no graph of tensors has."""
+        """A traced graph; UntraceableError where its inputs or outputs are of a kind that no graph of tensors has."""
         shapes = {i: tuple(v.shape) for i, v in enumerate(inputs) if isinstance(v, torch.Tensor)}
         if any(shapes.get(i) != tuple(w.shape) for i, w in weights.items()):
-            raise Untraceable("its weights are not where they were when it was traced")
+            raise UntraceableError("its weights are not where they were when it was traced")
         devices = {v.device.type for v in inputs if isinstance(v, torch.Tensor)}
         if devices - {"cpu"}:
-            raise Untraceable(f"its tensors are on {', '.join(sorted(devices))}, and this backend runs on the CPU")
+            raise UntraceableError(f"its tensors are on {', '.join(sorted(devices))}, and this backend runs on the CPU")
         sizes = {}
         for i, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor):
@@ -55,10 +60,10 @@ class Traced:
         outputs = tuple(returned)
         strange = [o for o in outputs if isinstance(o, torch.fx.Node) and not isinstance(o.meta["val"], torch.Tensor)]
         if strange or any(not isinstance(o, torch.fx.Node) and o is not None for o in outputs):
-            raise Untraceable("it returns numbers besides tensors")
+            raise UntraceableError("it returns numbers besides tensors")
         computed = dict.fromkeys(o for o in outputs if o is not None and o.op != "placeholder")
         if not computed:
-            raise Untraceable("it computes no tensor")
+            raise UntraceableError("it computes no tensor")
         return cls(graph, tuple(inputs), dict(weights), sizes, outputs, tuple(computed))
 
     @property
@@ -67,7 +72,7 @@ class Traced:
         return [i for i, v in enumerate(self.inputs) if isinstance(v, torch.Tensor) and i not in self.weights]
 
     def read(self) -> Graph:
-        """The graph of it; ImportModelError where that cannot be had, Untraceable where a size got fixed."""
+        """The graph of it; ImportModelError where that cannot be had, UntraceableError where a size got fixed."""
         examples = [_example(self.inputs[i]) for i in self.tensors]
         varying = [
             {axis: torch.export.Dim.AUTO for axis, size in enumerate(self.inputs[i].shape) if not _is_known(size)}
@@ -76,9 +81,9 @@ class Traced:
         program = exported(_Module(self), tuple(examples), (tuple(varying),))
         read = graph_of(onnx_program(program, _NAME), _NAME)
         for name, axes in zip(read.inputs, varying, strict=True):
-            dims = read.type(name).dims
-            if any(isinstance(dims[axis], int) for axis in axes):
-                raise Untraceable("a size that may vary became fixed when it was exported")
+            type = read.type(name)
+            if isinstance(type, TensorType) and any(isinstance(type.dims[axis], int) for axis in axes):
+                raise UntraceableError("a size that may vary became fixed when it was exported")
         return read
 
     def runner(self, result: Result) -> Any:
@@ -99,7 +104,7 @@ class Traced:
             nonlocal stale
             if not stale and any(_changed(args[i], *rest) for i, *rest in seen):
                 stale = True
-                warnings.warn("weights changed: PyTorch runs the graph from now on", stacklevel=2)
+                warnings.warn("weights changed: PyTorch runs the graph from now on", FallbackWarning, stacklevel=2)
             if stale:
                 unchanged: tuple[Any, ...] = self.graph.forward(*args)
                 return unchanged
@@ -110,7 +115,7 @@ class Traced:
         return run
 
 
-class _Module(torch.nn.Module):
+class _Module(torch.nn.Module):  # type: ignore[misc]  # torch is no dependency of the type checker
     """A traced graph as a module of its varying tensors, which returns a tuple of those it computes."""
 
     def __init__(self, traced: Traced) -> None:
@@ -140,7 +145,7 @@ def _place_of(
             for axis, size in enumerate(shape):
                 if i not in weights and isinstance(size, torch.SymInt) and size.node.expr == number.node.expr:
                     return i, axis
-    raise Untraceable(f"its argument {number} is no tensor and no tensor's size")
+    raise UntraceableError(f"its argument {number} is no tensor and no tensor's size")
 
 
 def _is_known(size: Any) -> bool:
@@ -158,7 +163,7 @@ def _hint(size: Any) -> int:
 
 
 def _changed(tensor: torch.Tensor, pointer: int, version: int, strides: tuple[int, ...]) -> bool:
-    return tensor.data_ptr() != pointer or tensor._version != version or tensor.stride() != strides
+    return (tensor.data_ptr(), tensor._version, tensor.stride()) != (pointer, version, strides)
 
 
 def _order(value: torch.Tensor) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.costs.table.environment import kind_of
-from eqsat.errors import BackendError, ExportModelError
+from eqsat.errors import BackendError, ExportModelError, UsageError
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import Graph
@@ -63,6 +63,12 @@ class Result:
             message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
             warnings.warn(message, stacklevel=4)
             return select("numpy").compile(self.graph)
+
+    def __call__(self, *args: Any, **inputs: Any) -> Any:
+        """The outputs by name for inputs by name, as `run` has them; models of PyTorch are called as their modules."""
+        if args:
+            raise UsageError(f"{len(args)} inputs without names", where=self.graph.name, expected="inputs by name")
+        return self.run(**inputs)
 
     def run(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, on the backend of the device that was optimised for.

@@ -29,6 +29,7 @@ FLOORS = {
     "steps": 9,
     "run": 10,
     "buckets": 11,
+    "pytorch": 11,
     "calls": 12,
     "frontier": 12,
     "bench": 13,
@@ -42,7 +43,7 @@ FLOORS = {
 #: Packages that one room alone may import.
 FENCED = {"egglog": {"egraph"}, "highspy": {"extract"}, "click": {"cli", "commands"}}
 #: What `import eqsat` must not load.
-HEAVY = {"onnx", "onnxruntime", "egglog", "z3", "highspy", "scipy", "rich", "numpy", "pandas", "matplotlib", "igraph"}
+HEAVY = {"onnx", "onnxruntime", "egglog", "z3", "highspy", "scipy", "rich", "numpy", "pandas", "matplotlib", "igraph", "torch"}
 MOST_LINES = 400
 #: Files side by side in a folder, its __init__.py not counted.
 MOST_FILES = 15
@@ -62,6 +63,7 @@ REWORDED = (
     "frontier.py",
     "language",
     "options",
+    "pytorch",
     "report",
     "rewrites",
     "run.py",

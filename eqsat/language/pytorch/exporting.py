@@ -79,15 +79,6 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
 
     Weights stay where torch holds them.
     """
-    signature = program.graph_signature
-    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if changed:
-        raise ImportModelError(
-            f"it changes {', '.join(changed[:3])}{' …' if len(changed) > 3 else ''} in place",
-            where=where,
-            expected="a module whose only effects are its outputs",
-            remedy="pass what changes in and out, as use_cache=False of transformers does; or use torch.compile",
-        )
     try:
         with quiet():
             converted = torch.onnx.export(program, verbose=False, optimize=False)
@@ -99,7 +90,17 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
             expected="operators that ONNX has",
             remedy="torch.compile(module, backend='eqsat') leaves such parts to PyTorch",
         ) from error
-    drawn = sorted({node.op_type for node in converted.model.graph.all_nodes()} & _RANDOM)
+    # Only the program that torch.onnx decomposed has its effects apart.
+    signature = converted.exported_program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        raise ImportModelError(
+            f"it changes {', '.join(changed[:3])}{' …' if len(changed) > 3 else ''} in place",
+            where=where,
+            expected="a module whose only effects are its outputs",
+            remedy="pass what changes in and out, as use_cache=False of transformers does; or use torch.compile",
+        )
+    drawn = sorted({node.op_type for node in converted.model.graph.all_nodes() if _is_random(node)})
     if drawn:
         raise ImportModelError(
             f"it draws random numbers: {', '.join(drawn)}",
@@ -108,6 +109,11 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
             remedy="call module.eval(), or draw outside of the module",
         )
     return converted
+
+
+def _is_random(node: Any) -> bool:
+    """True for operators that draw, and for Dropout as training has it, which states its mode."""
+    return node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.inputs) > 2)
 
 
 @contextlib.contextmanager

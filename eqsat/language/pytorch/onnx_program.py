@@ -31,7 +31,7 @@ def graph_of(program: Any, name: str) -> Graph:
     return load_source(Source(proto, name, raw=raw))
 
 
-class _Stub(onnx_ir.Tensor):
+class _Stub(onnx_ir.Tensor):  # type: ignore[misc]  # onnx_ir is no dependency of the type checker
     """A tensor of the type and shape of another, written without data."""
 
     def tobytes(self) -> bytes:
