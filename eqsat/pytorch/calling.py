@@ -31,7 +31,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Convention:
-    """How a program is called: what stands at each place of its nested inputs and outputs.
+    """The values at each place of the nested inputs and outputs of a program.
 
     `inputs` and `outputs` are names of the graph's, in the order of the flattened trees. `arguments` are those of the
     forward method by name, positional ones first. `ranges` are the axes of an input whose sizes may vary, each with
