@@ -43,7 +43,20 @@ FLOORS = {
 #: Packages that one room alone may import.
 FENCED = {"egglog": {"egraph"}, "highspy": {"extract"}, "click": {"cli", "commands"}}
 #: What `import eqsat` must not load.
-HEAVY = {"onnx", "onnxruntime", "egglog", "z3", "highspy", "scipy", "rich", "numpy", "pandas", "matplotlib", "igraph", "torch"}
+HEAVY = {
+    "onnx",
+    "onnxruntime",
+    "egglog",
+    "z3",
+    "highspy",
+    "scipy",
+    "rich",
+    "numpy",
+    "pandas",
+    "matplotlib",
+    "igraph",
+    "torch",
+}
 MOST_LINES = 400
 #: Files side by side in a folder, its __init__.py not counted.
 MOST_FILES = 15
