@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'torch' is not installed: make test-torch")
 
-from tests.support.pages import ROOT, follow  # noqa: E402
+from tests.support.pages import ROOT, follow
 
 
 def test_the_page_on_pytorch_works_from_top_to_bottom(tmp_path: Path) -> None:
