@@ -143,7 +143,7 @@ was = ex.best[left].enode
 for extra in (1e-7, 1e-6, 3e-6, 1e-5):
     flips = ex.reprice("slice", lambda cost, extra=extra: cost + extra)
     chosen = ex.best[left]
-    print(f"slices {1e6 * extra:4.1f} µs dearer: {len(flips)} flips, left by {chosen.op}")
+    print(f"slices {1e6 * extra:4.1f} µs more: {len(flips)} flips, left by {chosen.op}")
     ex.undo()
 assert ex.best[left].enode == was
 
