@@ -1,7 +1,7 @@
 """Writes the figures of docs/compare.md from the files of results: ``python -m benchmarks.compare``.
 
-Between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` stands what a function here makes of the files; all
-else on the page is written by hand and has no figure of ours.
+The text between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` is made by a function here; the rest of the
+page is written by hand and has no figure of ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
 
 #: The files of results by name, as parsed.
 Results: TypeAlias = Mapping[str, Any]
-#: What stands where a file is not there yet.
+#: The text in place of the figures of a file that does not exist yet.
 _MISSING = "Not measured yet: there is no `{}.json`."
 _BLOCK = re.compile(r"(?<=<!-- figures: )(\w+)( -->\n).*?(?=<!-- end of figures -->)", re.S)
 
@@ -74,14 +74,14 @@ def mean(values: Iterable[float]) -> float:
 
 
 def machine(results: Results) -> str:
-    """What the models were optimised and timed on."""
+    """The machine and the versions on which the models were optimised and timed."""
     found = results["models"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if name != "eqsat")
     return f"Measured {found['when'][:10]} on {found['cpu']}, Python {found['python']}, {versions}."
 
 
 def models(results: Results) -> str:
-    """Every model: what optimising took, and the time of the result over that of the original."""
+    """Every model: the work of optimising it, and the time of the result over that of the original."""
     rows = [row for row in results["models"]["models"] if "failed" not in row]
     head = ["model", "nodes", "seconds", "peak MB", "e-nodes", "gap", "kept", "new/old", "upper 95 %", "error"]
     return table(
@@ -105,7 +105,7 @@ def models(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    """What the table of models comes to, in sentences."""
+    """A summary of the table of models, in sentences."""
     rows = [row for row in results["models"]["models"] if "failed" not in row]
     changed = [row for row in rows if row["kept"] != "original"]
     same = [row for row in rows if row["kept"] == "original"]
@@ -115,18 +115,18 @@ def summary(results: Results) -> str:
     lines = [
         f"* Of {len(rows)} models a new graph was kept for {len(changed)}, and the original for {len(same)}; "
         f"{len(results['models']['models']) - len(rows)} failed.",
-        f"* In the second run {len(faster)} of the {len(changed)} are faster beyond doubt (upper 95 % bound below 1); "
-        f"the geometric mean over all {len(rows)} models is {number(mean(row['ratio'] for row in rows))} of the old "
-        f"time, and the best is {best['model']} at {number(best['ratio'])}.",
+        f"* In the second run {len(faster)} of the {len(changed)} are significantly faster (upper 95 % bound below 1); "
+        f"the geometric mean of new/old over all {len(rows)} models is {number(mean(row['ratio'] for row in rows))}, "
+        f"and the best is {best['model']} at {number(best['ratio'])}.",
         f"* {len(slower)} of the {len(changed)} are slower in the second run than the original, by "
         f"{percent(max(row['ratio'] for row in slower) - 1)} at most."
         if slower
         else "* None is slower in the second run than the original.",
-        f"* Where the original was kept, both files are the same model, and their ratio says what noise is: "
+        f"* Where the original was kept, both files are the same model, and their ratio shows the noise: "
         f"{number(min(row['ratio'] for row in same), 4)} to {number(max(row['ratio'] for row in same), 4)}.",
-        f"* Optimising takes {number(min(row['seconds'] for row in rows))} to "
-        f"{number(max(row['seconds'] for row in rows))} s, reading and certifying included.",
-        f"* The largest error over that of the original, both against float64, is "
+        f"* Optimisation takes {number(min(row['seconds'] for row in rows))} to "
+        f"{number(max(row['seconds'] for row in rows))} s, including reading and certifying.",
+        f"* The largest ratio of the error to that of the original, both against float64, is "
         f"{number(max(row['error_over_own'] for row in rows))}.",
         f"* Of the cost that the search minimised, {percent(min(row['estimated_share'] for row in rows))} or more was "
         "estimated.",
@@ -139,7 +139,7 @@ _EXTRACTORS: Mapping[str, str] = MappingProxyType(
         "ilp": "integer program",
         "tree": "greedy, by tree",
         "dag": "greedy, by DAG",
-        "original": "the graph as given",
+        "original": "the original graph",
         "alpha 0.95": "backtracking, alpha 0.95",
         "alpha 1": "backtracking, alpha 1",
         "alpha 1.05": "backtracking, alpha 1.05",
@@ -149,9 +149,9 @@ _EXTRACTORS: Mapping[str, str] = MappingProxyType(
 
 
 def extraction(results: Results) -> str:
-    """Ways to choose from the same e-graphs."""
+    """Extraction methods on the same e-graphs."""
     kinds = {"model": "models", "file": "files of the public extractor benchmark"}
-    head = ["way to choose", "at the bound", "mean cost over the integer program", "worst gap", "seconds, all"]
+    head = ["method", "at the bound", "mean cost over the integer program", "worst gap", "seconds, all"]
     parts = []
     for kind, title in kinds.items():
         rows = [row for row in results["extraction"]["summary"] if row["kind"] == kind]
@@ -213,7 +213,7 @@ def states(results: Results) -> str:
 
 
 def mutants(results: Results) -> str:
-    """What the verifier says of rules that were changed in one place."""
+    """Verdicts of the verifier on rules that were changed in one place."""
     found = results["mutants"]
     rows = found["table"]
     columns = list(rows["all"])
@@ -222,30 +222,30 @@ def mutants(results: Results) -> str:
 
 
 def predict(results: Results) -> str:
-    """By which factor sums of measured costs miss the time of whole graphs."""
+    """Factors between sums of measured costs and the times of whole graphs."""
     names = {"sum": "the sum", "fit, model held back": "a fit to the other models", "new/old": "new over old, by sums"}
     rows = [
         [names.get(name, name), number(row["median"]), number(row["p90"]), number(row["most"])]
         for name, row in results["predict"]["errors"].items()
     ]
-    return table(["prediction", "median", "ninetieth percentile", "most"], rows)
+    return table(["prediction", "median", "ninetieth percentile", "maximum"], rows)
 
 
 def scaling(results: Results) -> str:
-    """How work grows with depth."""
+    """Growth of work with depth."""
     found = results["scaling"]["medians"]
-    return table(["of BERT", "median"], ([name, number(value)] for name, value in found.items()))
+    return table(["BERT", "median"], ([name, number(value)] for name, value in found.items()))
 
 
 def programs(results: Results) -> str:
-    """What models become on a GPU, planned without one."""
+    """Plans of models for a GPU, made without one."""
     found = results["programs"]
     rows = found["models"]
     ratio = mean(row["optimised"]["launches"] / row["given"]["launches"] for row in rows)
     more = [row for row in rows if row["optimised"]["launches"] > row["given"]["launches"]]
     spills = sum(row["optimised"]["spill_bytes"] for row in rows)
     registers = max(row["optimised"]["registers"] for row in rows)
-    head = ["model", "launches as given", "launches chosen", "arena over its lower bound", "gap"]
+    head = ["model", "launches, original", "launches, chosen", "arena / lower bound", "gap"]
     shown = [
         [
             row["model"],
@@ -258,14 +258,14 @@ def programs(results: Results) -> str:
     ]
     return (
         f"Planned for {found['device']} in {found['precision']}, by estimates: over {len(rows)} models launches fall "
-        f"to {number(ratio)} of what the graph as given takes (geometric mean); {len(more)} plans have more. Generated "
+        f"to {number(ratio)} of those of the original graph (geometric mean); {len(more)} plans have more. Generated "
         f"kernels take {registers} registers at most and spill {number(spills)} bytes, by NVRTC for "
         f"{found['architecture']}.\n\n{table(head, shown)}"
     )
 
 
 def explain(results: Results) -> str:
-    """How much of what changed is explained by chains of rules."""
+    """The share of changes that chains of rules explain."""
     if "explain" not in results:
         return _MISSING.format("explain")
     found = results["explain"]
@@ -279,17 +279,17 @@ def explain(results: Results) -> str:
         for row in found["models"]
         if "failed" not in row
     ]
-    head = ["model", "changes", "pairs they rest on", "gaps", "pairs of the e-graph", "gaps", "seconds"]
+    head = ["model", "changes", "pairs they use", "gaps", "pairs of the e-graph", "gaps", "seconds"]
     chains, every = total["pairs"] - total["gaps"], total["all_pairs"] - total["all_gaps"]
     return (
         f"Over {total['models']} models {number(chains)} of {number(total['pairs'])} pairs of equal terms that changes "
-        f"rest on have a chain of rules, and {number(every)} of {number(total['all_pairs'])} pairs of the whole "
+        f"use have a chain of rules, and {number(every)} of {number(total['all_pairs'])} pairs of the whole "
         f"e-graphs.\n\n{table(head, rows)}"
     )
 
 
 def savings(results: Results) -> str:
-    """What the changes of measured results were predicted to save, and saved, timed alone and as a whole."""
+    """Predicted and measured savings of the changes of measured results, alone and as a whole."""
     if "explain" not in results:
         return _MISSING.format("explain")
     rows: list[list[str]] = []
@@ -302,7 +302,7 @@ def savings(results: Results) -> str:
             ["", c["what"], milli(c["predicted"]), milli(c["measured"]), milli(c["spread"]), c["unmeasured"] or ""]
             for c in row["measured"]
         ]
-    head = ["model", "change", "predicted, ms", "measured, ms", "spread, ms", "not timed alone, since"]
+    head = ["model", "change", "predicted, ms", "measured, ms", "spread, ms", "reason if not timed alone"]
     return table(head, rows)
 
 
@@ -323,7 +323,7 @@ def faults(results: Results) -> str:
     return table(["fault", "tried", "failed", "longest, seconds"], rows)
 
 
-#: What a block of the page stands for.
+#: The functions that make the blocks of the page, by name.
 FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
     {
         one.__name__: one
@@ -347,9 +347,9 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Write nothing; fail where the page is not what the files say.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if the page differs from the files.")
 def main(check: bool) -> None:
-    """Writes the figures of docs/compare.md anew."""
+    """Update the figures of docs/compare.md."""
     page = PAGE.read_text(encoding="utf-8")
     wanted = rewritten(page, read_results())
     if check and page != wanted:

@@ -1,7 +1,7 @@
 """Writes the tables of docs/power.md: ``python -m benchmarks.power``.
 
-What published laws state that is false, with a counterexample each, and which rules of the library the 44 laws in their
-true form do not derive.
+False statements of published laws, with a counterexample each, and the rules of the library that the corrected 44 laws
+do not derive.
 """
 
 from pathlib import Path
@@ -22,10 +22,10 @@ def main() -> None:
     published = parse_rules((FOLDER / "published.rules").read_text(), "published.rules")
     false = parse_rules((FOLDER / "false.rules").read_text(), "false.rules", origin="candidate")
     library = [rule for rule in shipped_rules() if rule.origin == "library"]
-    (FOLDER / "false.md").write_text(f"# What published laws state that is false\n\n{_GENERATED}{false_table(false)}")
+    (FOLDER / "false.md").write_text(f"# False statements of published laws\n\n{_GENERATED}{false_table(false)}")
     console.print(f"{len(false)} false equations refuted; deriving {len(library)} rules from {len(published)} laws")
     table = lacking_table(library, published)
-    (FOLDER / "lacking.md").write_text(f"# What the 44 published laws do not derive\n\n{_GENERATED}{table}")
+    (FOLDER / "lacking.md").write_text(f"# Rules that the 44 published laws do not derive\n\n{_GENERATED}{table}")
     console.print(table.splitlines()[0])
 
 

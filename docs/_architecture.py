@@ -1,7 +1,6 @@
-"""The tree and the floors of the package and a model's way through them, read from its sources.
+"""The tree and the floors of the package, and the rooms that each step of a run uses, read from the sources.
 
-`python docs/_architecture.py` rewrites the parts of `architecture.md` and of CONTRIBUTING that are made here, and the
-picture.
+`python docs/_architecture.py` updates the generated parts of `architecture.md` and of CONTRIBUTING, and the picture.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def modules() -> Mapping[str, ast.Module]:
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Modules of the package that are imported anywhere in a tree, each with the local name it or its part gets."""
+    """Modules of the package that are imported anywhere in a tree, each with the local name it defines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "eqsat":
             for alias in node.names:
@@ -45,7 +44,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def computed(tree: ast.AST) -> set[str]:
-    """Names that a tree computes with; those of annotations alone are left out."""
+    """Names that a tree uses outside annotations."""
     names: set[str] = set()
     pending: list[ast.AST] = [tree]
     while pending:
@@ -83,13 +82,13 @@ def floors() -> Mapping[str, int]:
 
 
 def about(name: str) -> str:
-    """The docstring of a module in one line of Markdown."""
+    """The summary line of a module's docstring as Markdown."""
     text = (ast.get_docstring(modules()[name]) or "").partition("\n\n")[0]
     return " ".join(text.split())
 
 
 def tree() -> str:
-    """Rooms and the folders in them, each with what it says of itself."""
+    """Rooms and the folders in them, each with the summary of its docstring."""
     lines = []
     for name in modules():
         depth = name.count(".")
@@ -110,8 +109,8 @@ def floor_table() -> str:
 
 
 @cache
-def way() -> Mapping[str, tuple[str, ...]]:
-    """The modules that each step of a run computes with."""
+def modules_used() -> Mapping[str, tuple[str, ...]]:
+    """The modules that each step of a run uses."""
     run = modules()["eqsat.run"]
     homes = {local: module for module, local in imported(run)}
     (body,) = (node for node in run.body if isinstance(node, ast.ClassDef) and node.name == "Run")
@@ -120,7 +119,7 @@ def way() -> Mapping[str, tuple[str, ...]]:
 
 
 def worked(step: str, methods: Mapping[str, ast.FunctionDef]) -> set[str]:
-    """Names that a method computes with, and the classes of parameters whose methods it calls."""
+    """Names that a method uses, and the classes of parameters whose methods it calls."""
     method = methods[step]
     names = computed(method)
     called = [node.func for node in ast.walk(method) if isinstance(node, ast.Call)]
@@ -134,9 +133,9 @@ def worked(step: str, methods: Mapping[str, ast.FunctionDef]) -> set[str]:
 
 
 def rooms_of(step: str) -> list[str]:
-    """The rooms that a step or its modules in `eqsat.steps` compute with, those that every step needs left out."""
+    """The rooms that a step or its modules in `eqsat.steps` use, without those that every step needs."""
     reached = set()
-    for module in way()[step]:
+    for module in modules_used()[step]:
         reached.add(room(module))
         if room(module) == "steps":
             names = computed(modules()[module])
@@ -146,7 +145,7 @@ def rooms_of(step: str) -> list[str]:
 
 
 def steps_table() -> str:
-    """A table of the steps of a run, each with its docstring and the rooms that it works in."""
+    """A table of the steps of a run, each with its docstring and the rooms that it uses."""
     (body,) = (n for n in modules()["eqsat.run"].body if isinstance(n, ast.ClassDef) and n.name == "Run")
     said = {
         n.name: (ast.get_docstring(n) or "").partition("\n")[0] for n in body.body if isinstance(n, ast.FunctionDef)
@@ -156,7 +155,7 @@ def steps_table() -> str:
 
 
 def picture() -> str:
-    """Rooms as boxes on their floors, numbered by the steps of a run that work in them, as SVG."""
+    """An SVG of the rooms as boxes on their floors, each numbered by the steps of a run that use it."""
     rows: dict[int, list[str]] = {}
     for name, floor in floors().items():
         rows.setdefault(floor, []).append(name)
@@ -167,7 +166,7 @@ def picture() -> str:
             marks.setdefault(name, []).append(f"{number}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height + 30}" font-family="sans-serif">',
-        "<title>The floors of eqsat, and a model's way through them</title>",
+        "<title>The floors of eqsat, and the rooms that each step of a run uses</title>",
     ]
     for floor, names in rows.items():
         top = height - _ROW * (floor + 1)
@@ -189,12 +188,12 @@ def picture() -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-#: The parts of pages that are made here, by the name in their comment.
+#: The generated parts of pages, by the name in their comment.
 PARTS = {"tree": tree, "floors": floor_table, "steps": steps_table}
 
 
 def rewritten(text: str) -> str:
-    """A page with its parts made anew."""
+    """A page with its generated parts updated."""
     for name, make in PARTS.items():
         begin = f"<!-- made by docs/_architecture.py: {name} -->\n"
         head, mark, rest = text.partition(begin)

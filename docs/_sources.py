@@ -1,9 +1,9 @@
-"""What becomes of the sources before Sphinx reads them, so that they stay plain Markdown and plain Python here.
+"""Adaptation of the sources for Sphinx, so that they stay plain Markdown and plain Python here.
 
 Notebooks are shown with the outputs that `make notebooks` wrote, and are not run again; links to files of the
 repository outside this folder become links to the pages that include them; a code block that names a file shows its
-name; docstrings, whose code stands in single backticks, become what autodoc reads; and a comment such as
-``<!-- generated: operators -->`` becomes what `_tables` writes.
+name; code in single backticks in docstrings is converted for autodoc; and a comment such as
+``<!-- generated: operators -->`` is replaced by the table that `_tables` writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = DOCS.parent
 NOTEBOOKS = ROOT / "notebooks"
 TUTORIALS = DOCS / "tutorials"
 
-#: Files of the repository that pages of the site include, and folders that a page is about, by their paths.
+#: Pages of the site that include a file of the repository, or describe a folder, by its path.
 PAGES: Mapping[str, str] = MappingProxyType(
     {
         "CHANGELOG.md": "project/changelog.md",
@@ -41,7 +41,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Pages on parts that need packages of their own, and pages that an index names only where they are there.
+#: Pages on parts that need optional packages; an index lists them only if these are installed.
 PARTS: Mapping[str, str] = MappingProxyType(
     {"reference/explore.md": "eqsat:Explorer", "reference/testing.md": "eqsat.testing:graphs"}
 )
@@ -55,7 +55,7 @@ _CODE = re.compile(r"(?<![`:])`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 
 
 def register(app: Sphinx) -> None:
-    """Connects the steps to the events before which they have to be done."""
+    """Connect each step to its Sphinx event."""
     app.connect("builder-inited", write_tutorials)
     app.connect("source-read", adapt_page)
     app.connect("include-read", adapt_included)
@@ -66,7 +66,7 @@ def register(app: Sphinx) -> None:
 
 
 def is_here(part: str) -> bool:
-    """Whether a part of eqsat can be imported."""
+    """True if a part of eqsat can be imported."""
     try:
         resolve_name(part)
     except (ImportError, AttributeError):
@@ -75,7 +75,7 @@ def is_here(part: str) -> bool:
 
 
 def write_tutorials(_app: Sphinx) -> None:
-    """Writes every notebook beside the pages, where it differs from what is there, and removes those that are gone."""
+    """Write every changed notebook beside the pages, and remove those without a source."""
     wanted = {TUTORIALS / f"{path.stem}.ipynb": _notebook(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     TUTORIALS.mkdir(exist_ok=True)
     for path in set(TUTORIALS.glob("*.ipynb")) - set(wanted):
@@ -88,7 +88,7 @@ def write_tutorials(_app: Sphinx) -> None:
 
 
 def _notebook(path: Path) -> str:
-    """A notebook with its outputs as JSON, its links those of the site."""
+    """A notebook with its outputs as JSON, with the links of the site."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell["cell_type"] == "markdown":
@@ -97,7 +97,7 @@ def _notebook(path: Path) -> str:
 
 
 def adapt_page(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Puts in what is generated, names files above their code blocks, and makes links lead to pages."""
+    """Insert generated parts, name files above their code blocks, and make links lead to pages."""
     path = Path(str(app.env.doc2path(docname)))
     if path.suffix != ".md":
         return
@@ -109,13 +109,13 @@ def adapt_page(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def adapt_included(app: Sphinx, path: Path, docname: str, source: list[str]) -> None:
-    """The links of a file that a page includes, which are relative to where the file lies."""
+    """Adapt the links of an included file, which are relative to the folder of the file."""
     page = Path(str(app.env.doc2path(docname)))
     source[0] = _linked(source[0], Path(app.srcdir, path).resolve().parent, page.parent)
 
 
 def _linked(text: str, folder: Path, page: Path) -> str:
-    """A text of a folder with links that lead from a page's folder to pages; other files are named, not linked."""
+    """A text of a folder with links from a page's folder to pages; other files are named, not linked."""
 
     def led(found: re.Match[str]) -> str:
         shown, target, anchor = found[1], found[2], found[3] or ""
@@ -133,20 +133,20 @@ def _linked(text: str, folder: Path, page: Path) -> str:
 
 
 def outdated(app: Sphinx, env: Any, _added: set[str], _changed: set[str], _removed: set[str]) -> list[str]:
-    """The pages that hold what is generated from eqsat, which may have changed where the page has not."""
+    """The pages with parts generated from eqsat, which may have changed although the page has not."""
     known = (name for name in env.found_docs if Path(str(env.doc2path(name))).suffix == ".md")
     return [n for n in known if _GENERATED.search(Path(app.srcdir, env.doc2path(n)).read_text(encoding="utf-8"))]
 
 
 def adapt_docstring(_app: Sphinx, _kind: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Code in single backticks, as docstrings have it, becomes code in double ones, and bars outside it are bars."""
+    """Turn code in single backticks into code in double ones, and escape bars outside code."""
     parts = _LITERAL.split(_CODE.sub(r"``\1``", "\n".join(lines)))
     parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
     lines[:] = "".join(parts).split("\n")
 
 
 def adapt_references(_app: Sphinx, doctree: nodes.document) -> None:
-    """An annotation `Graph` is the immutable graph; the builder, which users call so, is `Builder` there."""
+    """Link the annotation `Graph` to the immutable graph; the builder, which users call `Graph`, is `Builder` there."""
     for reference in doctree.findall(pending_xref):
         if reference.get("reftarget") == "Graph":
             reference["reftarget"] = "eqsat.language.terms.graph.Graph"

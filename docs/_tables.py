@@ -32,12 +32,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """A text as code; nothing where there is none."""
+    """A text as code; empty for an empty text."""
     return f"`{text}`" if text else ""
 
 
 def integer(value: int) -> str:
-    """An integer with its thousands set apart."""
+    """An integer with a space between thousands."""
     return f"{value:,}".replace(",", " ")
 
 
@@ -52,7 +52,7 @@ def _laws() -> tuple[Rule, ...]:
 
 
 def _shipped() -> dict[str, list[OpSpec]]:
-    """The operators that ship, by what the file that declares them says of itself, in the order of declaration."""
+    """The operators that ship, by the title of the file that declares them, in the order of declaration."""
     groups: dict[str, list[OpSpec]] = {}
     for one in OPS.values():
         if one.is_shipped:
@@ -92,7 +92,7 @@ def _attribute(name: str, default: object) -> str:
 
 
 def functions() -> str:
-    """The functions of all operators and their friendlier forms, for autodoc."""
+    """The functions of all operators and of forms of several operators, for autodoc."""
     own = [n for n in dir(eqsat) if callable(getattr(eqsat, n)) and n not in eqsat.__all__ and n not in OPS]
     parts = [_autodoc("Forms of several operators", own)]
     parts += [_autodoc(g, [one.name for one in declared]) for g, declared in _shipped().items()]
@@ -105,7 +105,7 @@ def _autodoc(title: str, names: Iterable[str]) -> str:
 
 
 def counts() -> str:
-    """How many laws and rules there are, by origin and phase."""
+    """The numbers of laws and rules, by origin and phase."""
     ruled, law_names = _ruled(), {law.name for law in _laws()}
     groups = {
         "laws written by hand": [law for law in _laws() if law.origin == "axiom"],
@@ -137,14 +137,14 @@ def library() -> str:
 
 
 def _evidence(rules: Iterable[Rule]) -> str:
-    """A table of rules: verdict, which laws entail the rule, and how many instances agreed in which arithmetic."""
+    """A table of rules: verdict, the laws that entail the rule, and the instances that agreed in each arithmetic."""
     records = shipped_evidence()
     rows = [[_stated(rule, records), rule.phase, _instances(records.get(rule.name))] for rule in rules]
     return table(["rule", "phase", "instances"], rows)
 
 
 def _stated(rule: Rule, records: Mapping[str, Evidence]) -> str:
-    """A rule as it is written, its reason, the verdict, and for one of the library from which laws it follows."""
+    """The text of a rule, its reason, the verdict, and for one of the library the laws from which it follows."""
     record = records.get(rule.name)
     lines = [f"**{rule.name}** {code(rule.text)}", *([rule.reason] if rule.reason else [])]
     verdict = "no evidence: it does not load" if record is None else record.verdict
@@ -155,21 +155,21 @@ def _stated(rule: Rule, records: Mapping[str, Evidence]) -> str:
 
 
 def _instances(record: Evidence | None) -> str:
-    """Symbolic, numeric, exact and bounded ones."""
+    """Numbers of symbolic, numeric, exact and bounded instances."""
     if record is None:
         return ""
     return " / ".join(map(integer, (record.symbolic, record.numeric, record.exact, record.bounded)))
 
 
 def tutorials() -> str:
-    """The contents of the tutorials: the first look first."""
+    """The table of contents of the tutorials; the first look comes first."""
     stems = sorted((p.stem for p in NOTEBOOKS.glob("*.py")), key=lambda stem: (stem != "first_look", stem))
     entries = "\n".join(f"tutorials/{stem}" for stem in stems)
     return f"```{{toctree}}\n:caption: Tutorials\n:hidden:\n\n{entries}\n```"
 
 
 def commands() -> str:
-    """Every command and its help, as a terminal shows it."""
+    """Every command with its help text."""
     return "\n\n".join(_helped(cli.commands, click.Context(cli.commands, info_name="eqsat", terminal_width=WIDTH)))
 
 
@@ -183,7 +183,7 @@ def _helped(command: click.Command, context: click.Context) -> list[str]:
     return parts
 
 
-#: What a comment `<!-- generated: NAME -->` in a page stands for.
+#: The functions that replace a comment `<!-- generated: NAME -->` of a page, by name.
 TABLES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {one.__name__: one for one in (operators, functions, counts, axioms, derived, library, tutorials, commands)}
 )

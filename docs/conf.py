@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: `python -m sphinx -W -b html docs build/docs`. Nothing is fetched while it builds."""
+"""Configuration of Sphinx: `python -m sphinx -W -b html docs build/docs`. The build needs no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ version = release = installed("eqsat")
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_*.py", "conf.py", "power/*.rules", "**/.ipynb_checkpoints"]
-#: Pages of parts whose own packages are not installed.
+#: Pages of parts whose optional packages are not installed.
 exclude_patterns += [page for page, part in _sources.PARTS.items() if not _sources.is_here(part)]
 
 html_theme = "furo"
@@ -33,10 +33,10 @@ html_show_sourcelink = False
 html_show_copyright = False
 
 myst_heading_anchors = 3
-#: Notebooks come with their outputs, which a test compares with a run.
+#: Notebooks contain their outputs, which a test compares with a run.
 nb_execution_mode = "off"
 nb_merge_streams = True
-#: Widgets load scripts from a content network; the pages do without.
+#: Widgets would load scripts from a content network; the pages do not use them.
 nb_ipywidgets_js: dict[str, Any] = {}
 
 autodoc_member_order = "bysource"
@@ -48,7 +48,7 @@ autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 default_role = "code"
-#: Quotes in docstrings are mostly those of Python.
+#: Quotes in docstrings are mostly Python code.
 smartquotes = False
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -56,7 +56,7 @@ copybutton_prompt_is_regexp = True
 
 
 def setup(app: Sphinx) -> None:
-    """Tells Sphinx what becomes of pages before they are read."""
+    """Register the adaptation of pages with Sphinx."""
     _sources.register(app)
-    # The builder is called Graph by those who use it; autodoc calls a class by the name it was defined by.
+    # Users call the builder Graph; autodoc names a class by its definition.
     Builder.__name__ = Builder.__qualname__ = "Graph"

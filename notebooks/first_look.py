@@ -13,9 +13,8 @@
 
 # %% [markdown]
 # # A first look
-#
-# We optimise a small recurrent text classifier, read the report line by line, and check what came
-# out: what changed, by which rules, whether it still computes the same, and how fast it runs.
+# We optimise a small recurrent text classifier, read the report line by line, and check the
+# result: its changes, the rules behind them, its correctness and its speed.
 
 # %%
 # %matplotlib inline
@@ -29,10 +28,9 @@ import eqsat
 
 # %% [markdown]
 # ## A model
-#
-# A *simple recurrent unit* reads one word a step. Each step multiplies its word by the same three
-# weights; only the state `c` is handed on. Graphs can be built in Python, as here, or read from
-# ONNX: `optimize` takes a path just as well.
+# A *simple recurrent unit* reads one word in each step. Each step multiplies its word by the same
+# three weights; only the state `c` is passed to the next step. Graphs can be built in Python, as
+# here, or read from ONNX: `optimize` also takes a path.
 
 # %%
 rng = np.random.default_rng(0)
@@ -61,9 +59,8 @@ original
 
 # %% [markdown]
 # ## Optimise it
-#
-# One call does all of it. `progress` is called while the search runs; we only keep the phases it
-# goes through. Then we show the result, which is its report.
+# One call runs all steps. `progress` is called while the search runs; here it only records the
+# phases. Then we show the result, which displays its report.
 
 # %%
 phases = []
@@ -73,12 +70,12 @@ result
 
 # %% [markdown]
 # ## The report, line by line
+# **read**: the number of nodes of the graph. Every line ends with its time in seconds.
 #
-# **read**: how many nodes the graph had. Every line ends with the seconds it took.
-#
-# **saturate**: the graph became an *e-graph*, which holds many graphs at once. An *e-node* is an
-# operator; an *e-class* is a set of e-nodes that compute the same tensor. Rules added equal forms
-# until nothing new came within a radius of the original. The report has this step by step:
+# **saturate**: the graph became an *e-graph*, which represents many graphs at once. An *e-node* is
+# an operator; an *e-class* is a set of e-nodes that compute the same tensor. Rules added equal
+# forms until they found nothing new within a radius of the original. The report has the numbers
+# after each step:
 
 # %%
 report = result.report
@@ -93,8 +90,8 @@ axes.legend(frameon=False)
 figure
 
 # %% [markdown]
-# E-nodes grow and e-classes hardly do: most of what rules add are other ways to compute tensors
-# that are there already.
+# The number of e-nodes grows, that of e-classes hardly: most e-nodes that rules add are other
+# forms of existing tensors.
 
 # %%
 fired = sorted(report.rules_fired.items(), key=lambda item: -item[1])
@@ -103,9 +100,9 @@ for rule, times in fired[:6]:
 assert report.enodes > 4 * len(original.nodes)
 
 # %% [markdown]
-# **extract**: an integer program picked the cheapest graph in the e-graph. The *gap* says how
-# much a better choice could save at most: at 0 % there is none. The cost is predicted, by a model
-# of this device or by what was measured on it.
+# **extract**: an integer program selected the cheapest graph in the e-graph. The *gap* bounds the
+# saving of any better choice: at 0 % there is none. The cost is a prediction, by a model of this
+# device or from measurements on it.
 
 # %%
 print(f"chosen {report.cost_after:.3g} s, no choice is below {report.lower_bound:.3g} s")
@@ -115,8 +112,8 @@ assert report.cost_after < report.cost_before
 assert report.gap < 0.01
 
 # %% [markdown]
-# **measure**: the original and the finalists ran in turn on ONNX Runtime. The original is kept
-# unless the upper 95 % bound of new/old is below 1, so that a result is never slower by accident.
+# **measure**: the original and the finalists ran alternately on ONNX Runtime. The original is kept
+# unless the upper 95 % bound of new/old is below 1, so that noise does not decide.
 
 # %%
 print(f"kept: {report.kept}, {report.kept_because}")
@@ -125,8 +122,8 @@ assert report.measured_bound < 1
 
 # %% [markdown]
 # **certify**: the result was compared with the original, region by region, exactly modulo a prime
-# where the operators allow it and in float64 elsewhere. This check does not know the rules, so a
-# wrong rule does not pass it.
+# where the operators allow it and in float64 elsewhere. This check does not use the rules, so it
+# also detects wrong rules.
 
 # %%
 print(report.certificate["text"])
@@ -134,9 +131,9 @@ assert report.certificate["kind"] != "none"
 assert report.certificate["error"] < 1e-3
 
 # %% [markdown]
-# **The first table** lists changes: which operators became which, how many nodes fewer, what the
-# cost model says that saves, what was measured, and the rules behind it. **The second table**
-# lists what runs now. In numbers: many small products became a few large ones.
+# **The first table** lists changes: the old and the new operators, the reduction in nodes, the
+# predicted and the measured saving, and the rules behind each change. **The second table** lists
+# the operators of the result. In numbers: many small products became a few large ones.
 
 # %%
 for op in ("matmul", "gemm", "sigmoid", "slice"):
@@ -149,9 +146,8 @@ assert products[1] < products[0] / 4
 
 # %% [markdown]
 # ## Why it is equal
-#
-# `explain` has every change with the single uses of rules, old form on the left and new form on
-# the right. The largest change first:
+# `explain` lists every change with its rule applications, the old form on the left and the new
+# form on the right. Here is the largest change:
 
 # %%
 explanation = result.explain()
@@ -161,7 +157,7 @@ print(f"\n{explanation.pairs - explanation.gaps} of {explanation.pairs} equaliti
 assert explanation.share == 1
 
 # %% [markdown]
-# Each rule has grounds of its own: its text, where it comes from, and what was checked of it.
+# The evidence of each rule gives its text, its origin, and its checks.
 
 # %%
 for rule in largest.rules:
@@ -169,9 +165,8 @@ for rule in largest.rules:
 
 # %% [markdown]
 # ## Run it
-#
-# The result runs, and computes what the original does up to rounding. We run the original in
-# plain NumPy to compare, without eqsat's optimiser or ONNX Runtime.
+# The result computes the same values as the original, up to rounding. To compare, we run the
+# original in plain NumPy, without eqsat's optimiser or ONNX Runtime.
 
 # %%
 from eqsat.language.arithmetic.floats import Floats
@@ -186,8 +181,7 @@ assert error < 1e-4
 
 # %% [markdown]
 # ## Write it as ONNX
-#
-# `save` writes the file whole or not at all. Any ONNX tool reads it; so does `optimize`.
+# `save` writes the file completely or not at all. Any ONNX tool reads it; so does `optimize`.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -198,4 +192,4 @@ with tempfile.TemporaryDirectory() as folder:
 assert again.report.nodes_before <= len(original.nodes) / 2
 
 # %% [markdown]
-# Next: [inside the e-graph](inside_the_egraph.ipynb) grows such an e-graph step by step.
+# Next: [inside the e-graph](inside_the_egraph.ipynb) grows an e-graph step by step.

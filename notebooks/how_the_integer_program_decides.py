@@ -13,10 +13,10 @@
 
 # %% [markdown]
 # # How the integer program decides
-#
-# After growing, an e-graph has many forms of each tensor. Which to take is a problem of its own:
-# *extraction*. We look at it without tensors, as numbers: why greedy choice is wrong, what a
-# cycle would do, how states and limits come in, and what the bound proves.
+# After saturation, an e-graph has many forms of each tensor. To select one of them is a separate
+# problem: *extraction*. This notebook treats it without tensors, with costs alone: why greedy
+# choice is wrong, why cycles are excluded, how states and limits are expressed, and what the
+# bound proves.
 
 # %%
 # %matplotlib inline
@@ -37,10 +37,9 @@ from eqsat.extract.limited.pareto import front, plot
 
 # %% [markdown]
 # ## The problem
-#
-# A `Node` is one way to make an e-class from others at a cost: its e-class, its operands as pairs
-# of e-class and state, the cost. Here an output needs two tensors, *left* and *right*. Each can
-# be computed alone for 5, or for 1 from something shared that costs 6.
+# A `Node` computes an e-class from others at a cost: it has an e-class, operands as pairs of
+# e-class and state, and a cost. Here an output needs two tensors, *left* and *right*. Each can be
+# computed alone for 5, or for 1 from a shared tensor that costs 6.
 
 # %%
 OUTPUT, LEFT, RIGHT, SHARED = range(4)
@@ -56,9 +55,8 @@ problem = Problem(nodes, roots=[(OUTPUT, 0)])
 
 # %% [markdown]
 # ## By tree and by DAG
-#
-# There are four choices. As a *tree*, an operand is paid for by each of its readers; as a *DAG*,
-# it is paid for once. The DAG cost is what running takes.
+# There are four choices. In a *tree*, an operand is paid for by each of its readers; in a *DAG*,
+# it is paid for once. The DAG cost is the cost of a run.
 
 
 # %%
@@ -79,9 +77,9 @@ for left, right in itertools.product((1, 2), (3, 4)):
     )
 
 # %% [markdown]
-# The cheapest tree is the first line, the cheapest DAG the last. Greedy choice settles tensors
-# one by one, from the bottom up: for *left* by itself, 5 is less than 1 + 6. It cannot see that
-# *right* would pay for the shared part as well. The integer program decides on all at once.
+# The first line is the cheapest tree, the last line the cheapest DAG. Greedy choice decides on
+# tensors one by one, from the bottom up: for *left* by itself, 5 is less than 1 + 6. It does not
+# see that *right* can use the shared tensor too. The integer program decides on all at once.
 
 # %%
 for extractor in ("greedy", "ilp"):
@@ -100,8 +98,7 @@ assert solve(problem).cost == 9 == min(dag for _, dag in costs.values())
 # $$\min \sum_n c_n x_n \quad\text{so that}\quad \sum_{n \in r} x_n \ge 1
 # \;\text{ for each output } r, \qquad x_n \le \sum_{m \in d} x_m
 # \;\text{ for each operand } d \text{ of } n.$$
-#
-# That is all of it but one thing. We write just this with SciPy:
+# One constraint is still missing. We solve this program with SciPy:
 
 
 # %%
@@ -133,10 +130,10 @@ print(least, names)
 assert math.isclose(least, 9)
 
 # %% [markdown]
-# ## The one thing: no cycles
+# ## The missing constraint: no cycles
 #
 # E-graphs have cycles: a rule says that `a` is `transpose(b)`, and `b` is `transpose(a)`. This
-# one is given as JSON, in the format that benchmarks of extraction share. `a` can be computed for
+# e-graph is given as JSON, in the common format of extraction benchmarks. `a` can be computed for
 # 10.
 
 # %%
@@ -158,24 +155,23 @@ assert least == 2 and "compute a" not in names
 assert found.cost == 11 and "compute a" in right
 
 # %% [markdown]
-# Two transpositions of each other cost 2, and compute nothing. eqsat adds rows where a solution
-# has a cycle: for a set of tensors $S$ that could feed itself, something from outside has to come
-# in,
+# Two tensors that are transpositions of each other cost 2, and nothing computes them. eqsat adds
+# constraints when a solution has a cycle: for a set of tensors $S$ on a cycle, a selected node
+# must compute one of them from outside $S$,
 #
 # $$x_n \le \sum_{m \in S,\; m \text{ needs nothing of } S} x_m ,$$
-#
-# and all such rows together leave exactly the choices without cycles.
+# and all such constraints together admit exactly the choices without cycles.
 #
 # ## States
-#
-# A tensor may be held in several states: layouts and precisions. Then a node delivers an e-class
-# in a state, from operands in given states, and a `Conversion` makes one state of another. Two
-# readers want column 1 of what is made in column 0: converting costs 3, and is paid for once.
+# A tensor may have several states: layouts and precisions. Then a node computes an e-class in a
+# state, from operands in given states, and a `Conversion` converts one state to another. In this
+# example, a tensor is cheaper to compute by rows, and its two readers are cheaper by columns. The
+# conversion costs 3, and is paid for once.
 
 # %%
 ROW, COLUMN = range(2)
 MADE, FIRST, SECOND, SUM = range(4)
-ways = [
+variants = [
     Node(MADE, (), 4.0, ROW, "made by rows"),
     Node(MADE, (), 9.0, COLUMN, "made by columns"),
     Node(FIRST, ((MADE, ROW),), 5.0, ROW, "first reads rows"),
@@ -186,25 +182,24 @@ ways = [
 ]
 
 
-def stated(cost):
+def with_conversion(cost):
     """The problem where converting rows to columns has this cost."""
-    return Problem(ways, [(SUM, ROW)], [Conversion(MADE, ROW, COLUMN, cost)], states=2)
+    return Problem(variants, [(SUM, ROW)], [Conversion(MADE, ROW, COLUMN, cost)], states=2)
 
 
 for cost in (3.0, 5.5, 7.0):
-    found = solve(stated(cost))
-    names = ", ".join(ways[index].name for index in found.chosen.values())
+    found = solve(with_conversion(cost))
+    names = ", ".join(variants[index].name for index in found.chosen.values())
     paid = "with a conversion" if found.conversions else "without one"
     print(f"converting for {cost}: cost {found.cost}, {paid}: {names}")
-assert len(solve(stated(3.0)).conversions) == 1
-assert not solve(stated(7.0)).conversions
+assert len(solve(with_conversion(3.0)).conversions) == 1
+assert not solve(with_conversion(7.0)).conversions
 
 # %% [markdown]
 # ## The bound
-#
-# A larger problem: seventy tensors, two ways each, drawn at random. While it searches, the
-# program knows its best choice so far and a *lower bound*, which no choice can be below. Where
-# they meet, the choice is proved to be the best; before, their distance is the *gap*.
+# A larger problem: seventy tensors with two nodes each, drawn at random. During the search, the
+# solver has its best choice so far and a *lower bound* on the cost of any choice. When they meet,
+# the choice is proved to be optimal; before, their distance is the *gap*.
 
 # %%
 draw = random.Random(1)
@@ -247,13 +242,12 @@ axes.legend(frameon=False)
 figure
 
 # %% [markdown]
-# The bound counts shared parts as little as they can cost. Most of the work goes into lifting it:
-# the best choice is found early, and the proof takes the rest.
+# Most of the time is spent on raising the bound: the best choice is found early, and the rest of
+# the time is needed for the proof.
 #
 # ## Limits
-#
-# A `Limit` bounds a sum over what is chosen: launches, bytes of weights, an error. Each node says
-# how much it takes. Here is the first problem again, with at most three nodes:
+# A `Limit` bounds a sum over the selected nodes: launches, bytes of weights, an error. Each node
+# has an amount. Here is the first problem again, with at most three nodes:
 
 # %%
 few = problem.variant(limits=[Limit("launches", 3, [1.0] * len(nodes))])
@@ -269,14 +263,12 @@ assert found.cost == 11
 assert "3" in refused
 
 # %% [markdown]
-# With the limit, the choice that greedy makes is the right one: it is dearer, but it takes one
-# launch less.
+# With the limit, the greedy choice is the right one: it costs more, but takes one launch less.
 #
 # ## The front
-#
-# What one term costs in another is a *Pareto front*: the choices of which none is better in one
-# term and no worse in the other. `front` solves the program again and again, for the least cost
-# under ever tighter limits. A limit of infinity only adds up.
+# The *Pareto front* of two terms has the choices that no other choice beats in one term without
+# being worse in the other. `front` solves the program repeatedly, for the least cost under
+# tighter and tighter limits. A limit of infinity only computes the sum.
 
 # %%
 added = problem.variant(limits=[Limit("launches", math.inf, [1.0] * len(nodes))])
@@ -288,8 +280,8 @@ assert [(point.x, point.y) for point in both.points] == [(9, 4), (11, 3)]
 assert both.is_complete
 
 # %% [markdown]
-# The same for thirty of the tensors drawn before. Each point is proved: no choice has less of one
-# term and no more of the other.
+# The same for thirty of the tensors drawn before. Each point is proved: no choice is better in one
+# term without being worse in the other.
 
 # %%
 part = [node for node in drawn if node.eclass < 30]
@@ -301,5 +293,5 @@ assert all(a.x < b.x and a.y > b.y for a, b in itertools.pairwise(staircase.poin
 plot(staircase)
 
 # %% [markdown]
-# For a model, `eqsat.pareto` does the same over all graphs that its e-graph has: [measured costs
-# and layouts](measured_costs_and_layouts.ipynb) weighs time against error so.
+# For a model, `eqsat.pareto` does the same over all graphs of its e-graph: [measured costs
+# and layouts](measured_costs_and_layouts.ipynb) computes the front of time and error.

@@ -13,10 +13,9 @@
 
 # %% [markdown]
 # # Inside the e-graph
-#
-# `optimize` does it all at once. `explore` does it step by step: we grow an e-graph, watch which
-# rules fire and where, list every equal form of one tensor, walk from the original form to the
-# chosen one, and change a cost to see the choice flip.
+# `optimize` performs a run in one call. `explore` performs it step by step: we grow an e-graph,
+# see which rules fire and where, list every equal form of one tensor, follow the chain of rules
+# from the original form to the chosen one, and change a cost to change the choice.
 
 # %%
 # %matplotlib inline
@@ -29,9 +28,8 @@ import eqsat
 
 # %% [markdown]
 # ## A small model
-#
-# Two vectors go through the same layer, and their results are compared. It is small enough to see
-# all of it.
+# The same layer is applied to two vectors, and the results are compared. The model is small enough
+# to show completely.
 
 # %%
 rng = np.random.default_rng(0)
@@ -45,13 +43,12 @@ ex = eqsat.explore(g)
 print(ex)
 
 # %% [markdown]
-# Nothing has grown yet: there is one e-node for each input, constant and operator, and each is
-# alone in its e-class.
+# The e-graph has not grown yet: there is one e-node for each input, constant and operator, and
+# each is alone in its e-class.
 #
 # ## Step by step
-#
-# A step matches all rules of one phase, once. The first phase simplifies; here its rules match,
-# but their conditions refuse: the last column says why.
+# A step matches all rules of one phase, once. The first phase simplifies. Here its rules match,
+# but their conditions are not met: the last column gives the reason.
 
 # %%
 first = ex.step()
@@ -59,8 +56,8 @@ assert first.after == first.before
 first
 
 # %% [markdown]
-# So on to the first step that brings something new. `where` names the tensors at which a rule
-# fired.
+# We continue to the first step that adds a merged product. `where` names the tensors at which a
+# rule fired.
 
 # %%
 steps = [first]
@@ -71,16 +68,15 @@ merged = steps[-1]
 merged
 
 # %% [markdown]
-# That rule is the one that matters: it saw that two products share a weight, and added a product
-# of both rows at once, with a slice for each. Both old products are still there; nothing is ever
-# lost.
+# This rule is the decisive one: two products share a weight, so it added one product of both rows,
+# with a slice for each. Both old products are still there; rules never remove a form.
 
 # %%
 print(merged.where["matmuls-merge-rows"])
 assert set(merged.where["matmuls-merge-rows"]) == {"matmul_0", "matmul_1"}
 
 # %% [markdown]
-# `grow` takes all steps that are left.
+# `grow` performs all remaining steps.
 
 # %%
 rest = ex.grow()
@@ -94,10 +90,9 @@ figure
 
 # %% [markdown]
 # ## Every equal form of one tensor
-#
 # An e-class can be named by a tensor of the graph, by the name of a value or an output, or by its
-# number. These are all ways to compute `left` that were found, with the cost of the operator
-# alone and with what it needs.
+# number. These are all forms of `left` that were found, with the cost of the operator alone and
+# with all its operands.
 
 # %%
 forms = ex.eclass(left)
@@ -106,8 +101,8 @@ assert forms.chosen is not None and not forms.chosen.original
 forms
 
 # %% [markdown]
-# The original form is cheaper by itself. It is not chosen all the same, since what the other one
-# needs is shared with `right`. To look deeper, follow the operands: the product has more forms.
+# The original form is cheaper by itself. It is not chosen, since the operands of the other form are
+# shared with `right`. The operands have e-classes of their own: the product has more forms.
 
 # %%
 product = ex.eclass("matmul_0")
@@ -116,9 +111,8 @@ product
 
 # %% [markdown]
 # ## From the original to the chosen form
-#
-# `why` has the chain of rules from one form to another, here from the original to the chosen one.
-# The first chain is of `left`; the one below it is of an operand that it rests on.
+# `why` gives the chain of rules from one form to another, here from the original to the chosen one.
+# The first chain is that of `left`; the one below it is that of an operand that it uses.
 
 # %%
 chain = ex.why(left)
@@ -128,8 +122,7 @@ chain
 
 # %% [markdown]
 # ## The choice
-#
-# The integer program looked at all forms at once. Greedy choice keeps the original: it counts the
+# The integer program considers all forms at once. Greedy choice keeps the original: it counts the
 # merged product once for `left` and once again for `right`.
 
 # %%
@@ -141,17 +134,16 @@ assert ex.choose("ilp").cost == choice.cost
 
 # %% [markdown]
 # ## Change a cost
-#
-# What if slicing were slow here? `reprice` changes the cost of an operator, or of a single form,
-# and chooses again without growing again. While slices are a little dearer the choice stays;
-# then, all at once, it flips.
+# What if slicing were slow? `reprice` changes the cost of an operator, or of a single form,
+# and repeats the choice in the same e-graph. While slices cost a little more, the choice stays;
+# beyond a threshold, it flips.
 
 # %%
 was = ex.best[left].enode
 for extra in (1e-7, 1e-6, 3e-6, 1e-5):
     flips = ex.reprice("slice", lambda cost, extra=extra: cost + extra)
     chosen = ex.best[left]
-    print(f"slices {1e6 * extra:4.1f} µs dearer: {len(flips)} flips, left by {chosen.op}")
+    print(f"slices {1e6 * extra:4.1f} µs more: {len(flips)} flips, left by {chosen.op}")
     ex.undo()
 assert ex.best[left].enode == was
 
@@ -162,8 +154,9 @@ assert ex.best[left].original
 flips
 
 # %% [markdown]
-# Single forms can be changed too. We take the change of slices back and make the chosen form of
-# `left` alone cost a second. The merged product stays, and is sliced before `relu` now:
+# The cost of a single form can be changed too. We undo the change of slices, and set the cost of
+# the chosen form of `left` alone to a second. The merged product stays, and is now sliced before
+# `relu`:
 
 # %%
 ex.undo()
@@ -179,17 +172,15 @@ back
 
 # %% [markdown]
 # ## Side by side
-#
-# The original and what was chosen, with costs on the nodes. Changed parts have a colour.
+# The original and the chosen graph, with costs on the nodes. Changed parts are coloured.
 
 # %%
 ex.diff()
 
 # %% [markdown]
 # ## As tables
-#
-# All of it is data too. `table` has a row for each e-node, `firings` one for each step and rule,
-# `costs` one for each kernel that runs.
+# The same information is available as tables. `table` has a row for each e-node, `firings` one for
+# each step and rule, `costs` one for each kernel that runs.
 
 # %%
 firings = ex.firings()
@@ -202,10 +193,9 @@ ex.costs()[["op", "value", "seconds", "measured"]]
 
 # %% [markdown]
 # ## The end of the run
-#
-# `optimize` here takes what was grown, chooses at the costs that hold, and certifies: after
-# `grow`, that is what `eqsat.optimize` returns. `save` writes the whole run as one page, to open
-# in a browser or to send to somebody.
+# `ex.optimize` uses the e-graph as it is, chooses at the current costs, and certifies: after
+# `grow`, the result is that of `eqsat.optimize`. `save` writes the whole run as one page, to open
+# in a browser or to share.
 
 # %%
 result = ex.optimize(measure=False)

@@ -13,10 +13,9 @@
 
 # %% [markdown]
 # # Measured costs and layouts
-#
-# What is cheapest depends on the machine. We measure single operators here, see how good
-# estimates are, let measured costs decide on the layout of a matrix, and choose a precision for a
-# GPU that need not be here.
+# The cheapest graph depends on the machine. We measure single operators, evaluate the accuracy of
+# estimates, let measured costs decide on the layout of a matrix, and choose a precision for a
+# GPU, without needing one.
 
 # %%
 # %matplotlib inline
@@ -42,10 +41,9 @@ from eqsat.steps.settings import choices_for
 
 # %% [markdown]
 # ## One operator
-#
-# A `key` is what decides how long an operator takes: its name, its attributes, the types of its
-# operands, and which of these are constants (marked by `=`). `measure` runs many copies of it on
-# ONNX Runtime, on one thread, and takes off what a session costs in any case.
+# A *key* contains everything on which the time of an operator depends: its name, its attributes,
+# the types of its operands, and which of these are constants (marked by `=`). `measure` runs many
+# copies of the operator on ONNX Runtime, on one thread, and subtracts the fixed cost of a session.
 
 # %%
 key = OpKey.parse("matmul {} float32[64, 256] =float32[256, 256]")
@@ -55,11 +53,11 @@ print(f"10 % above {1e6 * entry.p90:.1f}, {entry.samples} rounds")
 assert 0 <= entry.p10 <= entry.seconds <= entry.p90
 
 # %% [markdown]
-# ## How good are estimates?
+# ## Accuracy of estimates
 #
-# What was never measured is estimated. eqsat comes with measured operators of one machine; here
-# the estimate of a plain roofline stands against what was measured, one point an operator. On the
-# line, both agree.
+# Operators without a measurement are estimated. eqsat ships measured operators of one machine. The
+# plot shows the estimate of a plain roofline against the measured time, one point for each
+# operator. On the line, both agree.
 
 # %%
 device = Device.of("onnxruntime-cpu")
@@ -78,8 +76,8 @@ axes.set(xlabel="measured, seconds", ylabel="roofline, seconds")
 figure
 
 # %% [markdown]
-# Estimates are fitted to what was measured. To see what that gains, a fifth of the operators is
-# held back in turn and estimated from the others. A factor of 1.1 is 10 % above or below.
+# Estimates are fitted to measured entries. To evaluate the fit by cross-validation, each fifth of
+# the operators is estimated from the others. A factor of 1.1 is 10 % above or below.
 
 # %%
 checked = validate(device, shipped)
@@ -94,9 +92,8 @@ assert checked.overall.fitted[0] < checked.overall.roofline[0]
 
 # %% [markdown]
 # ## A table
-#
-# Measured costs lie in a file, one for all runs. Here we make one of our own, in a folder that
-# goes away. The model is a product whose left side comes transposed:
+# Measured costs are stored in one file for all runs. Here we use a separate one, in a temporary
+# folder. The model is a product whose left operand is transposed:
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -108,9 +105,9 @@ model = g.build()
 eqsat.optimize(model, measure=False).save(path)
 
 # %% [markdown]
-# A matrix can be held by rows or by columns, and a transposition from one to the other moves no
-# number. So the integer program may have the product read `a` as it lies. Which ways there are to
-# run this model says the list of keys; `@column` marks what is held by columns.
+# A matrix can be stored by rows or by columns, and a transposition from one to the other moves no
+# data. So the integer program may choose a product that reads `a` as it is stored. The list of keys
+# has all implementations for this model; `@column` marks matrices stored by columns.
 
 # %%
 choices, _ = choices_for(device, "auto", "exact")
@@ -120,24 +117,23 @@ for key in keys:
 assert any("@column" in key.text for key in keys)
 
 # %% [markdown]
-# `fill` measures what the table lacks. A second call finds it all there. On the command line this
-# is `eqsat costs measure model.onnx`.
+# `fill` measures the missing entries of the table. A second call finds all entries there. On the
+# command line this is `eqsat costs measure model.onnx`.
 
 # %%
 table = CostTable(Path(folder.name) / "costs.sqlite3", shipped=False)
 first, second = fill(keys, table), fill(keys, table)
 print(f"first: {first.measured} measured; second: {second.measured} measured, {second.known} known")
 here = Environment.current()
-ways = table.own(here)
-for text, entry in sorted(ways.items(), key=lambda item: item[1].seconds):
+entries = table.own(here)
+for text, entry in sorted(entries.items(), key=lambda item: item[1].seconds):
     print(f"{1e6 * entry.seconds:8.1f} µs  {text}")
 assert second.measured == 0
 
 # %% [markdown]
 # ## Measured costs decide
-#
 # With this table, all costs are measured ones. We choose once among all layouts and once with
-# rows alone. *held as* says how operands and results lie; a transposition that moves nothing
+# rows alone. Each line gives the layouts of operands and result; a transposition that moves no data
 # takes no time.
 
 
@@ -159,14 +155,13 @@ assert any_layout.report.estimated_share == 0
 assert any_layout.report.cost_after <= rows_alone.report.cost_after
 
 # %% [markdown]
-# Which layout wins is up to this machine. To see that it is the table that decides, we make one
-# up: a machine on which a product that reads columns takes a second, and everything else a
-# microsecond.
+# The best layout depends on this machine. To show that the table decides, we use artificial tables:
+# first, a product that reads columns takes a second, and everything else a microsecond.
 
 
 # %%
 def machine(seconds):
-    """A table in memory that says what each way costs, by a function of its key."""
+    """A table in memory with the cost of each implementation, by a function of its key."""
     made = CostTable(":memory:", shipped=False)
     for key in keys:
         made.put(here, key, Entry(*[seconds(key.text)] * 3, 20))
@@ -190,11 +185,11 @@ folder.cleanup()
 
 # %% [markdown]
 # ## Precision
-#
 # A lower precision is an approximation, so it is never an equality in the e-graph: it is a state
-# of a value, chosen with the rest, and the result is run beside the exact one. Here for a GPU
-# that need not be here; its costs are estimates. A policy says what may be held how, and how far
-# an output may move. Products take float16 and what is sensitive, such as softmax, keeps float32.
+# of a value, chosen together with the graph, and the result is compared with the exact one. The
+# example plans for a GPU that this machine need not have; its costs are estimates. A policy gives
+# the allowed precisions, and the tolerance of outputs. Products use float16, and sensitive
+# operators, such as softmax, keep float32.
 
 # %%
 rng = np.random.default_rng(0)
@@ -217,8 +212,8 @@ assert lower.report.cost_after < exact.report.cost_after
 assert any("float16" in step["result"] for step in lower.report.steps)
 
 # %% [markdown]
-# How much error is worth how much time? The Pareto front of the two has every graph that nothing
-# beats in both. Each point is another set of values that are held in float16.
+# The Pareto front of time and error has every graph that no other graph beats in both. Each point
+# has another set of values in float16.
 
 # %%
 front = eqsat.pareto(mlp, "time", "error", device="nvidia-h200", precision=policy, time_limit=30.0)

@@ -13,9 +13,8 @@
 
 # %% [markdown]
 # # Write a rule, prove it, and see a false one refuted
-#
-# eqsat takes rules of your own. We find out that one is missing, write it, have it checked and
-# proved, and use it. Then we write one that is false, and get the smallest numbers that show it.
+# eqsat accepts your own rules. We find a missing rule, write it, have it checked and proved, and
+# use it. Then we write a false rule, and get a minimal counterexample.
 
 # %%
 import numpy as np
@@ -28,9 +27,8 @@ from eqsat.testing import CounterexampleError, check_rewrite
 
 # %% [markdown]
 # ## A graph that stays as it is
-#
 # `relu(x) + relu(-x)` is the absolute value of `x`. Networks with concatenated ReLUs have both
-# halves. eqsat leaves them alone:
+# halves. eqsat does not change them:
 
 # %%
 g = eqsat.Graph("halves")
@@ -43,11 +41,10 @@ assert before.report.operators_after == {"neg": 1, "relu": 2, "add": 1}
 
 # %% [markdown]
 # ## Which law is missing?
-#
-# `prove` takes an equation and looks for a chain of laws from one side to the other. Here the
-# halves are transposed first. Where it finds no chain, it names the smallest true equation that
-# would close the gap. It is asked of floats alone: the least integer has no absolute value, its
-# negation is itself.
+# `prove` takes an equation and searches for a chain of laws from one side to the other. Here the
+# halves are transposed first. If it finds no chain, it gives the smallest true equation that
+# would complete the proof. The equation is restricted to floats: the lowest integer has no absolute
+# value, since its negation is itself.
 
 
 # %%
@@ -68,10 +65,9 @@ assert "relu(x) + relu(neg(x)) => abs(x)" in found.detail
 
 # %% [markdown]
 # ## Write it
-#
-# A rule is a name, a pattern and what takes its place. Names such as `x` stand for any tensor.
-# The rule is false until it is shown to be true, so it goes to `check_rewrite` first: instances
-# of all shapes are drawn, with infinities and NaN among their elements, and Z3 proves it on small
+# A rule has a name, a pattern and a replacement. Names such as `x` stand for any tensor. A rule
+# must be verified before use, so we call `check_rewrite` first: it draws instances
+# of all shapes, with infinities and NaN among their elements, and Z3 proves the rule on small
 # ones.
 
 # %%
@@ -81,8 +77,8 @@ print(report)
 assert report.proved
 
 # %% [markdown]
-# With the rule among the laws, the equation of before has a proof. Each line is one rule in one
-# place, and the chain holds in every instance, not only in the one where it was found.
+# With the rule as a further law, the earlier equation has a proof. Each line applies one rule at
+# one place, and the chain holds in every instance, not only in the one where it was found.
 
 # %%
 (mine,) = parse_rules(RULE)
@@ -94,9 +90,8 @@ assert "two-relus" in proof.rules
 
 # %% [markdown]
 # ## Use it
-#
-# `rules` adds a text or a file of rules to the library. They are checked before they are used;
-# what was found is kept, so that the next run need not check again.
+# `rules` adds a text or a file of rules to the library. They are checked before use, and the
+# evidence is stored, so that the next run need not check again.
 
 # %%
 after = eqsat.optimize(halves, rules=RULE, measure=False)
@@ -112,8 +107,7 @@ assert np.array_equal(y, np.abs(data))
 
 # %% [markdown]
 # ## A false one
-#
-# A factor passes a maximum: `max(x * s)` is `max(x) * s`. Or so it seems.
+# Multiplication by a factor seems to commute with a maximum: `max(x * s)` is `max(x) * s`.
 
 # %%
 FALSE = "factor-out: reduce_max(x * s, axes=a) => reduce_max(x, axes=a) * s if rank(s) == 0"
@@ -124,8 +118,8 @@ except CounterexampleError as error:
 print(counterexample)
 
 # %% [markdown]
-# The smallest instance that was found: two elements and a factor that is negative, which turns
-# the maximum into a minimum. It comes with a program that needs NumPy and eqsat alone:
+# The smallest instance found has two elements and a negative factor, which turns the maximum into
+# a minimum. It includes a program that needs NumPy and eqsat alone:
 
 # %%
 print(counterexample.program)
@@ -133,7 +127,7 @@ exec(counterexample.program)
 assert counterexample.bindings.tensors["s"].array < 0
 
 # %% [markdown]
-# A false rule cannot be used by mistake: `optimize` refuses it in the same way.
+# A false rule cannot be used by mistake: `optimize` refuses it too.
 
 # %%
 try:
@@ -145,19 +139,18 @@ print(refused.splitlines()[0])
 assert "factor-out" in refused
 
 # %% [markdown]
-# ## Mend it
+# ## Correct it
 #
-# The counterexample says which condition is missing. With it, nothing refutes the rule, and Z3
-# proves the instances it can hold in its head.
+# The counterexample shows the missing condition. With this condition, no instance refutes the
+# rule, and Z3 proves small instances.
 
 # %%
-MENDED = FALSE.replace("if rank(s) == 0", "if rank(s) == 0, is_positive(s)")
-mended = check_rewrite(MENDED, max_examples=40)
-print(MENDED)
-print(mended)
-assert mended.proved
+CORRECTED = FALSE.replace("if rank(s) == 0", "if rank(s) == 0, is_positive(s)")
+corrected = check_rewrite(CORRECTED, max_examples=40)
+print(CORRECTED)
+print(corrected)
+assert corrected.proved
 
 # %% [markdown]
-# Conditions such as `is_positive` and `rank` are listed with the rules that use them: `eqsat
-# rules show` prints the library. To have rules found instead of written, see [an operator of your
-# own](your_own_operator.ipynb).
+# `eqsat rules show` prints the library with conditions such as `is_positive` and `rank`. To have
+# rules generated instead of written, see [an operator of your own](your_own_operator.ipynb).

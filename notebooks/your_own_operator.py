@@ -13,10 +13,9 @@
 
 # %% [markdown]
 # # An operator of your own
-#
-# An operator is declared once, by its arithmetic and by what is known of it. Types, laws, a place
-# in the e-graph, running and export follow. We declare squared ReLU, an activation that ONNX
-# lacks, and then declare another one wrongly to see what happens.
+# An operator is declared once, by its arithmetic and its properties. Its types, laws, encoding in
+# the e-graph, execution and export follow. We declare squared ReLU, an activation that ONNX
+# lacks, and then another operator with an error in its declaration.
 
 # %%
 import numpy as np
@@ -27,11 +26,10 @@ from eqsat.testing import CounterexampleError, check_rewrite
 
 # %% [markdown]
 # ## Declare it
-#
-# The reference computes the operator by `xp`, an arithmetic that may be that of floats, of
-# residues or of Z3's terms. `pointwise` says that each element depends on the same element of the
-# operands alone, `monotone` that larger operands give no smaller results. `laws` has what does
-# not follow from these: here, what it is in operators that eqsat knows.
+# The reference computes the operator with `xp`, an arithmetic of floats, residues or Z3 terms.
+# `pointwise` states that each element depends only on the same element of the operands. `laws` has
+# the laws that do not follow from such properties: here, the definition by operators that eqsat
+# knows.
 
 
 # %%
@@ -44,8 +42,7 @@ def squared_relu(xp, x):
 
 # %% [markdown]
 # ## What follows from it
-#
-# These laws were written by nobody: they follow from the one word `pointwise`.
+# Nobody wrote these laws: they follow from `pointwise` alone.
 
 # %%
 implied = derived_laws([squared_relu])
@@ -55,9 +52,8 @@ assert any("transpose" in law.name for law in implied)
 
 # %% [markdown]
 # ## Use it
-#
-# Like any operator, it takes tensors and knows their types. In this graph a transposition comes
-# before it and another one after it, as exporters like to leave them.
+# Like any operator, it takes tensors and infers types. In this graph, a transposition comes
+# before it and another one after it, as exporters often write them.
 
 # %%
 g = eqsat.Graph("turned")
@@ -67,8 +63,9 @@ print(turned)
 g.output("y", eqsat.transpose(turned, (0, 2, 1)))
 
 # %% [markdown]
-# The first call checks the declaration and its laws, which takes some seconds; what was found is
-# kept in a file for the next time. Then the two transpositions meet and are gone.
+# The first call checks the declaration and its laws, which takes some seconds; the evidence is
+# stored in a file for later calls. Then rules move the two transpositions together, and they
+# cancel.
 
 # %%
 result = eqsat.optimize(g, measure=False)
@@ -78,9 +75,8 @@ assert result.report.operators_after == {"squared_relu": 1}
 
 # %% [markdown]
 # ## A law of your own
-#
-# The halves of squared ReLU make a square. Z3 proves it, since both sides are polynomials on
-# either side of zero, so it can be used as a rule like any other.
+# The two halves of squared ReLU add up to a square. Z3 proves this, since both sides are
+# polynomials above and below zero, so it can be used as a rule.
 
 # %%
 RULE = "two-halves: squared_relu(x) + squared_relu(-x) => x * x"
@@ -101,9 +97,8 @@ assert with_rule.report.operators_after == {"mul": 1}
 
 # %% [markdown]
 # ## Run and export it
-#
-# ONNX has no squared ReLU. The law that says of any operand what it is defines it, so it is
-# written out by that law, for ONNX and for ONNX Runtime.
+# ONNX has no squared ReLU. Its law holds for any operand, without a condition, so it is a
+# definition: the operator is expanded by this law, for ONNX and for ONNX Runtime.
 
 # %%
 data = np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(1, 64, 32)
@@ -116,10 +111,9 @@ assert {node.op_type for node in model.graph.node} <= {"Relu", "Mul"}
 
 # %% [markdown]
 # ## When a declaration is wrong
-#
-# `centre` takes the mean of the last axis from each element. That it is linear is right. The
-# index form says that each element of `n` depends on the same `n` alone, which is wrong: the mean
-# has all of them.
+# `centre` subtracts the mean of the last axis from each element. It is linear, as declared. But its
+# index form states that each element along `n` depends on the same element alone, which is
+# wrong: the mean depends on all of them.
 
 
 # %%
@@ -131,8 +125,8 @@ def centre(xp, x):
 
 
 # %% [markdown]
-# A declaration is a claim, and what it implies is put to the reference like any rule. One of its
-# laws says that factors along `n` pass:
+# The laws that a declaration implies are checked against the reference, like any rule. One of
+# these laws states that multiplication by factors along `n` commutes with `centre`:
 
 # %%
 claimed = next(law for law in derived_laws([centre]) if law.name == "centre-of-scaled-along-n")
@@ -144,7 +138,8 @@ print("\n".join(str(counterexample).splitlines()[1:]))
 assert counterexample.left != counterexample.right
 
 # %% [markdown]
-# So nothing that rests on it is ever used. `optimize` refuses to begin, and says what to correct:
+# So no law of this declaration is ever used. `optimize` stops with an error that describes the
+# correction:
 
 # %%
 try:
@@ -156,5 +151,5 @@ print(message)
 assert "implies a false law" in message
 
 # %% [markdown]
-# A declared operator also takes part where rules are found instead of written: `eqsat rules
-# generate --import my_operators.py` lists graphs that compute the same, and proves what it finds.
+# Rules with a declared operator can also be generated: `eqsat rules generate --import
+# my_operators.py` enumerates graphs and lists those that are equal.

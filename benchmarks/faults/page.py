@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "benchmarks" / "results" / "faults.json"
 PAGE = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- from benchmarks/results/faults.json -->\n", "<!-- end -->\n"
-_HEADINGS = ("Fault", "What is tried", "What must hold", "Tried", "Failed", "Longest", "Most memory", "In the suite")
+_HEADINGS = ("Fault", "Procedure", "Requirement", "Tried", "Failed", "Longest", "Most memory", "In the suite")
 _HEADINGS += ("Command",)
 
 

@@ -1,7 +1,7 @@
-"""Notebooks as Jupyter runs them: cells read from Python files, executed, written beside them.
+"""Execution of notebooks: cells are read from Python files, executed, and written with their outputs.
 
 A notebook is a Python file in `notebooks` with cells in jupytext's percent format. `python -m notebooks.pairing`
-executes every one in a Jupyter kernel of its own and writes it with what its cells showed as an .ipynb file beside it;
+executes each one in a Jupyter kernel of its own and writes it with its outputs as an .ipynb file beside it;
 with names, such as `first_look`, only those.
 """
 
@@ -20,12 +20,12 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 FOLDER = Path(__file__).resolve().parents[1]
-#: Bytes that a notebook with its outputs may have.
+#: The maximum size of a notebook with its outputs, in bytes.
 LARGEST = 300_000
-#: Seconds that one cell may take.
+#: The time limit of a cell, in seconds.
 CELL_SECONDS = 120
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-#: What differs from run to run, and what is written in its place: addresses of objects.
+#: Patterns that differ from run to run (addresses of objects), and their replacements.
 _VOLATILE = ((re.compile(r"(?<= at )0x[0-9a-f]{6,}"), "0x…"),)
 
 
@@ -35,7 +35,7 @@ def sources() -> list[Path]:
 
 
 def cells(path: Path) -> NotebookNode:
-    """The notebook of a Python file, without outputs; the same for the same file."""
+    """The notebook of a Python file, without outputs; deterministic."""
     notebook = jupytext.read(path, fmt="py:percent")
     notebook.metadata = NotebookNode(
         kernelspec=NotebookNode(KERNEL),
@@ -50,10 +50,10 @@ def cells(path: Path) -> NotebookNode:
 
 
 def executed(path: Path) -> NotebookNode:
-    """The notebook with outputs, run in a kernel of its own and a folder that goes away.
+    """The notebook with outputs, run in a kernel of its own and in a temporary folder.
 
-    nbclient's CellExecutionError where a cell fails. Costs and evidence are kept in that folder, so that every run
-    begins with none.
+    Raises nbclient's CellExecutionError if a cell fails. Costs and evidence are stored in that folder, so that every
+    run begins without any.
     """
     notebook = cells(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def executed(path: Path) -> NotebookNode:
 
 
 def cleaned(notebook: NotebookNode) -> NotebookNode:
-    """The notebook with streams joined, without what says where and by what it was run."""
+    """The notebook with streams joined, without metadata of the run."""
     notebook.metadata["language_info"] = NotebookNode(name="python")
     for cell in notebook.cells:
         cell["metadata"] = NotebookNode()
@@ -85,7 +85,7 @@ def cleaned(notebook: NotebookNode) -> NotebookNode:
 
 
 def write(path: Path) -> Path:
-    """Executes the notebook of a Python file and writes it beside it, whole or not at all."""
+    """Execute the notebook of a Python file and write it beside the file, completely or not at all."""
     target = path.with_suffix(".ipynb")
     text = nbformat.writes(executed(path)) + "\n"
     partial = target.with_suffix(f".{os.getpid()}")
@@ -95,7 +95,7 @@ def write(path: Path) -> Path:
 
 
 def _joined(outputs: Iterable[Any]) -> list[Any]:
-    """Outputs, parts of one stream in a row put together."""
+    """Outputs, with consecutive parts of one stream joined."""
     found: list[Any] = []
     for output in outputs:
         last = found[-1] if found else None
@@ -114,14 +114,14 @@ def _output(output: Any) -> Any:
     if "metadata" in output:
         output["metadata"] = NotebookNode()
     if "text" in output:
-        output["text"] = _settled(output["text"])
+        output["text"] = _without_addresses(output["text"])
     for kind, data in output.get("data", {}).items():
         if kind.startswith("text/"):
-            output["data"][kind] = _settled(data)
+            output["data"][kind] = _without_addresses(data)
     return output
 
 
-def _settled(text: str) -> str:
+def _without_addresses(text: str) -> str:
     for pattern, by in _VOLATILE:
         text = pattern.sub(by, text)
     return text

@@ -1,4 +1,4 @@
-"""Executes notebooks and writes them with their outputs: `make notebooks`."""
+"""Execute notebooks and write them with their outputs: `make notebooks`."""
 
 from __future__ import annotations
 
