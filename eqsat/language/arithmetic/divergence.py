@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Array, Attrs, DType
 
 #: Integers up to this one are exact in float64.
 _EXACT = 1 << 53

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.terms import DType, TensorType
 from eqsat.language.terms.constant import PART
-from eqsat.language.terms.types import DType, TensorType
 from eqsat.system.deadline import check
 
 

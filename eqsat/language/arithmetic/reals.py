@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.algebra import Algebra, fraction, rational
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 
 class TermNamespace:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 #: A safe prime near 2^20: (P - 1) / 2 is prime as well. Centred residues are at most 2^19, so float64 holds a sum of
 #: 2^53 / 2^38 = 32768 products exactly.

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.terms.types import broadcast_shapes
+from eqsat.language.terms import broadcast_shapes
 
 Sizes: TypeAlias = tuple[int, ...]
 

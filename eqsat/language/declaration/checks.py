@@ -13,9 +13,7 @@ from eqsat.errors import DeclarationError, GraphError, ShapeError
 from eqsat.language.declaration.draws import form_sample
 from eqsat.language.declaration.indices import IndexForm, IndexTerm, check_form, parse_form
 from eqsat.language.declaration.spec import InferRule, Operands, OpSpec
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes
 
 
 def check_declaration(stated: OpSpec, known: Mapping[str, OpSpec]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.language.declaration.spec import REQUIRED
-from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.language.terms import Shape, broadcast_shapes
 
 _Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 

@@ -13,11 +13,7 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
 from eqsat.language.declaration.indices import IndexForm, parse_form, pointwise_form
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Array, Attrs, Constraint, Dim, Node, Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
 Operands: TypeAlias = Sequence[TensorType | None]

@@ -12,8 +12,7 @@ from eqsat.errors import DeclarationError, GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Node, Shape, TensorType
 
 if TYPE_CHECKING:
     from eqsat.language.declaration.spec import OpSpec

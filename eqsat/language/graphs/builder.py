@@ -11,10 +11,9 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.graphs.slicing import slicing
 from eqsat.language.ops import spec
+from eqsat.language.terms import Attrs, Dim, DType, Graph, Node, Shape, Sym, TensorType, exact_quotient, product
 from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym, exact_quotient, fresh_dims, product
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms.dims import fresh_dims
 
 #: What stands for an operand: a tensor, or numbers that become a constant.
 TensorLike: TypeAlias = "Tensor | float | int | bool | np.generic | np.ndarray[Any, Any] | list[Any]"

@@ -18,10 +18,8 @@ from eqsat.language.declaration.symbolic import Undecided, as_dims, as_integers,
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.graphs.portable import is_portable
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import UNKNOWN, DType, OpaqueType, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, UNKNOWN, Array, Constant, DType, Graph, Node, Sym, TensorType, ValueType
+from eqsat.language.terms.types import OpaqueType
 from eqsat.system.deadline import check
 
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.

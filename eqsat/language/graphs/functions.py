@@ -11,7 +11,7 @@ from eqsat.language.declaration.documentation import call_signature, documentati
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.builder import DimLike, Tensor, TensorLike
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.dims import Dim, floordiv, product
+from eqsat.language.terms import Dim, floordiv, product
 
 
 @cache

@@ -11,12 +11,10 @@ import numpy as np
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant, narrowed
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Graph, Node
+from eqsat.language.terms import Attrs, Constant, Dim, DType, Graph, Node, TensorType, ValueType
+from eqsat.language.terms.constant import narrowed
 from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
 from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
-from eqsat.language.terms.types import DType, TensorType, ValueType
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
 WRITTEN = frozenset({"row", "column"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import Array, Attrs
 
 
 def is_portable(op: str, attrs: Attrs, operands: Sequence[Array | None]) -> bool:

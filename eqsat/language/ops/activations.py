@@ -16,8 +16,7 @@ from eqsat.language.declaration.spec import Facts, Operands, OpSpec, present, sa
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.sampling import Sample, pointwise
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 Instances: TypeAlias = Sequence[Mapping[str, Any]]
 

@@ -16,9 +16,7 @@ from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 
 def _nothing(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:

@@ -17,9 +17,7 @@ from eqsat.language.ops.movement import _checked_shape, axis_of, larger, smaller
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
-from eqsat.language.terms.dims import Dim, ceildiv, evaluate
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, ceildiv, evaluate
 
 
 def _halves(axis: int) -> Callable[[tuple[int, ...]], tuple[int, ...] | None]:

@@ -12,9 +12,8 @@ from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim, broadcast_dims, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, product
+from eqsat.language.terms.dims import broadcast_dims
 
 
 def explicit(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:

@@ -22,9 +22,7 @@ from eqsat.language.declaration.spec import (
     same_dtype,
 )
 from eqsat.language.ops.sampling import choice, one_operand, pointwise
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Array, Attrs, DType, Shape, TensorType, broadcast_shapes
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:

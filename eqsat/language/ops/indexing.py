@@ -15,9 +15,7 @@ from eqsat.language.declaration.spec import InferRule, Operands, present, same_d
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.terms.dims import Dim, evaluate, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, evaluate, floordiv
 
 _INDICES = {1: "int64"}
 

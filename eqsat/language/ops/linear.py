@@ -14,9 +14,7 @@ from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
-from eqsat.language.terms.dims import Dim, evaluate, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, evaluate, product
 
 
 def _matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

@@ -16,9 +16,9 @@ from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Atom, Dim, dim_max, dim_min, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, merge_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, dim_max, product
+from eqsat.language.terms.dims import Atom, dim_min
+from eqsat.language.terms.types import merge_shapes
 
 
 def at_most(a: Dim, b: Dim) -> bool:

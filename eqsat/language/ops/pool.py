@@ -17,9 +17,7 @@ from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
-from eqsat.language.terms.dims import Dim, ceildiv, evaluate, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, ceildiv, evaluate, product
 
 Ints: TypeAlias = tuple[int, ...]
 

@@ -16,9 +16,7 @@ from eqsat.language.declaration.spec import FlopRule, Operands, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 Axes: TypeAlias = tuple[int, ...]
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import OpSpec, SampleRule
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Shape, TensorType, broadcast_shapes
 
 #: Draws one attribute for an operand of a shape, given the attributes settled so far; None gives the sample up.
 Draw: TypeAlias = Callable[[random.Random, Shape, Mapping[str, Any]], Any]

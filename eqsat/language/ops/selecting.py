@@ -13,9 +13,7 @@ from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 
 def _one_hot_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 
 #: The argument `buckets`: for each named dim the sizes up to which a choice of its own is made.
 BucketsArgument: TypeAlias = "Mapping[str, Sequence[int]]"

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constraint import Constraint, extends
-from eqsat.language.terms.dims import Atom, Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import OPAQUE, Constraint, Dim, Graph, Node, Shape, Sym, TensorType
+from eqsat.language.terms.constraint import extends
+from eqsat.language.terms.dims import Atom
 
 #: Constants of indices with more elements are not looked into.
 _MOST_INDICES = 1 << 16

@@ -11,10 +11,7 @@ from eqsat.language.graphs.interpret import concrete
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import constraints_of
 from eqsat.language.sizes.search import Exhausted, Order, SizeSearch, proved
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim, Sym, evaluate
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Constraint, Dim, Graph, Node, Sym, TensorType, evaluate
 from eqsat.system.deadline import check, watched
 
 #: What a named dim is taken to be where nobody says: this, or the next size above that the model accepts.

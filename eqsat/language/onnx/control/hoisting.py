@@ -12,11 +12,7 @@ from eqsat.language.graphs.fold import holds_symbols, infer_and_fold
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, replaced, sites, written
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import Shape, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, Constant, Dim, Graph, Names, Node, Shape, Sym, TensorType, ValueType
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,7 @@ from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join, seen_outside, widened
 from eqsat.language.onnx.control.scope import BodyScope, Budget, names_of
 from eqsat.language.onnx.files.protos import attributes, free, value_type
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Constant, Dim, DType, Graph, Sym, TensorType, ValueType
 
 #: Reads a body in a scope; EqsatError where something is wrong with it.
 Read = Callable[[GraphProto, BodyScope], Graph]

@@ -11,7 +11,7 @@ from onnx import GraphProto, NodeProto, helper
 from eqsat.language.onnx.control.scope import count
 from eqsat.language.onnx.files.protos import attributes, rename_captured, subgraphs
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of
-from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms import Array, Constant
 
 #: Nodes that a loop may become, those of bodies within it counted.
 MOST_UNROLLED = 64

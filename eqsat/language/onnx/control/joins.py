@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Dim, Sym, TensorType, ValueType
 
 
 def join(a: ValueType, b: ValueType, fresh: Callable[[], Sym]) -> ValueType:

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from onnx import GraphProto, ModelProto, ValueInfoProto, helper
 
 from eqsat.language.onnx.files.protos import free, subgraphs
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms import Array, Constant, Dim, Names, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import dim_of
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import TensorType, ValueType
 
 #: Nodes of bodies that may be read to type one model: so many, or so many times those that it has. Bodies within bodies
 #: are read as often as each of those around them; what is beyond that has the types that the model states.

@@ -15,10 +15,7 @@ from eqsat.language.onnx.files.protos import captured, names_bound, names_within
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.read.importer import load_body
 from eqsat.language.onnx.write.exporter import assemble
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names
+from eqsat.language.terms import OPAQUE, Attrs, Constant, Graph, Names, Node, Sym
 
 #: Constants from this size on stand in the outermost graph, where equal ones are one; a node captures at most so many
 #: values for that.

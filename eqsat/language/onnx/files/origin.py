@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.language.onnx.microsoft.records import FusedRecord
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constant, Graph
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from eqsat.language.onnx.files.tensors import dtype_of, number_of
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.types import UNKNOWN, OpaqueType, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Dim, Sym, TensorType, ValueType
+from eqsat.language.terms.types import OpaqueType
 
 FreshDim = Callable[[], Sym]
 DimOfName = Callable[[str], Dim]

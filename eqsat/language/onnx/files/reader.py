@@ -14,7 +14,7 @@ from onnx import ModelProto, defs
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.files import wire
 from eqsat.language.onnx.files.tensors import ExternalData
-from eqsat.language.terms.constant import Array
+from eqsat.language.terms import Array
 
 OLDEST_OPSET = 7
 #: Raw data from this size on are kept out of protobuf.

@@ -13,8 +13,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from eqsat.errors import ImportModelError, first_line
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, Constant, DType, TensorType
 
 #: Element types that ONNX packs several to a byte.
 _PACKED = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DType.UINT2: 2}

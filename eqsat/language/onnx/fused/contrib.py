@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from eqsat.language.onnx.fused.operators import DOMAIN
 from eqsat.language.onnx.write.exporter import assemble, origin_of
-from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms import OPAQUE, Graph
 
 
 def for_onnxruntime(graph: Graph) -> Graph:

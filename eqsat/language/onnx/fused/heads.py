@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Graph, Node, TensorType
 
 _HEADS_BEFORE_LENGTH = (0, 2, 1, 3)
 

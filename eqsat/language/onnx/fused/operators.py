@@ -9,9 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, DType, TensorType
 
 #: The domain of ONNX Runtime's own operators, and its version.
 DOMAIN, VERSION = "com.microsoft", 1

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
-from eqsat.language.terms.dims import Dim, Sym, exact_quotient
+from eqsat.language.terms import Dim, Sym, exact_quotient
 from eqsat.language.terms.masks import lowest
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from eqsat.language.onnx.read.importing import Call, Unsupported
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Dim, DType
 
 #: Operands that are not read, by place: why.
 _REFUSED = {

@@ -14,7 +14,7 @@ from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.quantised.packed import BITS
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 #: Operators that ONNX has by the same name and with the same meaning.
 SAME_AS_ONNX = ("GatherND", "Range", "Trilu")

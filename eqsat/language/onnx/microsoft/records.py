@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from eqsat.language.ops import OPS
 from eqsat.language.ops.nn.endings import with_activations_apart
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names, unused
-from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, UNKNOWN, Attrs, Constant, Graph, Names, Node, TensorType, ValueType
+from eqsat.language.terms.names import unused
 
 if TYPE_CHECKING:
     from onnx import NodeProto

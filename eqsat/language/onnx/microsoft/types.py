@@ -12,8 +12,7 @@ from typing import TypeAlias
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.read.importing import Call, Unsupported
 from eqsat.language.ops.linear import conv, matmul
-from eqsat.language.terms.dims import Dim, exact_quotient
-from eqsat.language.terms.types import DType, Shape, TensorType, ValueType, broadcast_shapes
+from eqsat.language.terms import Dim, DType, Shape, TensorType, ValueType, broadcast_shapes, exact_quotient
 
 #: The types of a node's outputs in order; fewer than it has where those at the end are not known.
 Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]

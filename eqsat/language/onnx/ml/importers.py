@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _rows(call: Call) -> int:

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from eqsat.language.onnx.read.importing import Call, Unsupported
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType, TensorType, ValueType
+from eqsat.language.terms import Dim, DType, TensorType, ValueType
 
 Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
 

@@ -12,8 +12,7 @@ from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_reshape import emit_fill, export_reshape, make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Dim, DType, Sym
 
 _TO_THE_END = np.iinfo(np.int64).max
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1

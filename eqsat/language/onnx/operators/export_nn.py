@@ -17,9 +17,7 @@ from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
 from eqsat.language.ops.windows import conv_geometry
-from eqsat.language.terms.dims import product
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, DType, Graph, Node, TensorType, product
 
 
 def window_attrs(target: ExportTarget, kernel: tuple[Any, ...]) -> dict[str, Any]:

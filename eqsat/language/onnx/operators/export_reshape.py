@@ -12,9 +12,7 @@ import numpy as np
 
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym, evaluate
-from eqsat.language.terms.types import DType, Shape
+from eqsat.language.terms import Array, Constant, Dim, DType, Shape, Sym, evaluate
 
 #: From this opset on a reshape may say that a 0 means 0.
 ALLOWS_ZERO = 14

@@ -17,7 +17,7 @@ from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _ordered(strict: str, op_type: str) -> Exporter:

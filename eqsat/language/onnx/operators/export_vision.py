@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _resize(target: ExportTarget) -> None:

@@ -15,8 +15,7 @@ from eqsat.language.declaration.symbolic import at_least, minimum
 from eqsat.language.graphs.fold import FOLDED_BYTES
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
+from eqsat.language.terms import Constant, Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
 from eqsat.language.terms.types import DType, Shape, broadcast_shapes
 
 #: From here on a bound means the end of a dim that is known by name only: what ONNX recommends for it, as int32 has it.

@@ -13,8 +13,7 @@ from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import Dim, Sym, product
-from eqsat.language.terms.types import DType, Shape
+from eqsat.language.terms import Dim, DType, Shape, Sym, product
 
 
 def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:

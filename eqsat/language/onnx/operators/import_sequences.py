@@ -13,9 +13,7 @@ import numpy as np
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.operators.reasons import OPTIONAL, SEQUENCE
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Constant, Dim, DType, TensorType
 
 #: Elements that a tensor is split into to be read one by one.
 _MOST = 256

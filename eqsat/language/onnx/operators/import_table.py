@@ -26,7 +26,7 @@ from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _mean(call: Call) -> None:

@@ -12,7 +12,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.vision.resize import is_plain
-from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms import Dim, Sym
 
 
 def _floats(call: Call, index: int) -> tuple[float, ...]:

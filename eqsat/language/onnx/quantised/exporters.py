@@ -9,7 +9,7 @@ from typing import Any
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.operators.export_nn import window_attrs
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 #: Opsets that know an axis, blocks, and results of another type than uint8 that no zero point states.
 _AXIS, _BLOCKS = 13, 21

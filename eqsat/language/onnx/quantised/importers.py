@@ -10,7 +10,7 @@ from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 #: Floats that are quantised, and what their integers are computed in.
 _FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64, DType.BFLOAT16)

@@ -13,9 +13,7 @@ from eqsat.language.onnx.control.scope import BodyScope, Budget
 from eqsat.language.onnx.files.protos import attributes, subgraphs, type_proto
 from eqsat.language.onnx.read.importing import Unsupported
 from eqsat.language.onnx.read.opaque import is_sane
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, DType, Graph, Node, Sym, TensorType
 
 #: Reads a body in a scope, with the opsets of a model around it.
 Read = Callable[[GraphProto, BodyScope, ModelProto], Graph]

@@ -26,12 +26,8 @@ from eqsat.language.onnx.read import bodies as functions
 from eqsat.language.onnx.read import opaque, structure
 from eqsat.language.onnx.read.definitions import definition
 from eqsat.language.onnx.read.importing import Call, Unreadable, Unsupported, may_hold_nothing
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms import OPAQUE, UNKNOWN, Attrs, Constant, DType, Graph, Names, Node, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import reader
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
 from eqsat.system.deadline import check
 
 #: Operators that have a counterpart for strings.

@@ -12,10 +12,7 @@ from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
 from eqsat.language.onnx.files.schemas import declared_as
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Array, Attrs, Constant, Dim, DType, Node, Shape, Sym, TensorType
 
 
 class Unsupported(Exception):  # noqa: N818  (nothing is wrong)

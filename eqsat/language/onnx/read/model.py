@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.onnx.files.origin import OnnxOrigin
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -11,8 +11,7 @@ from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.control.joins import join
 from eqsat.language.onnx.files.protos import type_proto, value_type
 from eqsat.language.onnx.files.tensors import tensor_of
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Sym, TensorType, ValueType
 
 #: Larger numbers in attributes are no sizes.
 _LARGEST = 1 << 24

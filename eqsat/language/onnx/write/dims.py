@@ -10,9 +10,8 @@ from onnx import TensorProto
 
 from eqsat.errors import ExportModelError
 from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.terms.dims import Dim, Sym, linear_in
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, Shape, TensorType, ValueType
+from eqsat.language.terms import Dim, DType, Graph, Shape, Sym, TensorType, ValueType
+from eqsat.language.terms.dims import linear_in
 
 
 class NodeWriter(Protocol):

@@ -24,11 +24,8 @@ from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import exporter_of
 from eqsat.language.onnx.write.exporting import ExportTarget, Model
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms import OPAQUE, Array, Constant, Graph, Node, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import reader, text_of
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
 from eqsat.system.deadline import check
 
 #: The opset of graphs that were built in Python.

@@ -10,11 +10,7 @@ from onnx import NodeProto, defs, helper
 
 from eqsat.errors import ExportModelError
 from eqsat.language.onnx.write.dims import DimsWriter
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, Dim, DType, Graph, Names, Node, TensorType
 
 Exporter = Callable[["ExportTarget"], None]
 

@@ -14,11 +14,7 @@ from eqsat.language.onnx.files import writer
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.files.protos import rename_captured
 from eqsat.language.onnx.write.exporter import assemble
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Constant, Graph, Names, Sym, TensorType
 
 #: A half-open range of sizes: above the first, up to the second; None where it has no end.
 Range = tuple[int, int | None]

@@ -16,9 +16,7 @@ from eqsat.language.ops import sampling
 from eqsat.language.ops.nn.normalisation import softmax
 from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, broadcast_shapes
 
 
 def _attention_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

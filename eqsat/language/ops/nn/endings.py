@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eqsat.language.declaration.registry import spec
-from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms import Graph, Node
 
 
 def with_activations_apart(graph: Graph, inner: Callable[[Node], str]) -> Graph:

@@ -15,9 +15,7 @@ from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.ops.operands import demands
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, dim_max, exact_quotient, floordiv
 
 #: The operands by place; those after the second may be left out, most of them in pairs.
 _NAMES = ("queries", "lengths", "keys", "values", "past keys", "past values", "cosines", "sines", "bias", "sinks")

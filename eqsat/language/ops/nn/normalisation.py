@@ -17,8 +17,7 @@ from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Shape, TensorType
 
 
 def _along_axis(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

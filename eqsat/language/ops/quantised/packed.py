@@ -14,9 +14,7 @@ from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.quantised.quantisation import whole
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 #: Bits of a number that do not straddle bytes.
 BITS = (2, 4, 8)

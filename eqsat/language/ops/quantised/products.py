@@ -14,9 +14,7 @@ from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 _CONV = ("strides", "pads", "dilations", "group")
 

@@ -18,8 +18,7 @@ from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 
 def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:

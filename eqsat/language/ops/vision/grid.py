@@ -13,9 +13,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration.registry import op
 from eqsat.language.declaration.spec import Operands, present, same_dtype
 from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")

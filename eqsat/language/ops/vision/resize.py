@@ -16,9 +16,7 @@ from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.vision import coordinates as places
-from eqsat.language.terms.dims import Dim, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, floordiv
 
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
