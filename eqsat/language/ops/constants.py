@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,16 +57,16 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
-@op(
-    "fill",
+_generated = partial(op, flops=_nothing, generated=True)
+
+
+@_generated(
     infer=_fill_type,
-    flops=_nothing,
     sample=_fill_sample,
     instances=({"shape": _itself, "value": 1.0},),
     shapes="The dims of `shape`.",
     choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
     on_dims=symbolic.fill,
-    generated=True,
 )
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
@@ -80,15 +81,12 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     return (), {"n": sampling.dim(rng), **attrs}
 
 
-@op(
-    "eye",
+@_generated(
     infer=_eye_type,
-    flops=_nothing,
     sample=_eye_sample,
     instances=({"n": _first},),
     shapes="A matrix of n by n.",
     choices={"n": enumeration.sides},
-    generated=True,
 )
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
@@ -108,16 +106,17 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (TensorType.of(attrs["dtype"], (channels, channels, *kernel)),)
 
 
-@op(
-    "identity_kernel",
-    infer=_identity_kernel_type,
+_kernel = partial(
+    op,
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
-    shapes="channels, channels, kernel….",
     choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
     generated=True,
 )
+
+
+@_kernel(infer=_identity_kernel_type, shapes="channels, channels, kernel….")
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
     result = _filled((channels, channels, *kernel), _element(xp, 0.0, dtype))
@@ -130,16 +129,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType.of(attrs["dtype"], (attrs["channels"], 1, *attrs["kernel"])),)
 
 
-@op(
-    "pool_kernel",
-    infer=_pool_kernel_type,
-    flops=_nothing,
-    sample=_kernel_sample,
-    instances=({"channels": _first, "kernel": _spatial},),
-    shapes="channels, 1, kernel….",
-    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
-    generated=True,
-)
+@_kernel(infer=_pool_kernel_type, shapes="channels, 1, kernel….")
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
     count = int(np.prod(kernel, dtype=np.int64))
@@ -169,7 +159,6 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
 
 
 @op(
-    "enlarge",
     infer=_enlarge_type,
     flops=_nothing,
     sample=_enlarge_sample,

@@ -111,7 +111,6 @@ def _einsum_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "einsum",
     infer=_einsum_type,
     operands=(1, None),
     flops=_einsum_flops,

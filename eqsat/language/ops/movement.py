@@ -94,7 +94,6 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
 
 
 @op(
-    "reshape",
     infer=_reshape_type,
     sample=_reshape_sample,
     multilinear=(0,),
@@ -127,7 +126,6 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "transpose",
     infer=_transpose_type,
     sample=sampling.one_operand(rank=lambda a: len(a.get("perm", ())), perm=sampling.permutation),
     multilinear=(0,),
@@ -195,7 +193,6 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "concat",
     infer=_concat_type,
     operands=(1, None),
     sample=_concat_sample,

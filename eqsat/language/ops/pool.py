@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -121,10 +122,10 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
 )
 
 
-@op(
-    "max_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
+_pool = partial(op, infer=_pool_type, flops=_pool_flops, demands=demands.windows, windowed=True)
+
+
+@_pool(
     sample=_pool_sample,
     index="n c h@kernel... -> n c h...",
     onnx="MaxPool",
@@ -132,8 +133,6 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     selects=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
-    demands=demands.windows,
-    windowed=True,
 )
 def max_pool(
     xp: Any,
@@ -158,10 +157,7 @@ def max_pool(
     return result
 
 
-@op(
-    "avg_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
+@_pool(
     sample=_avg_sample,
     multilinear=(0,),
     index="n c h@kernel... -> n c h...",
@@ -171,8 +167,6 @@ def max_pool(
     sensitive=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
-    demands=demands.windows,
-    windowed=True,
 )
 def avg_pool(
     xp: Any,
@@ -200,16 +194,7 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return None if drawn is None else (drawn[0], {"p": rng.choice((1, 2, 3)), **drawn[1]})
 
 
-@op(
-    "lp_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
-    sample=_lp_sample,
-    onnx="LpPool",
-    shapes="n, c, spatial… becomes n, c, windows….",
-    demands=demands.windows,
-    windowed=True,
-)
+@_pool(sample=_lp_sample, onnx="LpPool", shapes="n, c, spatial… becomes n, c, windows….")
 def lp_pool(
     xp: Any,
     x: Any,
@@ -242,38 +227,31 @@ def _global_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _GLOBAL_SAMPLE = sampling.one_operand(3)
 
 
-@op(
-    "global_avg_pool",
+_global_pool = partial(
+    op,
     infer=_global_type,
     flops=flops_per_input(1),
     sample=_GLOBAL_SAMPLE,
-    multilinear=(0,),
     partial=True,
+    beside=enumeration.windowed,
+    windowed=True,
+)
+
+
+@_global_pool(
+    multilinear=(0,),
     index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
     instances=({},),
     accumulates=True,
     sensitive=True,
-    beside=enumeration.windowed,
-    windowed=True,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
     return mean(xp, x, tuple(range(2, x.ndim)))
 
 
-@op(
-    "global_max_pool",
-    infer=_global_type,
-    flops=flops_per_input(1),
-    sample=_GLOBAL_SAMPLE,
-    partial=True,
-    index="n c h... -> n c 1...",
-    onnx="GlobalMaxPool",
-    selects=True,
-    beside=enumeration.windowed,
-    windowed=True,
-)
+@_global_pool(index="n c h... -> n c 1...", onnx="GlobalMaxPool", selects=True)
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""
     return xp.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
@@ -291,7 +269,6 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
 
 
 @op(
-    "lrn",
     infer=_lrn_type,
     flops=_lrn_flops,
     sample=sampling.one_operand(4, size=sampling.choice(1, 3)),

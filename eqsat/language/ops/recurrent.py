@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -139,19 +140,19 @@ def _laid_out(made: tuple[Any, ...], layout: int) -> tuple[Any, ...]:
     return (np.transpose(made[0], (2, 0, 1, 3)), *(np.swapaxes(s, 0, 1) for s in made[1:]))
 
 
-@op(
-    "lstm",
+_layer = partial(op, dtypes=_DTYPES, stepwise=True)
+
+
+@_layer(
     infer=layer_type(4, 2),
     flops=layer_flops(4),
     sample=layer_sample(4, 8),
-    dtypes=_DTYPES,
     onnx="LSTM",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the two last states have no steps.",
     choices={
         ("activations", "alphas", "betas", "clip"): enumeration.activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))
     },
     beside=enumeration.recurrent(4),
-    stepwise=True,
 )
 def lstm(
     xp: Any,
@@ -201,17 +202,14 @@ def lstm(
     return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
 
 
-@op(
-    "gru",
+@_layer(
     infer=layer_type(3, 1),
     flops=layer_flops(3),
     sample=layer_sample(3, 6),
-    dtypes=_DTYPES,
     onnx="GRU",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(2, ("HardSigmoid", "Relu"))},
     beside=enumeration.recurrent(3),
-    stepwise=True,
 )
 def gru(
     xp: Any,
@@ -258,17 +256,14 @@ def gru(
     return layer.run(x, w, bias, lens, (h,), size, cell, layout)
 
 
-@op(
-    "rnn",
+@_layer(
     infer=layer_type(1, 1),
     flops=layer_flops(1),
     sample=layer_sample(1, 6),
-    dtypes=_DTYPES,
     onnx="RNN",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(1, ("Affine",))},
     beside=enumeration.recurrent(1),
-    stepwise=True,
 )
 def rnn(
     xp: Any,

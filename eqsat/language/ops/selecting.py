@@ -50,7 +50,6 @@ def _no_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -
 
 
 @op(
-    "one_hot",
     infer=_one_hot_type,
     flops=_no_flops,
     sample=_one_hot_sample,
@@ -98,7 +97,6 @@ def _turned_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "reverse_sequence",
     infer=_turned_type,
     sample=_turned_sample,
     movement=True,

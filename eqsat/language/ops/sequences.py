@@ -28,7 +28,6 @@ def _iota_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
 
 
 @op(
-    "iota",
     infer=_iota_type,
     flops=_iota_flops,
     sample=_iota_sample,

@@ -79,7 +79,6 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
 
 
 @op(
-    "attention",
     infer=_attention_type,
     flops=_attention_flops,
     sample=_attention_sample,

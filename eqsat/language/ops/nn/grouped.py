@@ -173,7 +173,6 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
 
 
 @op(
-    "grouped_attention",
     infer=_type,
     flops=_flops,
     sample=_sample,

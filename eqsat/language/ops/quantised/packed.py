@@ -67,7 +67,6 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
 
 
 @op(
-    "matmul_packed",
     infer=_type,
     flops=_flops,
     sample=_sample,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,12 @@ def _convolved(xp: Any, x: Any, w: Any, zeros: tuple[Any, Any], attrs: Mapping[s
     return conv.reference(xp, x.astype(np.float64), w.astype(np.float64), **attrs).astype(np.int64)
 
 
-@op(
-    "conv_integer",
+_integer = partial(op, dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"})
+
+
+@_integer(
     infer=_conv_integer_type,
     sample=_conv_integer_sample,
-    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
     onnx="ConvInteger",
     shapes="As conv: n, c, spatial… and o, c/group, kernel… become n, o, windows…; int32.",
 )
@@ -173,14 +175,7 @@ def _multiplied(xp: Any, a: Any, b: Any, zeros: tuple[Any, Any]) -> Any:
     return np.asarray(xp.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64)
 
 
-@op(
-    "matmul_integer",
-    infer=_matmul_integer_type,
-    sample=_matmul_integer_sample,
-    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
-    onnx="MatMulInteger",
-    shapes="As matmul; int32.",
-)
+@_integer(infer=_matmul_integer_type, sample=_matmul_integer_sample, onnx="MatMulInteger", shapes="As matmul; int32.")
 def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Matrix product of quantised numbers less their zero points, of int32.
 
@@ -235,7 +230,6 @@ def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attr
 
 
 @op(
-    "qlinear_conv",
     infer=_qlinear_conv_type,
     sample=_qlinear_conv_sample,
     dtypes={**_QLINEAR, 8: "int32"},
@@ -288,7 +282,6 @@ def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], at
 
 
 @op(
-    "qlinear_matmul",
     infer=_qlinear_matmul_type,
     sample=_qlinear_matmul_sample,
     dtypes=_QLINEAR,

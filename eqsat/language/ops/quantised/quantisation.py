@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -139,16 +140,16 @@ def _int(dim: object) -> int:
     return dim
 
 
-@op(
-    "quantize_linear",
-    infer=_quantize_type,
+_placed = partial(
+    op,
     sample=_quantised_sample,
-    dtypes={2: "uint8"},
     deferred=True,
-    onnx="QuantizeLinear",
     shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
     parameters="block",
 )
+
+
+@_placed(infer=_quantize_type, dtypes={2: "uint8"}, onnx="QuantizeLinear")
 def quantize_linear(
     xp: Any, x: Any, scale: Any, zero: Any = None, *, to: str = "uint8", axis: int = 1, block: int = 0
 ) -> Any:
@@ -171,16 +172,7 @@ def _dequantize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(scale.dtype, x.shape),)
 
 
-@op(
-    "dequantize_linear",
-    infer=_dequantize_type,
-    sample=_quantised_sample,
-    dtypes={0: "uint8", 2: "uint8"},
-    deferred=True,
-    onnx="DequantizeLinear",
-    shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
-    parameters="block",
-)
+@_placed(infer=_dequantize_type, dtypes={0: "uint8", 2: "uint8"}, onnx="DequantizeLinear")
 def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block: int = 0) -> Any:
     """The numbers that quantised ones stand for, (x - zero) · scale, of the element type of the scale."""
     numbers = centred(xp, x, None if zero is None else spread(zero, x, axis, block))
@@ -197,7 +189,6 @@ def _dynamic_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, TensorT
 
 
 @op(
-    "dynamic_quantize_linear",
     infer=_dynamic_type,
     sample=sampling.one_operand(),
     deferred=True,

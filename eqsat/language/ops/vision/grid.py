@@ -94,7 +94,6 @@ def _neighbours(at: Any, mode: str) -> list[tuple[Any, Any]]:
 
 
 @op(
-    "grid_sample",
     infer=_grid_type,
     flops=_grid_flops,
     sample=_grid_sample,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -211,8 +212,10 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     return results[0].size * taps
 
 
-@op(
-    "resize_nearest",
+_resizing = partial(op, index="...{axes} -> ...{axes}; reads axes", onnx="Resize")
+
+
+@_resizing(
     infer=_resize_type,
     sample=_sample(
         coordinates=sampling.choice("half_pixel", "asymmetric", "align_corners"),
@@ -220,8 +223,6 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     ),
     multilinear=(0,),
     movement=True,
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def resize_nearest(
     xp: Any,
@@ -247,8 +248,7 @@ def resize_nearest(
     return x
 
 
-@op(
-    "resize",
+@_resizing(
     infer=_resize_type,
     flops=_resize_flops,
     sample=_sample(
@@ -256,8 +256,6 @@ def resize_nearest(
         coordinates=sampling.choice("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
     ),
     multilinear=(0,),
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def resize(
     xp: Any,
@@ -297,8 +295,7 @@ def _crop_region(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Floa
     )
 
 
-@op(
-    "crop_resize",
+@_resizing(
     infer=_crop_type,
     flops=_resize_flops,
     sample=_sample(
@@ -306,8 +303,6 @@ def _crop_region(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Floa
         region=_crop_region,
         extrapolation=sampling.choice(0.0, 1.5),
     ),
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def crop_resize(
     xp: Any,
