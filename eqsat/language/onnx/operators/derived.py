@@ -47,8 +47,8 @@ def export_same(target: ExportTarget) -> None:
 
     Floats are always written: ONNX holds its defaults of them in 32 bits, and has changed some between opsets.
     """
-    onnx = OPS[target.node.op].onnx
-    assert onnx is not None
-    stated = defaults(onnx)
+    stated = defaults(target.onnx)
     values = {n: int(v) if isinstance(v, bool) else v for n, v in target.attrs.items()}
-    target.emit(onnx, *target.inputs, **{n: v for n, v in values.items() if isinstance(v, float) or v != stated[n]})
+    target.emit(
+        target.onnx, *target.inputs, **{n: v for n, v in values.items() if isinstance(v, float) or v != stated[n]}
+    )

@@ -32,41 +32,36 @@ def window_attrs(target: ExportTarget, kernel: tuple[Any, ...]) -> dict[str, Any
     return values
 
 
-def _conv(target: ExportTarget) -> None:
-    values = window_attrs(target, (target.type(1).shape or ())[2:])
-    if target.attrs["group"] != 1:
-        values["group"] = target.attrs["group"]
-    if target.attrs["activation"] == "relu":
+def write_conv(target: ExportTarget, filters: int = 1) -> None:
+    """Write a convolution whose filters are the operand at an index."""
+    attrs = target.attrs
+    values = window_attrs(target, (target.type(filters).shape or ())[2:])
+    if attrs["group"] != 1:
+        values["group"] = attrs["group"]
+    if any(attrs.get("output_padding", ())):
+        values["output_padding"] = attrs["output_padding"]
+    if attrs.get("activation") == "relu":
         return target.emit("Relu", target.make("Conv", *target.inputs, **values))
-    return target.emit("Conv", *target.inputs, **values)
+    return target.emit(target.onnx, *target.inputs, **values)
 
 
-def _conv_transpose(target: ExportTarget) -> None:
-    values = window_attrs(target, (target.type(1).shape or ())[2:])
-    if target.attrs["group"] != 1:
-        values["group"] = target.attrs["group"]
-    if any(target.attrs["output_padding"]):
-        values["output_padding"] = target.attrs["output_padding"]
-    target.emit("ConvTranspose", *target.inputs, **values)
+#: The opsets from which on pools have dilations, and a number of windows that is rounded up.
+_DILATED, _CEILED = {"MaxPool": 10, "LpPool": 18, "AveragePool": 19}, {"MaxPool": 10, "LpPool": 18, "AveragePool": 10}
 
 
-def _pool(op_type: str) -> Exporter:
-    dilated = {"MaxPool": 10, "LpPool": 18}.get(op_type, 19)
-
-    def write(target: ExportTarget) -> None:
-        values = window_attrs(target, target.attrs["kernel"])
-        if "dilations" in values:
-            target.needs(dilated, "dilations")
-        if target.attrs["ceil_mode"] and not _by_padding(target, values):
-            target.needs(18 if op_type == "LpPool" else 10, "ceil_mode")
-            values["ceil_mode"] = 1
-        if op_type == "LpPool":
-            values["p"] = target.attrs["p"]
-        if target.attrs.get("count_include_pad"):
-            values["count_include_pad"] = 1
-        target.emit(op_type, target.input(0), **values)
-
-    return write
+def _pool(target: ExportTarget) -> None:
+    op_type, attrs = target.onnx, target.attrs
+    values = window_attrs(target, attrs["kernel"])
+    if "dilations" in values:
+        target.needs(_DILATED[op_type], "dilations")
+    if attrs["ceil_mode"] and not _by_padding(target, values):
+        target.needs(_CEILED[op_type], "ceil_mode")
+        values["ceil_mode"] = 1
+    if op_type == "LpPool":
+        values["p"] = attrs["p"]
+    if attrs.get("count_include_pad"):
+        values["count_include_pad"] = 1
+    target.emit(op_type, target.input(0), **values)
 
 
 def _by_padding(target: ExportTarget, values: dict[str, Any]) -> bool:
@@ -136,74 +131,55 @@ def _flat(graph: Graph, back: Node, made: Mapping[str, Node], reads: Mapping[str
     return None
 
 
-def _softmax(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        axis, shape = target.attrs["axis"], target.type(0).dims
-        axis += len(shape) if axis < 0 else 0
-        if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
-            return target.emit(op_type, target.input(0), axis=axis)
-        # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
-        perm = [*(i for i in range(len(shape)) if i != axis), axis]
-        moved = target.make("Transpose", target.input(0), perm=perm)
-        made = target.make(op_type, moved, axis=len(shape) - 1)
-        return target.emit("Transpose", made, perm=[int(i) for i in np.argsort(perm)])
-
-    return write
+def _softmax(target: ExportTarget) -> None:
+    axis, shape = target.attrs["axis"], target.type(0).dims
+    axis += len(shape) if axis < 0 else 0
+    if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
+        return target.emit(target.onnx, target.input(0), axis=axis)
+    # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
+    perm = [*(i for i in range(len(shape)) if i != axis), axis]
+    moved = target.make("Transpose", target.input(0), perm=perm)
+    shares = target.make(target.onnx, moved, axis=len(shape) - 1)
+    return target.emit("Transpose", shares, perm=[int(i) for i in np.argsort(perm)])
 
 
-def _global_pool(op_type: str, reduction: str) -> Exporter:
+def _global_pool(target: ExportTarget) -> None:
     """A pool over all of space, which ONNX Runtime refuses where another dim than the first is 0: a reduction there."""
-
-    def write(target: ExportTarget) -> None:
-        dims = target.type(0).shape
-        if dims is None or all(at_least(d, 1) for d in dims[1:]):
-            return target.emit(op_type, target.input(0))
-        axes = list(range(2, len(dims)))
-        if target.opset >= 18:
-            return target.emit(reduction, target.input(0), target.ints(axes), keepdims=1)
-        return target.emit(reduction, target.input(0), axes=axes, keepdims=1)
-
-    return write
+    dims = target.type(0).shape
+    if dims is None or all(at_least(d, 1) for d in dims[1:]):
+        return target.emit(target.onnx, target.input(0))
+    reduction = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}[target.onnx]
+    operands, attrs = _over(target, target.input(0), list(range(2, len(dims))))
+    return target.emit(reduction, *operands, **attrs)
 
 
-def _by_epsilon(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        target.emit(op_type, *target.inputs, epsilon=target.attrs["epsilon"])
-
-    return write
+def _over(target: ExportTarget, x: str, axes: list[int]) -> tuple[list[str], dict[str, Any]]:
+    """The operands and attributes of a reduction over axes, which stay as ones."""
+    return ([x, target.ints(axes)], {"keepdims": 1}) if target.opset >= 18 else ([x], {"axes": axes, "keepdims": 1})
 
 
-def make_mean(target: ExportTarget, x: str, axes: list[int]) -> str:
-    """The mean over axes, which stay as ones."""
-    if target.opset >= 18:
-        return target.make("ReduceMean", x, target.ints(axes), keepdims=1)
-    return target.make("ReduceMean", x, axes=axes, keepdims=1)
+def _mean(target: ExportTarget, x: str, axes: list[int]) -> str:
+    operands, attrs = _over(target, x, axes)
+    return target.make("ReduceMean", *operands, **attrs)
 
 
-def _normalised(target: ExportTarget, op_type: str, *, centred: bool) -> None:
+def _normalised(target: ExportTarget) -> None:
+    """Layer and RMS normalisation, by their parts where the opset lacks them."""
     rank = target.type(0).rank
     axis = target.attrs["axis"]
     axis += rank if axis < 0 else 0
-    if target.knows(op_type) and target.keeps(target.attrs["epsilon"]):
-        return target.emit(op_type, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
+    if target.knows(target.onnx) and target.keeps(target.attrs["epsilon"]):
+        return target.emit(target.onnx, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
     axes, dtype = list(range(axis, rank)), target.type(0).dtype
     x = target.input(0)
-    if centred:
-        x = target.make("Sub", x, make_mean(target, x, axes))
-    spread = make_mean(target, target.make("Mul", x, x), axes)
+    if target.onnx == "LayerNormalization":
+        x = target.make("Sub", x, _mean(target, x, axes))
+    spread = _mean(target, target.make("Mul", x, x), axes)
     root = target.make("Sqrt", target.make("Add", spread, target.number(target.attrs["epsilon"], dtype)))
     x = target.make("Div", x, root)
     if not target.input(2):
         return target.emit("Mul", x, target.input(1))
     return target.emit("Add", target.make("Mul", x, target.input(1)), target.input(2))
-
-
-def _layer_norm(target: ExportTarget) -> None:
-    _normalised(target, "LayerNormalization", centred=True)
-
-
-def _rms_norm(target: ExportTarget) -> None:
-    _normalised(target, "RMSNormalization", centred=False)
 
 
 def _group_norm(target: ExportTarget) -> None:
@@ -223,39 +199,20 @@ def _group_norm(target: ExportTarget) -> None:
     return target.emit("Add", target.make("Mul", whole, scale), bias)
 
 
-def _lrn(target: ExportTarget) -> None:
-    attrs = {k: target.attrs[k] for k in ("size", "alpha", "beta", "bias")}
-    target.emit("LRN", target.input(0), **attrs)
-
-
-def _lp_norm(target: ExportTarget) -> None:
-    target.emit("LpNormalization", target.input(0), axis=target.attrs["axis"], p=target.attrs["p"])
-
-
-def _mvn(target: ExportTarget) -> None:
-    target.emit("MeanVarianceNormalization", target.input(0), axes=target.attrs["axes"])
+def _stated(target: ExportTarget) -> None:
+    """Write an operator with all its attributes, those of ONNX's default among them."""
+    target.emit(target.onnx, target.input(0), **target.attrs)
 
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
         "Attention": write_attention,
-        "AveragePool": _pool("AveragePool"),
-        "BatchNormalization": _by_epsilon("BatchNormalization"),
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "GlobalAveragePool": _global_pool("GlobalAveragePool", "ReduceMean"),
-        "GlobalMaxPool": _global_pool("GlobalMaxPool", "ReduceMax"),
+        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+        **dict.fromkeys(("Conv", "ConvTranspose"), write_conv),
+        **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
         "GroupNormalization": _group_norm,
-        "Hardmax": _softmax("Hardmax"),
-        "InstanceNormalization": _by_epsilon("InstanceNormalization"),
-        "LayerNormalization": _layer_norm,
-        "LogSoftmax": _softmax("LogSoftmax"),
-        "LpNormalization": _lp_norm,
-        "LpPool": _pool("LpPool"),
-        "LRN": _lrn,
-        "MaxPool": _pool("MaxPool"),
-        "MeanVarianceNormalization": _mvn,
-        "RMSNormalization": _rms_norm,
-        "Softmax": _softmax("Softmax"),
+        **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
+        **dict.fromkeys(("LpNormalization", "MeanVarianceNormalization"), _stated),
+        **dict.fromkeys(_FLATTENED, _softmax),
     }
 )

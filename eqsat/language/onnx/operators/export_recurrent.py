@@ -10,25 +10,22 @@ from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops.operands.recurrent import ACTIVATIONS
 
 
-def _layer(op_type: str, *flags: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        attrs, values = target.attrs, dict[str, Any]()
-        hidden = target.type(2).dims[2]
-        if isinstance(hidden, int):
-            values["hidden_size"] = hidden
-        if attrs["direction"] != "forward":
-            values["direction"] = attrs["direction"]
-        if attrs["activations"]:
-            values |= _activations(attrs)
-        if attrs["clip"] is not None:
-            values["clip"] = attrs["clip"]
-        if attrs["layout"]:
-            target.needs(14, "batches first")
-            values["layout"] = 1
-        values |= {flag: 1 for flag in flags if attrs[flag]}
-        target.emit(op_type, *target.inputs, **values)
-
-    return write
+def _layer(target: ExportTarget) -> None:
+    attrs, values = target.attrs, dict[str, Any]()
+    hidden = target.type(2).dims[2]
+    if isinstance(hidden, int):
+        values["hidden_size"] = hidden
+    if attrs["direction"] != "forward":
+        values["direction"] = attrs["direction"]
+    if attrs["activations"]:
+        values |= _activations(attrs)
+    if attrs["clip"] is not None:
+        values["clip"] = attrs["clip"]
+    if attrs["layout"]:
+        target.needs(14, "batches first")
+        values["layout"] = 1
+    values |= {flag: 1 for flag in ("linear_before_reset", "input_forget") if attrs.get(flag)}
+    target.emit(target.onnx, *target.inputs, **values)
 
 
 def _activations(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,10 +39,4 @@ def _activations(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "GRU": _layer("GRU", "linear_before_reset"),
-        "LSTM": _layer("LSTM", "input_forget"),
-        "RNN": _layer("RNN"),
-    }
-)
+EXPORTS: Mapping[str, Exporter] = MappingProxyType(dict.fromkeys(("GRU", "LSTM", "RNN"), _layer))

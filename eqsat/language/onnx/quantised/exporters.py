@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.files.tensors import number_of
-from eqsat.language.onnx.operators.export_nn import window_attrs
+from eqsat.language.onnx.operators.export_nn import write_conv
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.terms import DType
 
@@ -42,31 +42,15 @@ def _dequantize(target: ExportTarget) -> None:
     target.emit("DequantizeLinear", *target.inputs, **_placed(target))
 
 
-def _plain(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        target.emit(op_type, *target.inputs)
-
-    return write
-
-
-def _conv(op_type: str, filters: int) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        values = window_attrs(target, (target.type(filters).shape or ())[2:])
-        if target.attrs["group"] != 1:
-            values["group"] = target.attrs["group"]
-        target.emit(op_type, *target.inputs, **values)
-
-    return write
+def _qlinear_conv(target: ExportTarget) -> None:
+    write_conv(target, 3)
 
 
 EXPORTS: Mapping[str, Exporter] = MappingProxyType(
     {
-        "ConvInteger": _conv("ConvInteger", 1),
+        "ConvInteger": write_conv,
         "DequantizeLinear": _dequantize,
-        "DynamicQuantizeLinear": _plain("DynamicQuantizeLinear"),
-        "MatMulInteger": _plain("MatMulInteger"),
-        "QLinearConv": _conv("QLinearConv", 3),
-        "QLinearMatMul": _plain("QLinearMatMul"),
+        "QLinearConv": _qlinear_conv,
         "QuantizeLinear": _quantize,
     }
 )

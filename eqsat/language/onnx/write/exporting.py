@@ -10,6 +10,7 @@ from onnx import NodeProto, defs, helper
 
 from eqsat.errors import ExportModelError
 from eqsat.language.onnx.write.dims import DimsWriter
+from eqsat.language.ops import OPS
 from eqsat.language.terms import Attrs, Constant, Dim, DType, Graph, Names, Node, TensorType
 
 Exporter = Callable[["ExportTarget"], None]
@@ -68,6 +69,11 @@ class ExportTarget:
     def attrs(self) -> Attrs:
         """The attributes of the node."""
         return self.node.attrs
+
+    @property
+    def onnx(self) -> str:
+        """The operator of ONNX's that the node's is declared as."""
+        return OPS[self.node.op].onnx or ""
 
     def input(self, index: int) -> str:
         """The name of an operand; the empty string for one left out."""
