@@ -1,4 +1,4 @@
-"""Types of what operators of ai.onnx.ml make where they are kept as they are, and why they are.
+"""Types of what operators of ai.onnx.ml make where they are kept as they are.
 
 Source: what ONNX Runtime's kernels return; onnx infers few of them.
 """
@@ -13,25 +13,6 @@ from eqsat.language.onnx.read.importing import Call, Unsupported
 from eqsat.language.terms import Dim, DType, TensorType, ValueType
 
 Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
-
-_TREES = "compares features along trees, which no sum or product stands for"
-_KERNELS = "compares features with support vectors, in a kernel of its own"
-_TABLE = "looks elements up in a table of its attributes"
-_MAPS = "reads or makes maps, which are no tensors"
-
-#: Why an operator is kept as it is, by domain and name.
-REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        ("ai.onnx.ml", name): reason
-        for reason, names in (
-            (_TREES, ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")),
-            (_KERNELS, ("SVMClassifier", "SVMRegressor")),
-            (_TABLE, ("CategoryMapper", "LabelEncoder", "OneHotEncoder")),
-            (_MAPS, ("CastMap", "DictVectorizer", "ZipMap")),
-        )
-        for name in names
-    }
-)
 
 
 def result_types(call: Call) -> Mapping[str, ValueType]:

@@ -11,9 +11,7 @@ import numpy as np
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.microsoft import importers as microsoft
-from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.ml import importers as ml
-from eqsat.language.onnx.ml.types import REASONS as ML_REASONS
 from eqsat.language.onnx.operators import (
     import_movement,
     import_nn,
@@ -22,7 +20,7 @@ from eqsat.language.onnx.operators import (
     import_vision,
 )
 from eqsat.language.onnx.operators.derived import derived_importer, import_chain
-from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
+from eqsat.language.onnx.operators.reasons import PREVIEWS, REASONS
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
@@ -252,7 +250,4 @@ def reason_for(domain: str, op_type: str) -> str:
         return PREVIEWS[domain]
     if domain not in ("ai.onnx", *DOMAINS):
         return f"unknown domain {domain!r}"
-    unknown = "no counterpart among the operators"
-    if domain in ("", "ai.onnx"):
-        return KEPT.get(op_type) or REASONS.get(("", op_type), unknown)
-    return {**REASONS, **ML_REASONS}.get((domain, op_type), unknown)
+    return REASONS.get(("" if domain == "ai.onnx" else domain, op_type), "no counterpart among the operators")
