@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.microsoft import attention
+from eqsat.language.onnx.operators.derived import GEMM, stated
 from eqsat.language.onnx.operators.import_nn import geometry
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
@@ -170,16 +171,7 @@ def _fused_gemm(call: Call) -> None:
     attrs = call.attrs
 
     def made() -> str:
-        return call.make(
-            "gemm",
-            call.value(0),
-            call.value(1),
-            call.optional(2),
-            alpha=attrs.get("alpha", 1.0),
-            beta=attrs.get("beta", 1.0),
-            trans_a=bool(attrs.get("transA", 0)),
-            trans_b=bool(attrs.get("transB", 0)),
-        )
+        return call.make("gemm", call.value(0), call.value(1), call.optional(2), **stated(call, "gemm", **GEMM))
 
     given = {n: attrs[f"activation_{n}"] for n in ("alpha", "beta") if f"activation_{n}" in attrs}
     _activated(call, made, given)

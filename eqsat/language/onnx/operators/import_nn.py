@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
+from eqsat.language.onnx.operators.derived import import_plain
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
@@ -175,18 +176,13 @@ def _batch_norm(call: Call) -> None:
         raise Unsupported("BatchNormalization over every position alone")
     if len(call.shape(0)) < 2:
         raise Unsupported("BatchNormalization of a vector, which ONNX Runtime takes for one channel")
-    call.emit(call.op, *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
-
-
-def _instance_norm(call: Call) -> None:
-    call.emit(call.op, *(call.value(i) for i in range(3)), epsilon=_epsilon(call))
+    import_plain(call)
 
 
 def _layer_norm(call: Call) -> None:
-    axis = call.axis(-1)
     if call.uses(1) or call.uses(2):
-        _statistics(call, axis)
-    call.emit(call.op, call.value(0), call.value(1), call.optional(2), axis=axis, epsilon=_epsilon(call))
+        _statistics(call, call.axis(-1))
+    import_plain(call)
 
 
 def _statistics(call: Call, axis: int) -> None:
@@ -202,10 +198,6 @@ def _statistics(call: Call, axis: int) -> None:
     variance = call.make("reduce_mean", call.make("mul", centred, centred), **over)
     deviation = call.make("sqrt", call.make("add", variance, call.number(_epsilon(call), DType.FLOAT32)))
     call.emit("reciprocal", deviation, outputs=[call.node.output[2]])
-
-
-def _rms_norm(call: Call) -> None:
-    call.emit(call.op, call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call))
 
 
 def _group_norm(call: Call) -> None:
@@ -227,21 +219,6 @@ def _group_norm(call: Call) -> None:
     call.emit(call.op, call.value(0), *gains, groups=groups, epsilon=_epsilon(call))
 
 
-def _lrn(call: Call) -> None:
-    call.emit(
-        call.op,
-        call.value(0),
-        size=call.attrs["size"],
-        alpha=call.attrs.get("alpha", float(np.float32(1e-4))),
-        beta=call.attrs.get("beta", 0.75),
-        bias=call.attrs.get("bias", 1.0),
-    )
-
-
-def _lp_norm(call: Call) -> None:
-    call.emit(call.op, call.value(0), axis=call.axis(-1), p=call.attrs.get("p", 2))
-
-
 def _mvn(call: Call) -> None:
     rank = len(call.shape(0))
     if not all(-rank <= a < rank for a in call.attrs.get("axes", (0, 2, 3))):
@@ -251,6 +228,7 @@ def _mvn(call: Call) -> None:
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
     {
+        **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN", "RMSNormalization"), import_plain),
         "AveragePool": _pool,
         "BatchNormalization": _batch_norm,
         "Conv": _conv,
@@ -258,15 +236,11 @@ IMPORTS: Mapping[str, Importer] = MappingProxyType(
         "GlobalLpPool": _global_lp_pool,
         "GroupNormalization": _group_norm,
         "Hardmax": _softmax,
-        "InstanceNormalization": _instance_norm,
         "LayerNormalization": _layer_norm,
         "LogSoftmax": _softmax,
-        "LpNormalization": _lp_norm,
         "LpPool": _pool,
-        "LRN": _lrn,
         "MaxPool": _pool,
         "MeanVarianceNormalization": _mvn,
-        "RMSNormalization": _rms_norm,
         "Softmax": _softmax,
     }
 )

@@ -19,7 +19,7 @@ from eqsat.language.onnx.operators import (
     import_sequences,
     import_vision,
 )
-from eqsat.language.onnx.operators.derived import derived_importer, import_chain
+from eqsat.language.onnx.operators.derived import GEMM, derived_importer, import_as, import_chain
 from eqsat.language.onnx.operators.reasons import PREVIEWS, REASONS
 from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
@@ -169,16 +169,7 @@ def _topk(call: Call) -> None:
 def _gemm(call: Call) -> None:
     if not call.type(0).dtype.is_float:
         raise Unsupported("ONNX Runtime's Gemm of integers goes through floats, which the products of integers do not")
-    call.emit(
-        call.op,
-        call.value(0),
-        call.value(1),
-        call.optional(2),
-        alpha=call.attrs.get("alpha", 1.0),
-        beta=call.attrs.get("beta", 1.0),
-        trans_a=bool(call.attrs.get("transA", 0)),
-        trans_b=bool(call.attrs.get("transB", 0)),
-    )
+    import_as(**GEMM)(call)
 
 
 #: ONNX operator -> the function that translates a node of it, where that does not follow from a declaration.

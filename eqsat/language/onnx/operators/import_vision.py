@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.onnx.operators.derived import stated
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.vision.resize import is_plain
 from eqsat.language.terms import Dim, Sym
@@ -127,14 +128,8 @@ def _grid_sample(call: Call) -> None:
     mode = call.attrs.get("mode", "linear")
     if mode in ("cubic", "bicubic") and len(call.shape(0)) != 4:
         raise Unsupported("cubic sampling of other than two axes")
-    call.emit(
-        call.op,
-        call.value(0),
-        call.value(1),
-        mode=_MODES.get(mode, mode),
-        padding=call.attrs.get("padding_mode", "zeros"),
-        align_corners=bool(call.attrs.get("align_corners", 0)),
-    )
+    attrs = stated(call, call.op, padding="padding_mode") | {"mode": _MODES.get(mode, mode)}
+    call.emit(call.op, call.value(0), call.value(1), **attrs)
 
 
 IMPORTS: Mapping[str, Importer] = MappingProxyType(
