@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
@@ -100,4 +99,4 @@ def _mask(target: ExportTarget, before: tuple[str, ...]) -> tuple[str, ...]:
     return (*before, mask if dims == wanted else target.make("Expand", mask, target.shape(wanted)))
 
 
-FUSED: Mapping[str, Fused] = MappingProxyType({"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)})
+FUSED: Mapping[str, Fused] = {"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)}

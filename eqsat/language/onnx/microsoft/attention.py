@@ -6,7 +6,6 @@ Queries, keys and values are brought to batch, heads, length, width, and the res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
@@ -305,16 +304,14 @@ def _decoding(call: Call) -> None:
 
 
 #: Attentions of ONNX's own domain.
-OF_ONNX: Mapping[str, Importer] = MappingProxyType({"Attention": _onnx_attention, "RotaryEmbedding": _onnx_rotary})
+OF_ONNX: Mapping[str, Importer] = {"Attention": _onnx_attention, "RotaryEmbedding": _onnx_rotary}
 
 #: Attentions of ONNX Runtime.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "Attention": _self_attention,
-        "DecoderMaskedMultiHeadAttention": _decoding,
-        "DecoderMaskedSelfAttention": _decoding,
-        "GroupQueryAttention": grouped.read,
-        "MultiHeadAttention": _multi_head_attention,
-        "RotaryEmbedding": _rotary_by_position,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "Attention": _self_attention,
+    "DecoderMaskedMultiHeadAttention": _decoding,
+    "DecoderMaskedSelfAttention": _decoding,
+    "GroupQueryAttention": grouped.read,
+    "MultiHeadAttention": _multi_head_attention,
+    "RotaryEmbedding": _rotary_by_position,
+}

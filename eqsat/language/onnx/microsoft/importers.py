@@ -6,13 +6,12 @@ Source: ContribOperators.md of ONNX Runtime 1.22, and what 1.31 computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.microsoft import attention
+from eqsat.language.onnx.operators import quantised
 from eqsat.language.onnx.operators.derived import GEMM, stated
 from eqsat.language.onnx.operators.import_nn import geometry
-from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.quantised.packed import BITS
 from eqsat.language.terms import DType, TensorType
@@ -225,26 +224,24 @@ def _matmul_packed(call: Call) -> None:
 
 
 #: Operators of ONNX's own domain that are read as several of ours, those that ONNX Runtime adds among them.
-OWN: Mapping[str, Importer] = MappingProxyType({"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX})
+OWN: Mapping[str, Importer] = {"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX}
 
 #: ONNX Runtime's operator -> the function that translates a node of it.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        **attention.IMPORTS,
-        "BiasGelu": _bias_gelu,
-        "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
-        "EmbedLayerNormalization": _embed_layer_norm,
-        "FastGelu": _fast_gelu,
-        "FusedConv": _fused_conv,
-        "FusedGemm": _fused_gemm,
-        "FusedMatMul": _fused_matmul,
-        "Gelu": _gelu,
-        "MatMulNBits": _matmul_packed,
-        "QLinearConv": quantised.IMPORTS["QLinearConv"],
-        "QuantizeLinear": _onnx_quantise("QuantizeLinear", 2),
-        "QuickGelu": _quick_gelu,
-        "SkipLayerNormalization": _skip_layer_norm,
-        "SkipSimplifiedLayerNormalization": _skip_rms_norm,
-        "TransposeMatMul": _fused_matmul,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **attention.IMPORTS,
+    "BiasGelu": _bias_gelu,
+    "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
+    "EmbedLayerNormalization": _embed_layer_norm,
+    "FastGelu": _fast_gelu,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_matmul,
+    "Gelu": _gelu,
+    "MatMulNBits": _matmul_packed,
+    "QLinearConv": quantised.IMPORTS["QLinearConv"],
+    "QuantizeLinear": _onnx_quantise("QuantizeLinear", 2),
+    "QuickGelu": _quick_gelu,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_rms_norm,
+    "TransposeMatMul": _fused_matmul,
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -161,15 +160,13 @@ def _feature_vectorizer(call: Call) -> None:
 
 
 #: Operator of ai.onnx.ml -> the function that translates a node of it.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ArrayFeatureExtractor": _array_feature_extractor,
-        "Binarizer": _binarizer,
-        "FeatureVectorizer": _feature_vectorizer,
-        "Imputer": _imputer,
-        "LinearClassifier": _linear_classifier,
-        "LinearRegressor": _linear_regressor,
-        "Normalizer": _normalizer,
-        "Scaler": _scaler,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "ArrayFeatureExtractor": _array_feature_extractor,
+    "Binarizer": _binarizer,
+    "FeatureVectorizer": _feature_vectorizer,
+    "Imputer": _imputer,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _linear_regressor,
+    "Normalizer": _normalizer,
+    "Scaler": _scaler,
+}

@@ -6,7 +6,6 @@ Source: what ONNX Runtime's kernels return; onnx infers few of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeAlias
 
 from eqsat.language.onnx.read.importing import Call, Unsupported
@@ -98,21 +97,19 @@ def _same(call: Call) -> list[ValueType]:
 
 
 #: Operator of ai.onnx.ml -> the types of its results.
-TYPES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "Binarizer": _same,
-        "CategoryMapper": _mapped,
-        "Imputer": _same,
-        "LabelEncoder": _encoded,
-        "LinearClassifier": _linear_classifier,
-        "LinearRegressor": _regressor("targets", 1),
-        "Normalizer": _floats,
-        "OneHotEncoder": _one_hot,
-        "SVMClassifier": _svm_classifier,
-        "SVMRegressor": _regressor("", 1),
-        "Scaler": _floats,
-        "TreeEnsemble": _tree_ensemble,
-        "TreeEnsembleClassifier": _tree_classifier,
-        "TreeEnsembleRegressor": _regressor("n_targets", 1),
-    }
-)
+TYPES: Mapping[str, Rule] = {
+    "Binarizer": _same,
+    "CategoryMapper": _mapped,
+    "Imputer": _same,
+    "LabelEncoder": _encoded,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _regressor("targets", 1),
+    "Normalizer": _floats,
+    "OneHotEncoder": _one_hot,
+    "SVMClassifier": _svm_classifier,
+    "SVMRegressor": _regressor("", 1),
+    "Scaler": _floats,
+    "TreeEnsemble": _tree_ensemble,
+    "TreeEnsembleClassifier": _tree_classifier,
+    "TreeEnsembleRegressor": _regressor("n_targets", 1),
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -204,25 +203,23 @@ def _enlarge(target: ExportTarget) -> None:
     emit_pad(target, [0, 0, *borders, 0, 0, *borders], 0.0)
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "Concat": _along_axis,
-        "DepthToSpace": _depth_to_space,
-        "enlarge": _enlarge,
-        "Expand": _expand,
-        "fill": _fill,
-        "Gather": _along_axis,
-        "GatherElements": _along_axis,
-        "GatherND": _gather_nd,
-        "iota": _iota,
-        "Pad": _pad,
-        "Reshape": export_reshape,
-        "ScatterElements": _scatter,
-        "ScatterND": _scatter,
-        "Shape": _shape,
-        "Slice": _slice,
-        "Split": _split,
-        "Tile": _tile,
-        "Trilu": _trilu,
-    }
-)
+EXPORTS: Mapping[str, Exporter] = {
+    "Concat": _along_axis,
+    "DepthToSpace": _depth_to_space,
+    "enlarge": _enlarge,
+    "Expand": _expand,
+    "fill": _fill,
+    "Gather": _along_axis,
+    "GatherElements": _along_axis,
+    "GatherND": _gather_nd,
+    "iota": _iota,
+    "Pad": _pad,
+    "Reshape": export_reshape,
+    "ScatterElements": _scatter,
+    "ScatterND": _scatter,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+    "Tile": _tile,
+    "Trilu": _trilu,
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -204,15 +203,13 @@ def _stated(target: ExportTarget) -> None:
     target.emit(target.onnx, target.input(0), **target.attrs)
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "Attention": write_attention,
-        **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
-        **dict.fromkeys(("Conv", "ConvTranspose"), write_conv),
-        **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
-        "GroupNormalization": _group_norm,
-        **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
-        **dict.fromkeys(("LpNormalization", "MeanVarianceNormalization"), _stated),
-        **dict.fromkeys(_FLATTENED, _softmax),
-    }
-)
+EXPORTS: Mapping[str, Exporter] = {
+    "Attention": write_attention,
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Conv", "ConvTranspose"), write_conv),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    "GroupNormalization": _group_norm,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
+    **dict.fromkeys(("LpNormalization", "MeanVarianceNormalization"), _stated),
+    **dict.fromkeys(_FLATTENED, _softmax),
+}

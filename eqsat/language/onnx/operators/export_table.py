@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,9 @@ import numpy as np
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.microsoft import exporters as microsoft
-from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision
+from eqsat.language.onnx.operators import export_movement, export_nn, quantised, recurrent, vision
 from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import make_reshape
-from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType
@@ -214,34 +212,32 @@ def _one_hot(target: ExportTarget) -> None:
 
 #: ONNX operator, or the name of ours where ONNX has none or several for it -> the function that writes a node of it,
 #: where that does not follow from a declaration.
-WRITTEN: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "ArgMax": _arg,
-        "ArgMin": _arg,
-        "Cast": _cast,
-        "Clip": _clip,
-        "CumSum": _cumsum,
-        "Gelu": _gelu,
-        "Gemm": _gemm,
-        "GreaterOrEqual": _ordered,
-        "HardSwish": _hard_swish,
-        "LessOrEqual": _ordered,
-        "Max": _greatest,
-        "Min": _greatest,
-        "Mish": _mish,
-        "Mod": _mod,
-        "OneHot": _one_hot,
-        "Pow": _pow,
-        "Swish": _silu,
-        "TopK": _topk,
-    }
-    | dict(export_movement.EXPORTS)
-    | dict(export_nn.EXPORTS)
-    | dict(quantised.EXPORTS)
-    | dict(export_recurrent.EXPORTS)
-    | dict(export_vision.EXPORTS)
-    | dict(microsoft.EXPORTS)
-)
+WRITTEN: Mapping[str, Exporter] = {
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "Cast": _cast,
+    "Clip": _clip,
+    "CumSum": _cumsum,
+    "Gelu": _gelu,
+    "Gemm": _gemm,
+    "GreaterOrEqual": _ordered,
+    "HardSwish": _hard_swish,
+    "LessOrEqual": _ordered,
+    "Max": _greatest,
+    "Min": _greatest,
+    "Mish": _mish,
+    "Mod": _mod,
+    "OneHot": _one_hot,
+    "Pow": _pow,
+    "Swish": _silu,
+    "TopK": _topk,
+    **export_movement.EXPORTS,
+    **export_nn.EXPORTS,
+    **quantised.EXPORTS,
+    **recurrent.EXPORTS,
+    **vision.EXPORTS,
+    **microsoft.EXPORTS,
+}
 
 
 def exporter_of(op: str) -> Exporter | None:

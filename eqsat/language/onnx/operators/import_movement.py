@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -302,27 +301,25 @@ _PLAIN = (
     "Shape",
 )  # fmt: skip
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        **dict.fromkeys(_PLAIN, import_plain),
-        "Constant": _constant,
-        "ConstantOfShape": _constant_of_shape,
-        "Expand": _expand,
-        "EyeLike": _eye_like,
-        "Flatten": _flatten,
-        "OneHot": _one_hot,
-        "Pad": _pad,
-        "Range": _range,
-        "Reshape": _reshape,
-        "Scatter": import_as("scatter_elements"),
-        "Slice": _slice,
-        "SpaceToDepth": _space_to_depth,
-        "Split": _split,
-        "Squeeze": _squeeze,
-        "TensorScatter": _tensor_scatter,
-        "Tile": _tile,
-        "Transpose": _transpose,
-        "Trilu": _trilu,
-        "Unsqueeze": _unsqueeze,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **dict.fromkeys(_PLAIN, import_plain),
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Range": _range,
+    "Reshape": _reshape,
+    "Scatter": import_as("scatter_elements"),
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "TensorScatter": _tensor_scatter,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -226,21 +225,19 @@ def _mvn(call: Call) -> None:
     call.emit(call.op, call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
 
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN", "RMSNormalization"), import_plain),
-        "AveragePool": _pool,
-        "BatchNormalization": _batch_norm,
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "GlobalLpPool": _global_lp_pool,
-        "GroupNormalization": _group_norm,
-        "Hardmax": _softmax,
-        "LayerNormalization": _layer_norm,
-        "LogSoftmax": _softmax,
-        "LpPool": _pool,
-        "MaxPool": _pool,
-        "MeanVarianceNormalization": _mvn,
-        "Softmax": _softmax,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN", "RMSNormalization"), import_plain),
+    "AveragePool": _pool,
+    "BatchNormalization": _batch_norm,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "GlobalLpPool": _global_lp_pool,
+    "GroupNormalization": _group_norm,
+    "Hardmax": _softmax,
+    "LayerNormalization": _layer_norm,
+    "LogSoftmax": _softmax,
+    "LpPool": _pool,
+    "MaxPool": _pool,
+    "MeanVarianceNormalization": _mvn,
+    "Softmax": _softmax,
+}

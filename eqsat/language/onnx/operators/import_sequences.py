@@ -6,7 +6,6 @@ The nodes that make sequences stay opaque; where nothing but what is read here r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -130,17 +129,15 @@ def _has_element(call: Call) -> None:
     call.emit_constant(Constant.of(np.array(call.has(0), np.bool_)))
 
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ConcatFromSequence": _joined,
-        "OptionalGetElement": _element,
-        "OptionalHasElement": _has_element,
-        "SequenceAt": _at,
-        "SequenceConstruct": _made(_given),
-        "SequenceEmpty": _made(lambda _call: ()),
-        "SequenceErase": _made(_erased),
-        "SequenceInsert": _made(_inserted),
-        "SequenceLength": _length,
-        "SplitToSequence": _made(_split),
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "ConcatFromSequence": _joined,
+    "OptionalGetElement": _element,
+    "OptionalHasElement": _has_element,
+    "SequenceAt": _at,
+    "SequenceConstruct": _made(_given),
+    "SequenceEmpty": _made(lambda _call: ()),
+    "SequenceErase": _made(_erased),
+    "SequenceInsert": _made(_inserted),
+    "SequenceLength": _length,
+    "SplitToSequence": _made(_split),
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -15,13 +14,13 @@ from eqsat.language.onnx.ml import importers as ml
 from eqsat.language.onnx.operators import (
     import_movement,
     import_nn,
-    import_recurrent,
     import_sequences,
-    import_vision,
+    quantised,
+    recurrent,
+    vision,
 )
 from eqsat.language.onnx.operators.derived import GEMM, derived_importer, import_as, import_chain
 from eqsat.language.onnx.operators.reasons import PREVIEWS, REASONS
-from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType
@@ -173,30 +172,28 @@ def _gemm(call: Call) -> None:
 
 
 #: ONNX operator -> the function that translates a node of it, where that does not follow from a declaration.
-WRITTEN: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ArgMax": _arg,
-        "ArgMin": _arg,
-        "Cast": _cast,
-        "CastLike": _cast_like,
-        "Clip": _clip,
-        "CumSum": _cumsum,
-        "Dropout": _dropout,
-        "Einsum": _einsum,
-        "Gemm": _gemm,
-        "HardSwish": _hard_swish,
-        "Mean": _mean,
-        "PRelu": _prelu,
-        "Sum": import_chain("add"),
-        "TopK": _topk,
-    }
-    | dict(import_movement.IMPORTS)
-    | dict(import_nn.IMPORTS)
-    | dict(quantised.IMPORTS)
-    | dict(import_recurrent.IMPORTS)
-    | dict(import_sequences.IMPORTS)
-    | dict(import_vision.IMPORTS)
-)
+WRITTEN: Mapping[str, Importer] = {
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Clip": _clip,
+    "CumSum": _cumsum,
+    "Dropout": _dropout,
+    "Einsum": _einsum,
+    "Gemm": _gemm,
+    "HardSwish": _hard_swish,
+    "Mean": _mean,
+    "PRelu": _prelu,
+    "Sum": import_chain("add"),
+    "TopK": _topk,
+    **import_movement.IMPORTS,
+    **import_nn.IMPORTS,
+    **quantised.IMPORTS,
+    **recurrent.IMPORTS,
+    **import_sequences.IMPORTS,
+    **vision.IMPORTS,
+}
 
 
 @lru_cache(maxsize=4)
@@ -212,9 +209,9 @@ def _table(domain: str, declared: tuple[str, ...]) -> Mapping[str, Importer]:
             rows[one.onnx] = _reduction
         elif is_derived(one):
             rows[one.onnx] = derived_importer(one)
-    table = MappingProxyType({**rows, **WRITTEN, **microsoft.OWN})
+    table = {**rows, **WRITTEN, **microsoft.OWN}
     if domain == "com.microsoft":
-        return MappingProxyType({name: table[name] for name in microsoft.SAME_AS_ONNX} | dict(microsoft.IMPORTS))
+        return {**{name: table[name] for name in microsoft.SAME_AS_ONNX}, **microsoft.IMPORTS}
     return table
 
 

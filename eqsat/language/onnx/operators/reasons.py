@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 SEQUENCE = "reads or makes sequences, which are no tensors"
 OPTIONAL = "reads or makes optional values, which are no tensors"
@@ -68,20 +67,16 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
 }
 
 #: Why an operator is kept as it is, by domain and name.
-REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        (domain, name): reason
-        for domain, reasons in _TABLES.items()
-        for reason, names in reasons.items()
-        for name in names.split()
-    }
-)
+REASONS: Mapping[tuple[str, str], str] = {
+    (domain, name): reason
+    for domain, reasons in _TABLES.items()
+    for reason, names in reasons.items()
+    for name in names.split()
+}
 
 #: Why every operator of a domain is kept.
-PREVIEWS: Mapping[str, str] = MappingProxyType(
-    {
-        "ai.onnx.preview": "a preview of ONNX, which runtimes have not yet",
-        "ai.onnx.preview.training": _TRAINING,
-        "ai.onnx.training": _TRAINING,
-    }
-)
+PREVIEWS: Mapping[str, str] = {
+    "ai.onnx.preview": "a preview of ONNX, which runtimes have not yet",
+    "ai.onnx.preview.training": _TRAINING,
+    "ai.onnx.training": _TRAINING,
+}

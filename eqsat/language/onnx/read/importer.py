@@ -11,8 +11,7 @@ import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.graphs.fold import Folder, fresh_beside
 from eqsat.language.onnx.control.inference import Control, control
-from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
-from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
+from eqsat.language.onnx.control.inlining import Inlined, reason_to_stay, taken_branch, unrolled
 from eqsat.language.onnx.control.scope import BodyScope, Budget, as_model
 from eqsat.language.onnx.files.origin import OnnxOrigin, SettledControl
 from eqsat.language.onnx.files.protos import captured, names_in, tensors_within, value_type
@@ -180,7 +179,7 @@ class _Import:
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
-            self._keep_opaque(node, reason_of_bodies(node, found) or reason, found)
+            self._keep_opaque(node, reason_to_stay(node, found) or reason, found)
 
     def _place(self, index: int, node: NodeProto) -> str:
         return f"{self.where}: {structure.describe(index, node)}"

@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, checker, defs, s
 
 from eqsat.language.declaration.symbolic import is_shape_like
 from eqsat.language.graphs.fold import Folder
-from eqsat.language.onnx.control.joins import join
+from eqsat.language.onnx.control.inference import join
 from eqsat.language.onnx.files.protos import type_proto, value_type
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.terms import UNKNOWN, Sym, TensorType, ValueType
