@@ -55,9 +55,9 @@ def power(attrs: Attrs, operands: Operands) -> bool:
         return False
     wide = np.broadcast_arrays(base.astype(np.float64), exponent.astype(np.float64))
     with np.errstate(all="ignore"):
-        made = np.power(*wide)
+        powers = np.power(*wide)
     limit = min(np.iinfo(base.dtype).max, _EXACT)
-    return bool((np.abs(made) <= limit).all())
+    return bool((np.abs(powers) <= limit).all())
 
 
 def shift(attrs: Attrs, operands: Operands) -> bool:

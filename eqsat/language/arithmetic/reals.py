@@ -133,8 +133,8 @@ class TermNamespace:
         x = self._reals(x)
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = tuple(a % x.ndim for a in axes)
-        kept = [a for a in range(x.ndim) if a not in axes]
-        moved = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), math.prod(x.shape[a] for a in axes))
+        others = [a for a in range(x.ndim) if a not in axes]
+        moved = x.transpose(*others, *axes).reshape(*(x.shape[a] for a in others), math.prod(x.shape[a] for a in axes))
         result = np.empty(moved.shape[:-1], object)
         for index in np.ndindex(result.shape):
             result[index] = self._algebra.maximum(*moved[index])

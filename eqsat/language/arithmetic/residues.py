@@ -85,9 +85,9 @@ class ResidueNamespace:
             )
         left, out = equation.replace(" ", "").split("->")
         first, second, *rest = left.split(",")
-        kept = "".join(sorted({c for c in first + second if c in "".join(rest) + out}))
-        pair = self.einsum(f"{first},{second}->{kept}", *operands[:2])
-        return self.einsum(",".join([kept, *rest]) + "->" + out, pair, *operands[2:])
+        remaining = "".join(sorted({c for c in first + second if c in "".join(rest) + out}))
+        pair = self.einsum(f"{first},{second}->{remaining}", *operands[:2])
+        return self.einsum(",".join([remaining, *rest]) + "->" + out, pair, *operands[2:])
 
     def sum(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
         """Sum over axes."""

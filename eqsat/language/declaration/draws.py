@@ -68,12 +68,12 @@ class _Draw:
         for term, shape in zip(terms, known, strict=True):
             if shape is not None and term.indices:
                 self.read(term, self.turned(term, shape))
-        found: list[Shape] = []
+        shapes: list[Shape] = []
         for term, shape in zip(terms, known, strict=True):
-            found.append(shape if shape is not None else self.turned(term, self.made(term, found)))
+            shapes.append(shape if shape is not None else self.turned(term, self.made(term, shapes)))
             if term.attribute and term.attribute not in self.attrs:
-                self.attrs[term.attribute] = self.axes(term, found[-1])
-        return found
+                self.attrs[term.attribute] = self.axes(term, shapes[-1])
+        return shapes
 
     def turned(self, term: IndexTerm, shape: Shape) -> Shape:
         if term.turned:
@@ -146,8 +146,8 @@ class _Draw:
             self.leading = tuple(self.rng.randint(1, 3) for _ in range(self.rng.randint(least, max(least, 3))))
         if least or self.rng.random() < 0.6:
             return self.leading
-        kept = self.leading[self.rng.randint(0, len(self.leading)) :]
-        return tuple(1 if self.rng.random() < 0.3 else d for d in kept)
+        trailing = self.leading[self.rng.randint(0, len(self.leading)) :]
+        return tuple(1 if self.rng.random() < 0.3 else d for d in trailing)
 
     def run(self, index: Index) -> Shape:
         if self.length is None:

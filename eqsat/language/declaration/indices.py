@@ -134,8 +134,8 @@ class IndexForm:
         return tuple(i for i in gone if self._walked(i.name))
 
     def _walked(self, name: str) -> bool:
-        found = [i for t in (*self.terms, self.result) for i in t.indices if i.name == name]
-        return all(i.plain for i in found)
+        uses = [i for t in (*self.terms, self.result) for i in t.indices if i.name == name]
+        return all(i.plain for i in uses)
 
 
 def parse_form(text: str, operator: str, place: str = "") -> IndexForm:
@@ -183,15 +183,15 @@ class _Reader:
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
         while text[at:].strip():
-            found = _TOKEN.match(text, at)
-            if found is None:
+            token = _TOKEN.match(text, at)
+            if token is None:
                 at += len(text[at:]) - len(text[at:].lstrip())
                 raise self.error(
                     f"{text[at]!r} has no meaning", at, "names, '...', '1' and the marks + * @ [ ] { } ^ ;"
                 )
-            kind = found.lastgroup or ""
-            self.tokens.append((kind, found[kind], found.start(kind)))
-            at = found.end()
+            kind = token.lastgroup or ""
+            self.tokens.append((kind, token[kind], token.start(kind)))
+            at = token.end()
         self.next = 0
 
     def form(self) -> IndexForm:

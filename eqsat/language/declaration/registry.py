@@ -36,14 +36,14 @@ OPS: Mapping[str, OpSpec] = MappingProxyType(_SPECS)
 
 def spec(name: str) -> OpSpec:
     """The declaration of an operator; GraphError names the closest ones for a name that is none."""
-    found = _SPECS.get(name)
-    if found is None:
+    declared = _SPECS.get(name)
+    if declared is None:
         import difflib
 
         close = difflib.get_close_matches(name, _SPECS, n=3)
         hint = "did you mean " + " or ".join(close) + "?" if close else "declare it with @eqsat.op"
         raise GraphError(f"no operator {name!r}", expected="a declared operator", remedy=hint)
-    return found
+    return declared
 
 
 def forget(name: str) -> None:

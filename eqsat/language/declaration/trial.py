@@ -61,9 +61,9 @@ def _drawn(declared: OpSpec, rng: Random) -> Iterator[tuple[Sequence[Shape], Map
         return
     most = declared.max_operands if declared.max_operands is not None else declared.min_operands + 2
     for _ in range(_DRAWS):
-        found = declared.drawn(rng, [None] * rng.randint(declared.min_operands, most), {})
-        if found is not None:
-            yield found
+        drawn = declared.drawn(rng, [None] * rng.randint(declared.min_operands, most), {})
+        if drawn is not None:
+            yield drawn
 
 
 def _run(declared: OpSpec, types: list[TensorType], attrs: Attrs, results: list[TensorType], rng: Random) -> None:

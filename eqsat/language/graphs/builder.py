@@ -82,8 +82,8 @@ class Builder:
             shapes = ", ".join("nothing" if t is None else str(t) for t in types) or "nothing"
             raise error.at(f"{self.name}: node {name!r} ({op}) of {shapes}") from None
         values = [name] if len(results) == 1 else [f"{name}.{i}" for i in range(len(results))]
-        for value, made in zip(values, results, strict=True):
-            self._define(value, made)
+        for value, result in zip(values, results, strict=True):
+            self._define(value, result)
         inputs = tuple(None if t is None else t.name for t in tensors)
         self._nodes.append(Node(op, inputs, tuple(values), full, name))
         made_tensors = tuple(Tensor(self, v) for v in values)
@@ -239,8 +239,8 @@ class Tensor:
         return self._apply("cast", self, to=DType.of(dtype).value)
 
     def _apply(self, op: str, *operands: TensorLike, **attrs: Any) -> Tensor:
-        made: Tensor = self.graph.apply(op, *operands, **attrs)
-        return made
+        tensor: Tensor = self.graph.apply(op, *operands, **attrs)
+        return tensor
 
     def __add__(self, other: TensorLike) -> Tensor:
         return self._apply("add", self, other)

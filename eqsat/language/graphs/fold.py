@@ -162,13 +162,13 @@ class Folder:
         if not is_portable(node.op, node.attrs, arrays):
             return False
         try:
-            made = run_node(_FLOATS, node, arrays, list(operands), list(results))
+            elements = run_node(_FLOATS, node, arrays, list(operands), list(results))
         except (IndexError, ValueError, TypeError, ArithmeticError):
             # The program fails when it gets here, or NumPy lacks the operation for this dtype: either way it stays.
             return False
-        if any(np.shape(a) != t.static for a, t in zip(made, results, strict=True)):
+        if any(np.shape(a) != t.static for a, t in zip(elements, results, strict=True)):
             return False
-        self._become(node, outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
+        self._become(node, outputs, [a for v, a in zip(node.outputs, elements, strict=True) if v])
         return True
 
     def _is_arithmetic(self, node: Node) -> bool:
@@ -211,13 +211,13 @@ class Folder:
             return False
         if holds_symbols(node.attrs.values()) or any(abs(p) > _WIDEST_PAD for p in node.attrs.get("pads", ())):
             return False
-        made = _bytes(results)
+        size = _bytes(results)
         if all(is_shape_like(t) for t in results):
             return True
-        if made + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
+        if size + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
             return False
         given = sum(self.constants[v].nbytes for v in self._given_in(node))
-        return made <= max(FOLDED_BYTES, min(GROWTH * _bytes([t for t in operands if t]), _LONG_GROWTH * given))
+        return size <= max(FOLDED_BYTES, min(GROWTH * _bytes([t for t in operands if t]), _LONG_GROWTH * given))
 
     def _given_in(self, node: Node) -> frozenset[str]:
         """The given constants that the operands of a node come from."""

@@ -156,10 +156,10 @@ def _outputs(
 
 
 def _tensor(graph: Graph, value: str, node: Node) -> TensorType:
-    found = graph.type(value)
-    if not isinstance(found, TensorType):
+    type = graph.type(value)
+    if not isinstance(type, TensorType):
         raise GraphError(f"{value!r} of {node.describe()} has no tensor type", where=graph.name)
-    return found
+    return type
 
 
 def bound_sizes(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, int]:

@@ -22,10 +22,10 @@ _INDICES = {1: "int64"}
 
 
 def _indices(operands: Operands) -> TensorType:
-    found = present(operands, 1)
-    if found.dtype not in (DType.INT32, DType.INT64):
-        raise ShapeError(f"indices are {found}", expected="int32 or int64", remedy="cast the indices")
-    return found
+    indices = present(operands, 1)
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        raise ShapeError(f"indices are {indices}", expected="int32 or int64", remedy="cast the indices")
+    return indices
 
 
 def _gather_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -326,8 +326,8 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
-    kept = columns - rows >= k if upper else columns - rows <= k
-    return xp.where(np.broadcast_to(kept, x.shape), x, xp.number(0.0, x))
+    inside = columns - rows >= k if upper else columns - rows <= k
+    return xp.where(np.broadcast_to(inside, x.shape), x, xp.number(0.0, x))
 
 
 def _shape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

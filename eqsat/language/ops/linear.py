@@ -382,6 +382,6 @@ def conv_transpose(
         at = (..., *(slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in steps))
         result[at] = xp.add(result[at], product)
     ends = [pads[spatial + i] - more[i] for i in range(spatial)]
-    kept = (slice(pads[i], full[i] - max(ends[i], 0)) for i in range(spatial))
-    result = pad_spatial(xp, result[(..., *kept)], [0] * spatial + [max(-e, 0) for e in ends])
+    inner = (slice(pads[i], full[i] - max(ends[i], 0)) for i in range(spatial))
+    result = pad_spatial(xp, result[(..., *inner)], [0] * spatial + [max(-e, 0) for e in ends])
     return result if b is None else xp.add(result, b.reshape(-1, *(1,) * spatial))

@@ -145,9 +145,9 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Any:
     """Maximum of every window of N,C,spatial…; padding never counts."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    inside = found.mask(padding=False).astype(bool)
-    view = found.of(found.padded(xp, x))
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    inside = placed.mask(padding=False).astype(bool)
+    view = placed.of(placed.padded(xp, x))
     # Position by position, since there is no least element among residues to pad with.
     result, known = view[..., 0], inside[..., 0]
     for i in range(1, view.shape[-1]):
@@ -180,9 +180,9 @@ def avg_pool(
     count_include_pad: bool = False,
 ) -> Any:
     """Mean of every window of N,C,spatial…; padding counts as zeros where asked for, and not at all otherwise."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    total = xp.sum(found.of(found.padded(xp, x)), axis=-1)
-    counts = np.broadcast_to(found.mask(padding=count_include_pad).sum(axis=-1), total.shape)
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    total = xp.sum(placed.of(placed.padded(xp, x)), axis=-1)
+    counts = np.broadcast_to(placed.mask(padding=count_include_pad).sum(axis=-1), total.shape)
     result = total
     for count in np.unique(counts):
         result = np.where(counts == count, xp.divide(total, xp.number(int(count), x)), result)
@@ -207,8 +207,8 @@ def lp_pool(
     ceil_mode: bool = False,
 ) -> Any:
     """The p-norm of every window of N,C,spatial…, where padding counts as zeros (ONNX LpPool)."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    sizes = xp.apply("abs", found.of(found.padded(xp, x)))
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    sizes = xp.apply("abs", placed.of(placed.padded(xp, x)))
     if p == 1:
         return xp.sum(sizes, axis=-1)
     total = xp.sum(xp.power(sizes, xp.number(float(p), x)), axis=-1)

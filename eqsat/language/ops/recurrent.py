@@ -96,16 +96,16 @@ class _Layer:
         xp = self.xp
         steps, batch, width = x.shape
         rows = x.reshape(steps * batch, width)
-        made, last = [], []
+        outputs_by_direction, last = [], []
         for d in range(self.directions):
             # The products with the inputs of all steps are one.
             gates = xp.matmul(rows, np.transpose(w[d]))
             gates = (gates if bias is None else xp.add(gates, bias[d])).reshape(steps, batch, w.shape[1])
             backward = self.direction == "reverse" or d == 1
             outputs, final = self._direction(gates, lens, tuple(s[d] for s in states), cell, d, backward)
-            made.append(outputs)
+            outputs_by_direction.append(outputs)
             last.append(final)
-        return (np.stack(made, 1), *(np.stack([f[i] for f in last], 0) for i in range(len(states))))
+        return (np.stack(outputs_by_direction, 1), *(np.stack([f[i] for f in last], 0) for i in range(len(states))))
 
     def _direction(
         self, gates: Any, lens: Any, states: tuple[Any, ...], cell: Cell, direction: int, backward: bool
@@ -244,8 +244,8 @@ def gru(
         both = both if inner is None else xp.add(both, inner[d, : 2 * size])
         both = xp.add(gates[:, : 2 * size], both)
         z, reset = layer.active(both[:, :size], 0, d), layer.active(both[:, size:], 0, d)
-        kept = hidden if linear_before_reset else xp.multiply(reset, hidden)
-        new = xp.matmul(kept, recur[:, 2 * size :])
+        state = hidden if linear_before_reset else xp.multiply(reset, hidden)
+        new = xp.matmul(state, recur[:, 2 * size :])
         new = new if inner is None else xp.add(new, inner[d, 2 * size :])
         new = xp.multiply(reset, new) if linear_before_reset else new
         new = layer.active(xp.add(gates[:, 2 * size :], new), 1, d)

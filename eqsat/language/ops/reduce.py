@@ -199,8 +199,8 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
     """The index of the first, or last, extreme element along an axis."""
     if not xp.exact:
         flipped = np.flip(x, axis) if last else x
-        found = (np.argmin if smallest else np.argmax)(flipped, axis=axis, keepdims=keepdims)
-        return x.shape[axis] - 1 - found if last else found
+        place = (np.argmin if smallest else np.argmax)(flipped, axis=axis, keepdims=keepdims)
+        return x.shape[axis] - 1 - place if last else place
     extreme = (xp.min if smallest else xp.max)(x, axis=(axis,), keepdims=True)
     hits = xp.equal(x, extreme)
     order = range(x.shape[axis]) if last else range(x.shape[axis] - 1, -1, -1)

@@ -31,8 +31,8 @@ def broadcastable(rng: random.Random, target: Shape) -> Shape:
     """A shape that broadcasts with `target`: mostly equal to it, else with leading dims dropped and dims set to 1."""
     if rng.random() < 0.6:
         return target
-    kept = target[rng.randint(0, len(target)) :]
-    return tuple(1 if rng.random() < 0.3 else d for d in kept)
+    trailing = target[rng.randint(0, len(target)) :]
+    return tuple(1 if rng.random() < 0.3 else d for d in trailing)
 
 
 def pointwise(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:

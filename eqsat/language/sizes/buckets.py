@@ -58,7 +58,7 @@ class Buckets:
 
     def around(self, sizes: Mapping[str, int], where: str = "") -> Bucket:
         """The smallest bucket that holds these sizes; BackendError for one that is beyond the largest."""
-        found: list[tuple[str, int]] = []
+        bucket: list[tuple[str, int]] = []
         for name, ends in self.ends.items():
             end = next((e for e in ends if sizes[name] <= e), None)
             if end is None:
@@ -68,8 +68,8 @@ class Buckets:
                     expected=f"at most {ends[-1]}",
                     remedy="name a larger bucket, or pass smaller inputs",
                 )
-            found.append((name, end))
-        return tuple(found)
+            bucket.append((name, end))
+        return tuple(bucket)
 
     def box(self, bucket: Bucket) -> dict[str, tuple[int, int | None]]:
         """The sizes that a bucket is for: above the end of the one before; the last of a dim has no end."""

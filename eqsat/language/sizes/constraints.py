@@ -18,15 +18,15 @@ _MOST_INDICES = 1 << 16
 
 def constraints_of(graph: Graph) -> tuple[Constraint, ...]:
     """The conditions of a graph's nodes on its named dims, each once, in the order of the nodes."""
-    found: dict[Constraint, None] = {}
+    constraints: dict[Constraint, None] = {}
     seen: set[Dim] = set()
 
     def dims(shape: Iterable[Any]) -> None:
         for dim in shape:
             if isinstance(dim, Sym) and dim not in seen:
                 seen.add(dim)
-                found.setdefault(Constraint("present", dim))
-                found.update(dict.fromkeys(_within(dim, seen)))
+                constraints.setdefault(Constraint("present", dim))
+                constraints.update(dict.fromkeys(_within(dim, seen)))
 
     for value in graph.inputs:
         declared = graph.type(value)
@@ -43,13 +43,13 @@ def constraints_of(graph: Graph) -> tuple[Constraint, ...]:
             dims(given if isinstance(given, tuple) else (given,))
         for constraint in _of_node(graph, node, operands, results):
             if constraint.a != constraint.b and constraint.names:
-                found.setdefault(constraint)
-    return tuple(found)
+                constraints.setdefault(constraint)
+    return tuple(constraints)
 
 
 def _tensor(graph: Graph, value: str | None) -> TensorType | None:
-    found = graph.type(value) if value else None
-    return found if isinstance(found, TensorType) else None
+    type = graph.type(value) if value else None
+    return type if isinstance(type, TensorType) else None
 
 
 def _within(dim: Sym, seen: set[Dim]) -> Iterator[Constraint]:

@@ -118,8 +118,8 @@ class Sizing:
         """Assignments to check a result at: a general one, near what is wanted, and the smallest; none is [{}]."""
         if not self.names:
             return [{}]
-        found = [s for s in (self.distinct(wanted), self.smallest()) if s is not None]
-        return found[:1] if len(found) == 2 and found[0] == found[1] else found
+        assignments = [s for s in (self.distinct(wanted), self.smallest()) if s is not None]
+        return assignments[:1] if len(assignments) == 2 and assignments[0] == assignments[1] else assignments
 
     def trials(self, wanted: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
         """Sizes of the dims that inputs show, to try where only running the model says what it accepts, each once."""

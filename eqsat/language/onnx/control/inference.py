@@ -66,14 +66,17 @@ def control(node: NodeProto, opset: int, folder: Folder, budget: Budget, read: R
         return None
     around = _Around(node, folder, budget, read)
     try:
-        found = inferences[node.op_type](around)
+        inferred = inferences[node.op_type](around)
     except (_Unknown, EqsatError, RecursionError):
         # What is wrong with a body fails only where it runs, and it may never do.
         return None
     # How often a loop runs is told by dims of the graph around it.
-    names = around.names() | (found.trips.names() if isinstance(found.trips, Sym) else frozenset())
+    names = around.names() | (inferred.trips.names() if isinstance(inferred.trips, Sym) else frozenset())
     return Control(
-        found.bodies, tuple(seen_outside(t, names, folder.fresh) for t in found.results), found.trips, found.runs
+        inferred.bodies,
+        tuple(seen_outside(t, names, folder.fresh) for t in inferred.results),
+        inferred.trips,
+        inferred.runs,
     )
 
 
@@ -119,10 +122,10 @@ class _Around:
 
     def graph(self, name: str) -> GraphProto:
         """The graph of an attribute."""
-        found = next((a.g for a in self.node.attribute if a.name == name and a.HasField("g")), None)
-        if found is None:
+        proto = next((a.g for a in self.node.attribute if a.name == name and a.HasField("g")), None)
+        if proto is None:
             raise _Unknown
-        return found
+        return proto
 
     def type(self, index: int) -> ValueType:
         """The type of an operand."""
@@ -134,8 +137,8 @@ class _Around:
 
     def number(self, index: int) -> Dim | None:
         """The one element of an operand, where it is known ahead."""
-        found = self.folder.dims(self.node.input[index])
-        return found.ravel()[0] if found is not None and found.size == 1 else None
+        elements = self.folder.dims(self.node.input[index])
+        return elements.ravel()[0] if elements is not None and elements.size == 1 else None
 
     def check(self, made: int) -> None:
         """End the inference where a node has more outputs than its bodies make."""
@@ -172,13 +175,13 @@ def _loop(around: _Around) -> Control:
     trips = None
     if most is not None and starts and always:
         trips = max(most, 0) if isinstance(most, int) else most if low is not None and low >= 0 else None
-    made = body.results()[1:]
-    around.check(len(made))
+    results = body.results()[1:]
+    around.check(len(results))
     stacked = [
         _stacked(type, stated, 0, trips, runs, around.folder.fresh)
-        for type, stated in zip(made[count:], proto.output[count + 1 :], strict=True)
+        for type, stated in zip(results[count:], proto.output[count + 1 :], strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
+    return Control((body,), (*(results[:count] if runs else types), *stacked), trips, runs)
 
 
 def _scan(around: _Around) -> Control:
@@ -203,15 +206,15 @@ def _scan(around: _Around) -> Control:
         slices[value.name] = type.with_shape(type.shape[:at] + type.shape[at + 1 :])
     initial = [around.type(i) for i in range(count)]
     body, types = _stable(around, slices, proto.input[:count], initial, {}, 0)
-    made = body.results()
-    around.check(len(made))
+    results = body.results()
+    around.check(len(results))
     runs = trips is not None and (least(trips) or 0) >= 1
-    places = _axes(attrs.get("scan_output_axes"), len(made) - count)
+    places = _axes(attrs.get("scan_output_axes"), len(results) - count)
     stacked = [
         _stacked(type, stated, axis, trips, runs, around.folder.fresh)
-        for type, stated, axis in zip(made[count:], proto.output[count:], places, strict=True)
+        for type, stated, axis in zip(results[count:], proto.output[count:], places, strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
+    return Control((body,), (*(results[:count] if runs else types), *stacked), trips, runs)
 
 
 def _axes(given: object, count: int) -> list[int]:
@@ -255,8 +258,8 @@ def _known(type: ValueType, stated: ValueInfoProto) -> ValueType:
     """The type of a state; where nothing is known of it, what the body states but for the shape."""
     if type is not UNKNOWN:
         return type
-    found = value_type(stated.type, lambda: Sym.named("?"))
-    return found.with_shape(None) if isinstance(found, TensorType) else found
+    declared = value_type(stated.type, lambda: Sym.named("?"))
+    return declared.with_shape(None) if isinstance(declared, TensorType) else declared
 
 
 def _is_true(graph: Graph) -> bool:

@@ -95,9 +95,9 @@ class _Unrolled:
             names, part = inlined(self.body, given, self.fresh, self.where)
             self.nodes += part.nodes
             self.constants |= part.constants
-            made = [names.get(o.name, o.name) for o in self.body.output[self.first :]]
-            values = made[: self.states]
-            for row, value in zip(rows, made[self.states :], strict=True):
+            results = [names.get(o.name, o.name) for o in self.body.output[self.first :]]
+            values = results[: self.states]
+            for row, value in zip(rows, results[self.states :], strict=True):
                 row.append(value)
         for value, output in zip(values, self.node.output, strict=False):
             if output:
@@ -137,8 +137,8 @@ class _Unrolled:
         self.nodes.append(helper.make_node("Concat", parts, [output], axis=axis))
 
     def _numbers(self, name: str, count: int) -> list[int]:
-        found = self.attrs.get(name)
-        return [0] * count if found is None else [int(n) for n in found]
+        stated = self.attrs.get(name)
+        return [0] * count if stated is None else [int(n) for n in stated]
 
     def _constant(self, base: str, array: Array) -> str:
         name = self.fresh(base)
@@ -151,14 +151,14 @@ def inlined(
 ) -> tuple[dict[str, str], Inlined]:
     """The nodes of a body with its inputs replaced by values `given`; and what each of its names has become."""
     external = ExternalData(None)
-    held = {t.name: constant_of(t, f"{where}: initializer {t.name!r}", external) for t in body.initializer}
+    tensors = {t.name: constant_of(t, f"{where}: initializer {t.name!r}", external) for t in body.initializer}
     for sparse in body.sparse_initializer:
         name = sparse.values.name
-        held[name] = dense_of(sparse, f"{where}: sparse initializer {name!r}", external)
-    made = {name for inner in body.node for name in inner.output if name} | set(held)
-    names = {**{name: fresh(name) for name in sorted(made)}, **given}
+        tensors[name] = dense_of(sparse, f"{where}: sparse initializer {name!r}", external)
+    local = {name for inner in body.node for name in inner.output if name} | set(tensors)
+    names = {**{name: fresh(name) for name in sorted(local)}, **given}
     nodes = [_renamed(inner, names) for inner in body.node]
-    return names, Inlined(nodes, {names[name]: constant for name, constant in held.items()})
+    return names, Inlined(nodes, {names[name]: constant for name, constant in tensors.items()})
 
 
 def _renamed(node: NodeProto, names: dict[str, str]) -> NodeProto:

@@ -76,12 +76,12 @@ class BodyScope:
 
 def names_of(types: Iterable[ValueType]) -> frozenset[str]:
     """The names of dims in the shapes of types."""
-    found: set[str] = set()
+    names: set[str] = set()
     for type in types:
         if isinstance(type, TensorType):
             for dim in type.shape or ():
-                found |= dim.names() if isinstance(dim, Sym) else set()
-    return frozenset(found)
+                names |= dim.names() if isinstance(dim, Sym) else set()
+    return frozenset(names)
 
 
 def as_model(body: GraphProto, around: ModelProto) -> ModelProto:

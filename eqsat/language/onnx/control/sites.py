@@ -73,9 +73,9 @@ def sites(graph: Graph, fresh: Callable[[], Sym]) -> Iterator[Site]:
             def read(body: GraphProto, scope: BodyScope) -> Graph:
                 return load_body(body, scope, around, graph.name)
 
-            found = control(proto, origin.opset, folder, budget, read)
-            if found is not None:
-                yield Site(node, proto, found)
+            typed = control(proto, origin.opset, folder, budget, read)
+            if typed is not None:
+                yield Site(node, proto, typed)
         folder.add(node)
         for output in node.outputs:
             if output:

@@ -44,15 +44,15 @@ def newest_opset() -> int:
 def read(source: str | Path | ModelProto) -> Source:
     """The model in a file or an object; ImportModelError where it is none, or one of an opset out of range."""
     if isinstance(source, ModelProto):
-        found = _from_proto(source)
+        parsed = _from_proto(source)
     elif isinstance(source, str | Path):
-        found = _from_path(Path(source))
+        parsed = _from_path(Path(source))
     else:
         raise ImportModelError(
             f"a {type(source).__name__} is no model", expected="a path, an onnx.ModelProto, or an eqsat.Graph"
         )
-    _check(found.model, found.where)
-    return found
+    _check(parsed.model, parsed.where)
+    return parsed
 
 
 def _from_proto(model: ModelProto) -> Source:

@@ -218,12 +218,12 @@ _FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data
 
 def _from_fields(tensor: TensorProto, type: TensorType, where: str) -> Constant:
     count = math.prod(type.static)
-    held = max(len(getattr(tensor, name)) for name in _FIELDS)
+    stored = max(len(getattr(tensor, name)) for name in _FIELDS)
     complex_parts = 2 if type.dtype in (DType.COMPLEX64, DType.COMPLEX128) else 1
     packed = 8 // _PACKED.get(type.dtype, 8)
-    if held != -(-count * complex_parts // packed):
+    if stored != -(-count * complex_parts // packed):
         raise ImportModelError(
-            f"{held} elements of data for {type}",
+            f"{stored} elements of data for {type}",
             where=where,
             expected=f"{count} elements",
             remedy="export the model again",

@@ -57,8 +57,8 @@ def _write_heads(target: ExportTarget) -> None:
     moved = target.make("Transpose", target.input(0), perm=_HEADS_BEFORE_LENGTH)
     others = (*target.inputs[1:3], *_mask(target, ("", "")))
     joined = target.make("Reshape", moved, target.shape((query.dims[0], query.dims[2], heads * width)))
-    made = target.make_fused(DOMAIN, "MultiHeadAttention", joined, *others, **_attributes(target, heads))
-    apart = target.make("Reshape", made, target.shape((query.dims[0], query.dims[2], heads, width)))
+    attended = target.make_fused(DOMAIN, "MultiHeadAttention", joined, *others, **_attributes(target, heads))
+    apart = target.make("Reshape", attended, target.shape((query.dims[0], query.dims[2], heads, width)))
     target.emit("Transpose", apart, perm=_HEADS_BEFORE_LENGTH)
 
 

@@ -95,8 +95,8 @@ def _mask(call: Call, mask: int, bias: int, q: str, k: str) -> str | None:
     added: str | None = None
     if call.has(mask):
         low = call.number(_filter_value(call), dtype)
-        kept = _kept(call, mask, keys, _dims(call, q)[0])
-        added = call.make("where", kept, call.number(0.0, dtype), low)
+        visible = _kept(call, mask, keys, _dims(call, q)[0])
+        added = call.make("where", visible, call.number(0.0, dtype), low)
     if call.attrs.get("unidirectional", 0) and not _may_be_causal(call, mask, bias):
         places = [call.make("iota", size=n, dtype="int64") for n in (_dims(call, q)[2], keys)]
         rows = call.make("reshape", places[0], shape=(_dims(call, q)[2], 1))

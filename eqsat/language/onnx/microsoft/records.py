@@ -47,8 +47,8 @@ def record(
     looked_at: frozenset[str],
 ) -> FusedRecord:
     """The record of a node that was translated; `looked_at` are values whose elements its translation read."""
-    made = {o for n in nodes for o in n.outputs}
-    read = {v for n in nodes for v in n.inputs if v is not None and v not in made}
+    inner = {o for n in nodes for o in n.outputs}
+    read = {v for n in nodes for v in n.inputs if v is not None and v not in inner}
     wanted = {v for v in (*read, *inputs) if v is not None}
     return FusedRecord(
         proto=proto.SerializeToString(deterministic=True),
@@ -77,15 +77,15 @@ def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
     if not records:
         return graph
     given, graph = graph, with_activations_apart(graph, _linear(graph))
-    found = [m for m in (_match(graph, r) for r in records) if m is not None]
-    kept = _closed(graph, found)
-    if not kept:
+    matches = [m for m in (_match(graph, r) for r in records) if m is not None]
+    closed = _closed(graph, matches)
+    if not closed:
         return given
     constants, types = dict(graph.constants), dict(graph.types)
-    made = {o: m for m in kept for o in m.outputs.values()}
+    matched = {o: m for m in closed for o in m.outputs.values()}
     place = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
-    fused = [(min(place[o] for o in m.outputs.values()), _fused(m, constants, types)) for m in kept]
-    left = [(i, n) for i, n in enumerate(graph.nodes) if not any(o in made for o in n.outputs)]
+    fused = [(min(place[o] for o in m.outputs.values()), _fused(m, constants, types)) for m in closed]
+    left = [(i, n) for i, n in enumerate(graph.nodes) if not any(o in matched for o in n.outputs)]
     try:
         ordered = _ordered([*left, *fused])
     except CycleError:
@@ -177,13 +177,13 @@ def _is_bound(graph: Graph, matched: _Match) -> bool:
 
 def _closed(graph: Graph, found: Sequence[_Match]) -> list[_Match]:
     """Those of the matches inside which nothing is read by nodes that stay."""
-    kept, handed_out = list(found), set(graph.outputs.values())
+    closed, handed_out = list(found), set(graph.outputs.values())
     while True:
-        inside = {outputs for m in kept for outputs in m.nodes}
-        left = [m for m in kept if _is_closed(graph, m, inside, handed_out)]
-        if len(left) == len(kept):
+        inside = {outputs for m in closed for outputs in m.nodes}
+        left = [m for m in closed if _is_closed(graph, m, inside, handed_out)]
+        if len(left) == len(closed):
             return left
-        kept = left
+        closed = left
 
 
 def _is_closed(graph: Graph, matched: _Match, inside: set[tuple[str, ...]], handed_out: set[str]) -> bool:

@@ -23,11 +23,11 @@ def result_types(call: Call) -> Mapping[str, ValueType]:
     if rule is None or call.node.domain != ("" if call.node.op_type in _OF_ONNX else "com.microsoft"):
         return {}
     try:
-        found = rule(call)
+        types = rule(call)
     except (Unsupported, KeyError, IndexError, ValueError, TypeError):
         # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
         return {}
-    return {o: t for o, t in zip(call.node.output, found, strict=False) if o}
+    return {o: t for o, t in zip(call.node.output, types, strict=False) if o}
 
 
 #: Operators that ONNX Runtime adds to ONNX's own domain.
@@ -60,8 +60,8 @@ def _product(left: int, right: int, dtype: DType | int = 0) -> Rule:
             TensorType(DType.FLOAT32, _turned(call.shape(i), bool(call.attrs.get(name, 0))))
             for i, name in ((left, "transA"), (right, "transB"))
         ]
-        (made,) = matmul.infer(sides, matmul.complete({}))
-        return [_of(call, dtype, made.shape)]
+        (result,) = matmul.infer(sides, matmul.complete({}))
+        return [_of(call, dtype, result.shape)]
 
     return rule
 
@@ -94,8 +94,8 @@ def _normalised(call: Call) -> list[ValueType]:
 def _embedded(words: int, dtype: DType | int) -> Rule:
     def rule(call: Call) -> list[ValueType]:
         batch, length = call.shape(0)
-        made = _of(call, dtype, (batch, length, call.shape(words)[1]))
-        return [made, TensorType(DType.INT32, (batch,)), made]
+        result = _of(call, dtype, (batch, length, call.shape(words)[1]))
+        return [result, TensorType(DType.INT32, (batch,)), result]
 
     return rule
 

@@ -114,10 +114,10 @@ def _imputer(call: Call) -> None:
         raise Unsupported("nothing to impute")
     replaced = call.attrs.get(f"replaced_value_{kind}", 0)
     if isinstance(replaced, float) and math.isnan(replaced):
-        found = call.make("isnan", x)
+        missing = call.make("isnan", x)
     else:
-        found = call.make("equal", x, call.number(replaced, dtype))
-    call.emit("where", found, _numbers(call, imputed, dtype), x)
+        missing = call.make("equal", x, call.number(replaced, dtype))
+    call.emit("where", missing, _numbers(call, imputed, dtype), x)
 
 
 def _normalizer(call: Call) -> None:

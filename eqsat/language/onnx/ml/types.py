@@ -20,11 +20,11 @@ def result_types(call: Call) -> Mapping[str, ValueType]:
     if rule is None:
         return {}
     try:
-        found = rule(call)
+        types = rule(call)
     except (Unsupported, KeyError, IndexError, ValueError, TypeError):
         # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
         return {}
-    return {o: t for o, t in zip(call.node.output, found, strict=False) if o}
+    return {o: t for o, t in zip(call.node.output, types, strict=False) if o}
 
 
 def _batch(call: Call) -> Dim:
@@ -77,15 +77,15 @@ def _one_hot(call: Call) -> list[ValueType]:
 
 def _encoded(call: Call) -> list[ValueType]:
     kinds = {"values_strings": DType.STRING, "values_int64s": DType.INT64, "values_floats": DType.FLOAT32}
-    found = [dtype for name, dtype in kinds.items() if call.attrs.get(name)]
+    dtypes = [dtype for name, dtype in kinds.items() if call.attrs.get(name)]
     if "classes_strings" in call.attrs:  # the first version: between labels and their places
-        found = [DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING]
-    return [TensorType(found[0], call.type(0).shape)]
+        dtypes = [DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING]
+    return [TensorType(dtypes[0], call.type(0).shape)]
 
 
 def _mapped(call: Call) -> list[ValueType]:
-    made = DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING
-    return [TensorType(made, call.type(0).shape)]
+    dtype = DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING
+    return [TensorType(dtype, call.type(0).shape)]
 
 
 def _floats(call: Call) -> list[ValueType]:

@@ -32,13 +32,13 @@ def write_attention(target: ExportTarget) -> None:
     turned = target.make("Transpose", target.input(1), perm=[0, 1, 3, 2])
     scores = target.make("MatMul", target.input(0), turned)
     scores = target.make("Mul", scores, target.number(factor, dtype))
-    kept = _kept(target) if causal or _has_boolean_mask(target) else ""
+    visible = _kept(target) if causal or _has_boolean_mask(target) else ""
     if target.input(3) and not _has_boolean_mask(target):
         scores = target.make("Add", scores, target.input(3))
-    if kept:
-        scores = target.make("Where", kept, scores, target.number(-np.inf, dtype))
+    if visible:
+        scores = target.make("Where", visible, scores, target.number(-np.inf, dtype))
     shares = target.make("Softmax", scores, axis=3)
-    guard = _guard(target, kept) if hidden == "zero" else ""
+    guard = _guard(target, visible) if hidden == "zero" else ""
     if guard:
         # Softmax makes NaN of minus infinities alone.
         shares = target.make("Where", guard, shares, target.number(0.0, dtype))

@@ -71,11 +71,11 @@ def _by_padding(target: ExportTarget, values: dict[str, Any]) -> bool:
     """
     if target.type(0).shape is None or target.result(0).shape is None:
         return False
-    attrs, sizes, made = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
+    attrs, sizes, counts = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
     strides, dilations, pads = conv_geometry(attrs, len(sizes))
     begins, ends = pads[: len(sizes)], pads[len(sizes) :]
     misread, further = False, []
-    for i, (size, count) in enumerate(zip(sizes, made, strict=True)):
+    for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         if not isinstance(size, int) or not isinstance(count, int):
             return False
         room = size + begins[i] - dilations[i] * (attrs["kernel"][i] - 1) - 1
@@ -101,9 +101,9 @@ def with_flat_distributions(graph: Graph, opset: int) -> Graph:
     """
     if opset >= 13:
         return graph
-    made = {o: n for n in graph.nodes for o in n.outputs}
+    makers = {o: n for n in graph.nodes for o in n.outputs}
     reads = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs.values())
-    flat = {id(n): found for n in graph.nodes if (found := _flat(graph, n, made, reads)) is not None}
+    flat = {id(n): joined for n in graph.nodes if (joined := _flat(graph, n, makers, reads)) is not None}
     if not flat:
         return graph
     return replace(graph, nodes=tuple(flat.get(id(n), n) for n in graph.nodes)).without_dead()
@@ -191,8 +191,8 @@ def _group_norm(target: ExportTarget) -> None:
     grouped = (x.dims[0], groups, -1)
     flat = target.make("Reshape", target.input(0), target.ints([0, groups, -1]))
     ones, zeros = (target.model.parameter(np.full(groups, v), dtype) for v in (1.0, 0.0))
-    made = target.make("InstanceNormalization", flat, ones, zeros, epsilon=epsilon)
-    whole = make_reshape(target, made, grouped, x.dims)
+    normal = target.make("InstanceNormalization", flat, ones, zeros, epsilon=epsilon)
+    whole = make_reshape(target, normal, grouped, x.dims)
     trailing = [-1, *(1 for _ in x.dims[2:])]
     scale, bias = (target.make("Reshape", target.input(i), target.ints(trailing)) for i in (1, 2))
     return target.emit("Add", target.make("Mul", whole, scale), bias)

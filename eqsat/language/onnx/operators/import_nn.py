@@ -205,8 +205,8 @@ def _group_norm(call: Call) -> None:
     if any(len(call.shape(i)) != 1 for i in (1, 2)):
         raise Unsupported("ONNX Runtime spreads a gain or bias that is no vector, and ONNX has none")
     dtype = call.type(0).dtype
-    held = dtype_of(call.attrs.get("stash_type", 1)) if call.opset >= 21 else dtype
-    if held is not dtype and DType.FLOAT64 in (held, dtype):
+    precision = dtype_of(call.attrs.get("stash_type", 1)) if call.opset >= 21 else dtype
+    if precision is not dtype and DType.FLOAT64 in (precision, dtype):
         raise Unsupported(f"the mean and deviation of {dtype.value}, in a precision of their own")
     if call.opset < 21:
         # Then there was a gain and a bias for each group.

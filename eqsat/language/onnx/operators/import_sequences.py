@@ -34,10 +34,10 @@ def _given(call: Call) -> list[str]:
 
 def _place(call: Call, index: int, count: int) -> int:
     """A position in a sequence of so many elements, counted from its begin."""
-    found = int(call.integers(index)[0])
-    place = found + count if found < 0 else found
+    position = int(call.integers(index)[0])
+    place = position + count if position < 0 else position
     if not 0 <= place < count:
-        raise Unsupported(f"position {found} in {count} elements")
+        raise Unsupported(f"position {position} in {count} elements")
     return place
 
 

@@ -28,13 +28,13 @@ def _stated_activations(call: Call) -> dict[str, Any]:
     alphas: list[float] = []
     betas: list[float] = []
     for name in filter(None, names):
-        for kind, needed, found in zip(("alpha", "beta"), ACTIVATIONS[name], (alphas, betas), strict=True):
+        for kind, needed, numbers in zip(("alpha", "beta"), ACTIVATIONS[name], (alphas, betas), strict=True):
             value = next(taken[kind], None) if needed else 0.0
             if value is None:
                 if name not in _DEFAULTS:
                     raise Unsupported(f"{name} without its {kind}")
                 value = _DEFAULTS[name][kind == "beta"]
-            found.append(float(value))
+            numbers.append(float(value))
     return {"activations": tuple(names), "alphas": tuple(alphas), "betas": tuple(betas)}
 
 
@@ -51,11 +51,11 @@ def _read(call: Call) -> None:
     hidden, size = call.attrs.get("hidden_size"), call.shape(2)[-1]
     if hidden is not None and isinstance(size, int) and hidden != size:
         raise Unsupported(f"hidden_size {hidden} beside a recurrence weight of {size}")
-    made = [*call.node.output, *[""] * results][:results]
+    outputs = [*call.node.output, *[""] * results][:results]
     direction = call.attrs.get("direction", "forward").lower()
     layout = call.attrs.get("layout", 0)
     given = (call.optional(i) for i in range(operands))
-    call.emit(call.op, *given, outputs=made, direction=direction, layout=layout, **attrs)
+    call.emit(call.op, *given, outputs=outputs, direction=direction, layout=layout, **attrs)
 
 
 IMPORTS: Mapping[str, Importer] = {"GRU": _read, "LSTM": _read, "RNN": _read}

@@ -31,10 +31,10 @@ def _is_given(call: Call, index: int) -> bool:
 
 
 def _axes(call: Call, rank: int) -> tuple[int, ...]:
-    found = tuple(normal_axis(a, rank) for a in call.attrs.get("axes", range(rank)))
-    if len(set(found)) != len(found):
-        raise ShapeError(f"axes {list(found)} name one axis twice", expected="different axes")
-    return found
+    axes = tuple(normal_axis(a, rank) for a in call.attrs.get("axes", range(rank)))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axes {list(axes)} name one axis twice", expected="different axes")
+    return axes
 
 
 def _read_resize(call: Call) -> None:
@@ -92,20 +92,20 @@ def _emit(
         raise Unsupported(f"Resize of {call.type(0).dtype.value} in mode {mode!r}, which rounds as the runtime has it")
     if len(shape) == 1 and how == "tf_half_pixel_for_nn":
         raise Unsupported("tf_half_pixel_for_nn of a vector")
-    kept = [i for i, axis in enumerate(axes) if "policy" in more or not _is_same(name, wanted[i], shape[axis])]
-    kept.sort(key=lambda i: axes[i])
-    if name == "scales" and any(isinstance(shape[axes[i]], Sym) and not is_plain(wanted[i]) for i in kept):
+    changed = [i for i, axis in enumerate(axes) if "policy" in more or not _is_same(name, wanted[i], shape[axis])]
+    changed.sort(key=lambda i: axes[i])
+    if name == "scales" and any(isinstance(shape[axes[i]], Sym) and not is_plain(wanted[i]) for i in changed):
         raise Unsupported("a dim known by name only times a scale that is no simple fraction")
     if "policy" in more and any(isinstance(d, Sym) for d in (*wanted, *(shape[a] for a in axes))):
         raise Unsupported("one scale for axes known by name only")
-    if not kept:
+    if not changed:
         return call.emit("identity", call.value(0))
-    attrs: dict[str, Any] = {"axes": tuple(axes[i] for i in kept), name: tuple(wanted[i] for i in kept), **more}
+    attrs: dict[str, Any] = {"axes": tuple(axes[i] for i in changed), name: tuple(wanted[i] for i in changed), **more}
     if crops:
         region = attrs["region"]
         if len(region) != 2 * len(axes):
             raise ShapeError(f"{len(region)} numbers of roi for {len(axes)} axes", expected="two for each axis")
-        attrs["region"] = (*(region[i] for i in kept), *(region[len(axes) + i] for i in kept))
+        attrs["region"] = (*(region[i] for i in changed), *(region[len(axes) + i] for i in changed))
     else:
         attrs["coordinates"] = how
     if crops or mode != "nearest":

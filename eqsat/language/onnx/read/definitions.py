@@ -55,8 +55,8 @@ class Definition:
                 folder.add_constant(names[value], constant)
         given = {value: outputs[name] for name, value in reversed(list(graph.outputs.items())) if value not in names}
         for node in graph.nodes:
-            for made in node.outputs:
-                names[made] = given.get(made) or fresh(made or "unused")
+            for output in node.outputs:
+                names[output] = given.get(output) or fresh(output or "unused")
             inputs = tuple(None if v is None else names[v] for v in node.inputs)
             folder.add(Node(node.op, inputs, tuple(names[o] for o in node.outputs), node.attrs))
         for name, value in graph.outputs.items():
@@ -164,16 +164,16 @@ def _body(function: FunctionProto, schema: defs.OpSchema, node: NodeProto, value
 def _fill(body: GraphProto, given: Mapping[str, AttributeProto], missing: set[str]) -> None:
     for inner in body.node:
         inner.input[:] = ["" if v in missing else v for v in inner.input]
-        kept = []
+        attributes = []
         for attribute in inner.attribute:
             if not attribute.ref_attr_name:
-                kept.append(attribute)
+                attributes.append(attribute)
             elif attribute.ref_attr_name in given:
                 filled = AttributeProto()
                 filled.CopyFrom(given[attribute.ref_attr_name])
                 filled.name = attribute.name
-                kept.append(filled)
-        copies = [AttributeProto.FromString(a.SerializeToString()) for a in kept]
+                attributes.append(filled)
+        copies = [AttributeProto.FromString(a.SerializeToString()) for a in attributes]
         del inner.attribute[:]
         inner.attribute.extend(copies)
         for graph in subgraphs(inner):

@@ -114,18 +114,18 @@ class _Import:
         ).without_dead()
 
     def _constants(self) -> dict[str, Constant]:
-        found: dict[str, Constant] = {}
+        constants: dict[str, Constant] = {}
         for i, tensor in enumerate(self.model.graph.initializer):
             place = f"{self.where}: initializer {tensor.name!r}"
-            found[tensor.name] = constant_of(tensor, place, self.source.external, self.source.raw.pop(i, None))
+            constants[tensor.name] = constant_of(tensor, place, self.source.external, self.source.raw.pop(i, None))
         for sparse in self.model.graph.sparse_initializer:
             name = sparse.values.name
             constant = dense_of(sparse, f"{self.where}: sparse initializer {name!r}", self.source.external)
-            found[name] = constant
+            constants[name] = constant
             self.sparse[name] = (constant, sparse.SerializeToString(deterministic=True))
         if self.scope is not None:
-            found |= self.scope.constants
-        return found
+            constants |= self.scope.constants
+        return constants
 
     def _inputs(self, constants: dict[str, Constant]) -> list[str]:
         """Add inputs and constants; return the names of the inputs."""
@@ -150,8 +150,8 @@ class _Import:
 
     def _node(self, index: int, node: NodeProto) -> None:
         self._check_domain(index, node)
-        found = self._control(node)
-        body = self._in_its_place(index, node, found)
+        typed = self._control(node)
+        body = self._in_its_place(index, node, typed)
         if body is not None:
             for name, constant in body.constants.items():
                 self.folder.add_constant(name, constant)
@@ -179,7 +179,7 @@ class _Import:
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
-            self._keep_opaque(node, reason_to_stay(node, found) or reason, found)
+            self._keep_opaque(node, reason_to_stay(node, typed) or reason, typed)
 
     def _place(self, index: int, node: NodeProto) -> str:
         return f"{self.where}: {structure.describe(index, node)}"
@@ -208,13 +208,13 @@ class _Import:
             return load_body(body, scope, around, f"{self.where}: {node.name or node.op_type}")
 
         try:
-            found = definition(node, self.opsets, self.folder, self.budget, read, list(outputs))
+            defined = definition(node, self.opsets, self.folder, self.budget, read, list(outputs))
         except Unsupported as fault:
             return str(fault)
-        if found is None:
+        if defined is None:
             return reason
         count = len(self.folder.nodes)
-        found.add_to(self.folder, dict(zip(found.graph.outputs, outputs.values(), strict=True)), self._fresh_name)
+        defined.add_to(self.folder, dict(zip(defined.graph.outputs, outputs.values(), strict=True)), self._fresh_name)
         self._record(node, count, frozenset(self.folder.resolve(v) for v in node.input if v and self._is_known(v)))
         return None
 
@@ -233,13 +233,13 @@ class _Import:
 
     def _record(self, node: NodeProto, count: int, looked_at: frozenset[str]) -> None:
         """Keep a record of a node that was read as the nodes from a place on, where it is not folded away."""
-        made = self.folder.nodes[count:]
-        if not made:
+        nodes = self.folder.nodes[count:]
+        if not nodes:
             return
         inputs = [self.folder.resolve(v) if v else None for v in node.input]
         outputs = [self.folder.resolve(o) if o else "" for o in node.output]
         known = self.folder.types, self.folder.constants
-        self.records.append(record(node, inputs, outputs, made, *known, looked_at))
+        self.records.append(record(node, inputs, outputs, nodes, *known, looked_at))
 
     def _control(self, node: NodeProto) -> Control | None:
         """The facts known of a node that holds bodies, where it is none of those whose condition is known."""

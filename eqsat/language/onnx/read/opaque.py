@@ -37,7 +37,7 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
         return {}
     schema = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
     try:
-        found = shape_inference.infer_node_outputs(
+        inferred = shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
         )
     except (shape_inference.InferenceError, checker.ValidationError, ValueError, RuntimeError, KeyError):
@@ -45,7 +45,7 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
         return {}
     return {
         name: value_type(proto, folder.fresh, lambda text: names.get(text) or folder.fresh())
-        for name, proto in found.items()
+        for name, proto in inferred.items()
         if proto.WhichOneof("value")
     }
 

@@ -158,6 +158,6 @@ class DimsWriter:
         return self._make("Div", left, right)
 
     def _make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        made = self._model.fresh(f"dims/{op_type}")
-        self._model.add(op_type, inputs, [made], **attrs)
-        return made
+        name = self._model.fresh(f"dims/{op_type}")
+        self._model.add(op_type, inputs, [name], **attrs)
+        return name

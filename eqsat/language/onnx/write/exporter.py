@@ -128,8 +128,8 @@ class _Export:
         for name, value in self.graph.outputs.items():
             if value not in names and (value in producers or value == name):
                 names[value] = name
-        made = [o for n in self.graph.nodes for o in n.outputs if o]
-        for value in (*self.graph.constants, *made):
+        results = [o for n in self.graph.nodes for o in n.outputs if o]
+        for value in (*self.graph.constants, *results):
             if value not in names:
                 names[value] = self.out.fresh(value)
         return names
@@ -217,9 +217,9 @@ class _Export:
             graph.output.append(self._info(name, type, self.origin.outputs))
         self._state_values(proto)
         known = set(tensors) | {o for n in graph.node for o in n.output} | set(self.graph.inputs)
-        kept = [a for a in graph.quantization_annotation if a.tensor_name in known]
+        annotations = [a for a in graph.quantization_annotation if a.tensor_name in known]
         del graph.quantization_annotation[:]
-        graph.quantization_annotation.extend(kept)
+        graph.quantization_annotation.extend(annotations)
         if self.opset != self.origin.opset:
             self._check_valid(proto, tensors)
         return proto, tensors
@@ -356,5 +356,5 @@ def _with_terms_computed(graph: Graph) -> Graph:
 
 def _term(node: Node, constants: dict[str, Constant], type: TensorType) -> Array:
     operands = [constants[v] for v in node.inputs if v is not None]
-    made: list[Array] = run_node(Floats(), node, [c.array for c in operands], [c.type for c in operands], [type])
-    return made[0]
+    arrays: list[Array] = run_node(Floats(), node, [c.array for c in operands], [c.type for c in operands], [type])
+    return arrays[0]

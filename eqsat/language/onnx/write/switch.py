@@ -119,8 +119,8 @@ class _Switch:
     def _branch(self, index: int, graph: GraphProto, names: Mapping[str, str]) -> GraphProto:
         """The nodes of a case as a graph without inputs, whose names hide none of the model's."""
         inputs = {v.name for v in graph.input}
-        made = [o for n in graph.node for o in n.output if o]
-        local = {name: f"{name}/case {index}" for name in made}
+        results = [o for n in graph.node for o in n.output if o]
+        local = {name: f"{name}/case {index}" for name in results}
         new = {**names, **{old: self._fresh(text) for old, text in local.items()}}
         branch = GraphProto(name=f"case {index}")
         for node in graph.node:
@@ -187,8 +187,8 @@ class _Switch:
         for name in graph.inputs:
             type = graph.type(name)
             if isinstance(type, TensorType) and type.shape is not None:
-                for axis, found in enumerate(type.shape):
-                    if isinstance(found, Sym) and found == Sym.named(dim):
+                for axis, size in enumerate(type.shape):
+                    if isinstance(size, Sym) and size == Sym.named(dim):
                         return name, axis
         raise ExportModelError(
             f"no input shows how large dim {dim!r} is",

@@ -110,12 +110,12 @@ def attention(
     k, v = (np.repeat(t, share, axis=1) for t in (k, v))
     factor = scale if scale is not None else 1.0 / math.sqrt(q.shape[3])
     scores = _scaled_scores(xp, q, k, factor)
-    kept: Any = np.tri(q.shape[2], k.shape[2], dtype=bool) if causal else None
+    visible: Any = np.tri(q.shape[2], k.shape[2], dtype=bool) if causal else None
     if mask is not None and _is_boolean(mask):
-        kept = mask if kept is None else np.logical_and(kept, mask)
+        visible = mask if visible is None else np.logical_and(visible, mask)
     elif mask is not None:
         scores = xp.add(scores, mask)
-    return xp.matmul(_kept_softmax(xp, scores, kept, hidden), v)
+    return xp.matmul(_kept_softmax(xp, scores, visible, hidden), v)
 
 
 def _scaled_scores(xp: Any, q: Any, k: Any, factor: float) -> Any:

@@ -241,8 +241,8 @@ def grouped_attention(
     if bias is not None:
         scores = xp.add(scores, _widened(xp, bias, scores.shape[3]))
     extra = sink.reshape(heads, 1, 1) if sink is not None else xp.number(0.0, q) if smooth else None
-    made = xp.matmul(_shares(xp, scores, seen, extra), wide[1])
-    return np.swapaxes(made, 1, 2).reshape(batch, length, heads * size), keys, values
+    attended = xp.matmul(_shares(xp, scores, seen, extra), wide[1])
+    return np.swapaxes(attended, 1, 2).reshape(batch, length, heads * size), keys, values
 
 
 def _ranges(parts: Sequence[int]) -> list[tuple[int, int]]:

@@ -40,11 +40,11 @@ def _along(size: int, kernel: int, most: int) -> Iterator[tuple[int, int, int, i
 @cache
 def _geometry(sizes: Sizes, kernel: Sizes, most: int) -> tuple[tuple[Sizes, Sizes, Sizes], ...]:
     """Strides, dilations and pads of windows over the spatial axes."""
-    found = []
+    combinations = []
     for axes in itertools.product(*(list(_along(n, k, most)) for n, k in zip(sizes, kernel, strict=True))):
         strides, dilations, begins, ends = zip(*axes, strict=True)
-        found.append((strides, dilations, (*begins, *ends)))
-    return tuple(found)
+        combinations.append((strides, dilations, (*begins, *ends)))
+    return tuple(combinations)
 
 
 def convolved(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Sizes, Sizes, Sizes]]:

@@ -38,8 +38,8 @@ def _type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if bits not in BITS or block * bits % 8 or b.dtype is not DType.UINT8:
         raise ShapeError(f"{bits} bits in blocks of {block} as {b.dtype.value}", expected="2, 4 or 8 bits, whole bytes")
     packed = block * bits // 8
-    held = -(-_blocks(attrs) * bits // 8) if zeros is not None and zeros.dtype is DType.UINT8 else _blocks(attrs)
-    wanted = ((b, n * _blocks(attrs) * packed), (scales, n * _blocks(attrs)), (zeros, n * held), (bias, n))
+    count = -(-_blocks(attrs) * bits // 8) if zeros is not None and zeros.dtype is DType.UINT8 else _blocks(attrs)
+    wanted = ((b, n * _blocks(attrs) * packed), (scales, n * _blocks(attrs)), (zeros, n * count), (bias, n))
     for operand, size in wanted:
         if operand is not None and operand.is_static and operand.size != size:
             raise ShapeError(f"{operand} of a {k} × {n} weight in blocks of {block}", expected=f"{size} elements")

@@ -21,8 +21,8 @@ _CONV = ("strides", "pads", "dilations", "group")
 
 
 def _conv_shape(x: TensorType, w: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
-    (made,) = conv.infer([TensorType(DType.INT32, x.shape), TensorType(DType.INT32, w.shape)], attrs)
-    return (TensorType(dtype, made.shape),)
+    (result,) = conv.infer([TensorType(DType.INT32, x.shape), TensorType(DType.INT32, w.shape)], attrs)
+    return (TensorType(dtype, result.shape),)
 
 
 def _check_each(size: Dim | None, *parameters: TensorType | None) -> None:
@@ -136,8 +136,8 @@ def conv_integer(
 
 
 def _matmul_shape(a: TensorType, b: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
-    (made,) = matmul.infer([TensorType(DType.INT32, a.shape), TensorType(DType.INT32, b.shape)], attrs)
-    return (TensorType(dtype, made.shape),)
+    (result,) = matmul.infer([TensorType(DType.INT32, a.shape), TensorType(DType.INT32, b.shape)], attrs)
+    return (TensorType(dtype, result.shape),)
 
 
 def _matmul_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -186,8 +186,8 @@ def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = No
 
 def _rescaled(xp: Any, sums: Any, scales: tuple[Any, Any, Any], zero: Any, dtype: DType) -> Any:
     """Sums of products in units of two scales as numbers quantised by a third."""
-    left, right, made = (single(s) for s in scales)
-    factor = xp.divide(xp.multiply(left, right), made)
+    left, right, result = (single(s) for s in scales)
+    factor = xp.divide(xp.multiply(left, right), result)
     if not xp.exact:
         sums = sums.astype(factor.dtype)
     return rounded(xp, xp.multiply(sums, factor), zero, dtype)
@@ -203,9 +203,9 @@ def _qlinear_operands(operands: Operands) -> tuple[TensorType, TensorType, Tenso
     same_dtype(scales)
     if not scales[0].dtype.is_float:
         raise ShapeError(f"scale {scales[0]}", expected="floats")
-    left, right, made = (present(operands, i) for i in (0, 3, 7))
-    _check_quantised((left, operands[2]), (right, operands[5]), (made, None))
-    return left, right, made
+    left, right, zero = (present(operands, i) for i in (0, 3, 7))
+    _check_quantised((left, operands[2]), (right, operands[5]), (zero, None))
+    return left, right, zero
 
 
 def _qlinear_shapes(known: Sequence[Shape | None], left: Shape, right: Shape, *more: Shape) -> list[Shape]:
@@ -215,10 +215,10 @@ def _qlinear_shapes(known: Sequence[Shape | None], left: Shape, right: Shape, *m
 
 
 def _qlinear_conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    x, w, made = _qlinear_operands(operands)
+    x, w, zero = _qlinear_operands(operands)
     numbers = [operands[i] for i in (1, 2, 6, 7)]
     _check_filters(w, numbers, [operands[4], operands[5]], operands[8] if len(operands) > 8 else None)
-    return _conv_shape(x, w, attrs, made.dtype)
+    return _conv_shape(x, w, attrs, zero.dtype)
 
 
 def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
@@ -268,10 +268,10 @@ def qlinear_conv(
 
 
 def _qlinear_matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    a, b, made = _qlinear_operands(operands)
+    a, b, zero = _qlinear_operands(operands)
     _check_sides(a, b, operands[1:3], operands[4:6])
     _check_each(None, *operands[6:8])
-    return _matmul_shape(a, b, attrs, made.dtype)
+    return _matmul_shape(a, b, attrs, zero.dtype)
 
 
 def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:

@@ -27,8 +27,8 @@ def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
     if parameter.ndim == 0 or (parameter.size == 1 and not block):
         return parameter.reshape(())
     if block:
-        kept = (slice(None),) * (axis % x.ndim)
-        return np.repeat(parameter, block, axis=axis)[(*kept, slice(x.shape[axis]))]
+        lead = (slice(None),) * (axis % x.ndim)
+        return np.repeat(parameter, block, axis=axis)[(*lead, slice(x.shape[axis]))]
     return parameter.reshape(parameter.shape[0], *(1,) * (x.ndim - 1 - axis % x.ndim))
 
 
@@ -58,8 +58,8 @@ def rounded(xp: Any, x: Any, zero: Any, dtype: DType) -> Any:
     offset = 0 if zero is None else whole(zero)
     with np.errstate(invalid="ignore"):
         inside = np.where(nearest == nearest, nearest, float(limits.min) - offset)
-        held = np.minimum(np.maximum(inside, float(limits.min) - offset), float(limits.max) - offset)
-    return (held.astype(np.int64) + offset).astype(dtype.numpy)
+        clipped = np.minimum(np.maximum(inside, float(limits.min) - offset), float(limits.max) - offset)
+    return (clipped.astype(np.int64) + offset).astype(dtype.numpy)
 
 
 def single(x: Any) -> Any:

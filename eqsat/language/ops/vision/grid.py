@@ -128,11 +128,11 @@ def grid_sample(
                 inside &= (place >= 0) & (place < size)
             index.append(np.clip(place, 0, size - 1))
             weights.append(weight)
-        found = np.moveaxis(x[(rows, slice(None), *index)], -1, 1)
-        found = np.where(inside[:, None], found, np.zeros((), x.dtype))
+        elements = np.moveaxis(x[(rows, slice(None), *index)], -1, 1)
+        elements = np.where(inside[:, None], elements, np.zeros((), x.dtype))
         for weight in weights:
-            found = found if weight is None else found * weight[:, None].astype(x.dtype)
-        total = found if total is None else total + found
+            elements = elements if weight is None else elements * weight[:, None].astype(x.dtype)
+        total = elements if total is None else total + elements
     return total
 
 

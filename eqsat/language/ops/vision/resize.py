@@ -46,8 +46,8 @@ def _scaled(dim: Dim, scale: float) -> Dim | None:
 def _resized(dims: Sequence[Dim], attrs: Mapping[str, Any]) -> list[Dim] | None:
     """The sizes of the resized axes; None where they are not known for named dims."""
     if attrs["scales"]:
-        made = [_scaled(d, s) for d, s in zip(dims, attrs["scales"], strict=True)]
-        return None if any(d is None for d in made) else [d for d in made if d is not None]
+        scaled = [_scaled(d, s) for d, s in zip(dims, attrs["scales"], strict=True)]
+        return None if any(d is None for d in scaled) else [d for d in scaled if d is not None]
     sizes = list(attrs["sizes"])
     if attrs.get("policy", "stretch") == "stretch":
         return sizes
@@ -85,11 +85,11 @@ def _resize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     # Laws ask which axes there are, so each has one name.
     if len(set(at)) != len(at) or min(axes) < 0:
         raise ShapeError(f"axes {list(axes)}", expected="different axes, counted from the left")
-    made = _resized([x.dims[a] for a in at], attrs)
-    if made is None:
+    resized = _resized([x.dims[a] for a in at], attrs)
+    if resized is None:
         return (x.with_shape(None),)
     dims = list(x.dims)
-    for a, size in zip(at, made, strict=True):
+    for a, size in zip(at, resized, strict=True):
         if dims[a] == 0 and isinstance(size, int) and size:
             raise ShapeError(f"axis {a} of {x} resized to {size}", expected="an axis with elements")
         dims[a] = size
@@ -111,14 +111,14 @@ def _geometry(x: Any, attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int,
     """Axis, size, new size and scale of each axis that is resized."""
     axes = [a % x.ndim for a in attrs["axes"]]
     sizes = [x.shape[a] for a in axes]
-    made = [int(str(d)) for d in _resized(sizes, attrs) or ()]
+    counts = [int(str(d)) for d in _resized(sizes, attrs) or ()]
     if attrs["scales"]:
         scales = [np.float32(s) for s in attrs["scales"]]
     elif attrs.get("policy", "stretch") == "stretch":
-        scales = [np.float32(m) / np.float32(n) if n else np.float32(1) for m, n in zip(made, sizes, strict=True)]
+        scales = [np.float32(m) / np.float32(n) if n else np.float32(1) for m, n in zip(counts, sizes, strict=True)]
     else:
         scales = [_common_scale(sizes, attrs["sizes"], attrs["policy"])] * len(axes)
-    for axis, size, count, scale in zip(axes, sizes, made, scales, strict=True):
+    for axis, size, count, scale in zip(axes, sizes, counts, scales, strict=True):
         yield axis, size, count, float(scale)
 
 
@@ -137,10 +137,10 @@ def numbers(xp: Any, values: Any, like: Any) -> Any:
     if not xp.exact:
         return np.asarray(values).astype(np.asarray(like).dtype)
     known = {v: xp.number(float(v), like) for v in np.unique(values)}
-    made = [known[v] for v in np.ravel(values)]
-    result = np.empty(len(made), object)
-    result[:] = [np.asarray(m)[()] for m in made]
-    plain = not made or isinstance(result[0], int | np.integer)
+    elements = [known[v] for v in np.ravel(values)]
+    result = np.empty(len(elements), object)
+    result[:] = [np.asarray(m)[()] for m in elements]
+    plain = not elements or isinstance(result[0], int | np.integer)
     return (result.astype(np.int64) if plain else result).reshape(np.shape(values))
 
 
@@ -330,8 +330,8 @@ def crop_resize(
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode, "rounding": rounding}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
     more = {"coordinates": "tf_crop_and_resize", "regions": regions}
-    made, beyond = _interpolated(xp, x, {**given, **kernel, **more})
+    resized, beyond = _interpolated(xp, x, {**given, **kernel, **more})
     for axis, there in beyond.items():
-        spread = there.reshape(-1, *(1,) * (made.ndim - 1 - axis))
-        made = np.where(spread, xp.number(extrapolation, x), made)
-    return made
+        spread = there.reshape(-1, *(1,) * (resized.ndim - 1 - axis))
+        resized = np.where(spread, xp.number(extrapolation, x), resized)
+    return resized
