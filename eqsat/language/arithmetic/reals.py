@@ -47,7 +47,7 @@ class TermNamespace:
         return _objects(np.negative(self._reals(a)))
 
     def divide(self, a: Any, b: Any) -> Any:
-        """Quotient: product with the inverse, a function of what is no number."""
+        """Quotient: product with the inverse, a function of a term that is no number."""
         return self.multiply(a, self._map(self._algebra.inverse, self._reals(b)))
 
     def power(self, a: Any, b: Any) -> Any:

@@ -22,7 +22,7 @@ _CHUNK = 32768
 class ResidueNamespace:
     """Arithmetic on int64 arrays of residues; functions that are no polynomials become fixed random functions.
 
-    What holds for every function (relu of a concat) holds here; what rests on a property of one function
+    A law of every function (relu of a concat) holds here; one that rests on a property of one function
     (relu(2x) = 2 relu(x)) does not, and such a region is checked in float64 instead.
     """
 

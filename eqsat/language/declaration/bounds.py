@@ -1,4 +1,4 @@
-"""Bounds of the instances of operators that are listed, not drawn, and rules that list what operators can be given."""
+"""Bounds of the instances of operators that are listed, not drawn, and rules that list operands and attributes."""
 
 from __future__ import annotations
 

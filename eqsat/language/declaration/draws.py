@@ -130,7 +130,7 @@ class _Draw:
             else:
                 size = 1 if index.name == "1" else self.sizes.setdefault(_key(index), self.size(index))
                 shape.append(size * self.groups(index))
-        if term.added and len(shape) > 1:  # what is added broadcasts
+        if term.added and len(shape) > 1:  # an addend broadcasts
             shape = shape[self.rng.randint(0, len(shape) - 1) :]
         return tuple(shape)
 
@@ -156,7 +156,7 @@ class _Draw:
         return self.runs.setdefault(_key(index), dims)
 
     def size(self, index: Index) -> int:
-        """A dim of 1 to 3; what windows slide over is no smaller than a window, whose offsets are 1 or 2."""
+        """A dim of 1 to 3; an axis that windows slide over is no smaller than a window, whose offsets are 1 or 2."""
         if index.window:
             return self.rng.randint(2, 4)
         offsets = {i.window for t in self.form.terms for i in t.indices} - {""}
@@ -174,5 +174,5 @@ class _Draw:
 
 
 def _key(index: Index) -> str:
-    """The key for the size of an index: what a window slides over has another size than the result."""
+    """The key for the size of an index: an axis that a window slides over has another size than the result."""
     return f"{index.name}@" if index.window else index.name

@@ -55,7 +55,7 @@ class IndexTerm:
     """The axes of an operand or of the result.
 
     `attribute` names those of a bare ``...`` that are set apart, with `tail` all from it on; `turned` is the attribute
-    that reverses the axes; `added` marks what is added to the result.
+    that reverses the axes; `added` marks an addend of the result.
     """
 
     indices: tuple[Index, ...]
@@ -106,7 +106,7 @@ class IndexForm:
 
     @cached_property
     def additions(self) -> tuple[IndexTerm, ...]:
-        """The terms of what is added to the result."""
+        """The terms of addends of the result."""
         return tuple(t for t in self.terms if t.added)
 
     @property
@@ -120,7 +120,7 @@ class IndexForm:
         return any(t.turned for t in self.terms)
 
     def holders(self, name: str) -> tuple[int, ...]:
-        """The operands, without what is added, that have an index of this name."""
+        """The operands, without addends, that have an index of this name."""
         return tuple(k for k, t in enumerate(self.operands) if t.position(name) is not None)
 
     def parallel(self) -> tuple[Index, ...]:
@@ -139,7 +139,7 @@ class IndexForm:
 
 
 def parse_form(text: str, operator: str, place: str = "") -> IndexForm:
-    """The form a text states; GraphError names operator and column of what is ill formed.
+    """The form a text states; GraphError names operator and column of the fault.
 
     >>> parse_form("... m k, ... k n -> ... m n", "matmul").contracted()
     (Index(name='k', group='', window='', many=False, mixed=False),)

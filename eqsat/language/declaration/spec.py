@@ -55,10 +55,10 @@ class OpSpec:
     residues or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts
     arithmetic. `pointwise` operators act on each element of their broadcast operands alone. `multilinear` lists the
     operands in which the operator is linear one at a time. A `monotone` function of one variable leaves numbers in
-    their order; an `average` of equal numbers is that number, and grows by what all its elements grow by. `movement`
+    their order; an `average` of equal numbers is that number, and grows with all its elements alike. `movement`
     operators copy elements and compute nothing; `view` ones need not even copy. `random` operators are never folded nor
     merged. `deferred` ones run with the program even on constants, by the kernels and in the rounding of the runtime,
-    which may run them as one with what reads them. `partial` ones may make an infinity or NaN of finite operands, all
+    which may run them as one with their readers. `partial` ones may make an infinity or NaN of finite operands, all
     of them or those whose types and attributes a rule says yes to. `dtypes` names the element type of operands that are
     not floats, by position, for those who draw operands.
 
@@ -253,7 +253,7 @@ class Facts(TypedDict, total=False):
     ignores_zeros: bool
     #: It makes constants that rules name, which are worked out before a model is written.
     generated: bool
-    #: It runs step by step along an axis, each on what the one before made.
+    #: It runs step by step along an axis, each on the result of the one before.
     stepwise: bool
     #: It moves elements along axes that it names, which a kernel does in any order of the axes.
     along_axes: bool

@@ -26,7 +26,7 @@ _SHAPES: tuple[Shape, ...] = ((), (2,), (2, 3), (3, 3), (2, 3, 4))
 def try_out(declared: OpSpec) -> None:
     """DeclarationError where a part of a declaration fails on small operands, or two parts contradict each other.
 
-    Operators of this package are not tried. Operands are what the sample rule draws; without one, of one shape.
+    Operators of this package are not tried. The sample rule draws the operands; without one, they are of one shape.
     """
     if declared.is_shipped:
         return

@@ -15,14 +15,14 @@ from eqsat.language.terms import Attrs, Dim, DType, Graph, Node, Shape, Sym, Ten
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.dims import fresh_dims
 
-#: What stands for an operand: a tensor, or numbers that become a constant.
+#: An operand: a tensor, or numbers that become a constant.
 TensorLike: TypeAlias = "Tensor | float | int | bool | np.generic | np.ndarray[Any, Any] | list[Any]"
 #: A dim as users write it: a size, a name, or an expression over dims of other tensors.
 DimLike: TypeAlias = "int | str | Sym"
 
 
 class Builder:
-    """A graph under construction; tensors of it are inputs, constants and what operators make of these.
+    """A graph under construction; tensors of it are inputs, constants and results of operators.
 
     >>> import eqsat
     >>> g = eqsat.Graph("double")
@@ -96,7 +96,7 @@ class Builder:
         self._outputs[name] = self._own(tensor).name
 
     def build(self) -> Graph:
-        """The immutable graph of what was built so far; GraphError where no output is named."""
+        """The immutable graph built so far; GraphError where no output is named."""
         if not self._outputs:
             raise GraphError("the graph has no output", where=self.name, remedy="name one with .output(name, tensor)")
         return Graph(

@@ -35,7 +35,7 @@ _LARGEST_DIM = 1 << 62
 #: NumPy has no arrays of more dims.
 _MOST_DIMS = 64
 
-#: Windows over wider borders are not folded: what they pass through is larger than what they make.
+#: Windows over wider borders are not folded: their intermediate results are larger than their results.
 _WIDEST_PAD = 1 << 10
 
 _SHAPES = ("shape", "size")
@@ -43,7 +43,7 @@ _FLOATS = Floats()
 
 
 class Folder:
-    """A builder of graphs node by node that infers and folds; what a node turned into is known at once.
+    """A builder of graphs node by node that infers and folds; the result of a node is known at once.
 
     Values that turn out to be others (an identity, an equal constant) are renamed: `resolve` follows the renaming.
     """
@@ -133,7 +133,7 @@ class Folder:
         self.types |= {v: t for v, t in zip(node.outputs, results, strict=True) if v}
 
     def declare(self, value: str, stated: ValueType) -> None:
-        """Join what a model states of a value with what was inferred, which wins where they conflict."""
+        """Join the type that a model states of a value with the inferred one, which wins where they conflict."""
         value = self.resolve(value)
         known = self.types.get(value, UNKNOWN)
         if isinstance(known, OpaqueType):
@@ -265,7 +265,7 @@ def _sample(constant: Constant) -> bytes:
 
 
 def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | None:
-    """The inferred shape, with anonymous dims and an unknown rank replaced by what the model states."""
+    """The inferred shape, with anonymous dims and an unknown rank replaced by those that the model states."""
     if stated.shape is None or (known.shape is not None and len(known.shape) != len(stated.shape)):
         return known.shape
     if known.shape is None:
@@ -278,7 +278,7 @@ def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | No
 
 
 def _evaluated(node: Node, operands: Sequence[Array | None]) -> Array | None:
-    """The result of a shape computation on known operands, or None where it is not decided by what is known."""
+    """The result of a shape computation on known operands, or None where known dims do not decide it."""
     rule, known = OPS[node.op].on_dims, [x for x in operands if x is not None]
     if rule is None or len(known) < len(operands):
         return None

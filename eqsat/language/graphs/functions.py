@@ -16,7 +16,7 @@ from eqsat.language.terms import Dim, floordiv, product
 
 @cache
 def operator(name: str) -> Callable[..., Any]:
-    """The function that applies an operator to tensors, at least one of which says what graph it is.
+    """The function that applies an operator to tensors, at least one of which names the graph.
 
     Operands come by position, attributes by keyword. GraphError for a name that is no operator.
 

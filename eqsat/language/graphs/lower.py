@@ -31,7 +31,7 @@ def lower(plan: Plan) -> Graph:
 
 
 def interface(plan: Plan) -> Graph:
-    """The graph of a plan with inputs and outputs of the types their caller holds them in, for what looks at those.
+    """The graph of a plan with inputs and outputs of the types their caller holds them in.
 
     >>> from eqsat.language.graphs.builder import Builder
     >>> g = Builder("g"); g.output("y", g.input("x", (2, 3)))
@@ -62,7 +62,7 @@ def _held(type: ValueType, state: State) -> ValueType:
 
 
 def _origin(plan: Plan) -> Any:
-    """Where the graph came from, without what was stated of inputs and outputs that are held otherwise now."""
+    """Where the graph came from, without the types stated of inputs and outputs that are held otherwise now."""
     origin = plan.graph.origin
     changed = {name: state for name, state in plan.boundary.items() if not state.is_plain}
     if not isinstance(origin, OnnxOrigin) or not changed:
@@ -230,7 +230,7 @@ class _Lowering:
         inputs = [None if v is None else self._name(Held(v, s)) for v, s in zip(node.inputs, taken, strict=True)]
         columns = [s.layout == "column" for s in taken]
         turned = made.layout == "column"
-        # What a product of lower precision makes in float32 is cast where the runtime has no such kernel.
+        # The float32 result of a product of lower precision is cast where the runtime has no such kernel.
         common = {s.precision for v, s in zip(node.inputs, taken, strict=True) if v is not None and self._floats(v)}
         inner = State("row", common.pop() if len(common) == 1 else made.precision).typed(self._type(value))
         inner = inner.with_shape(stored.dims)

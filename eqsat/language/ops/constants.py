@@ -25,7 +25,7 @@ def _nothing(operands: Operands, results: Sequence[TensorType], attrs: Attrs) ->
     return 0
 
 
-# What the generator of rules gives constants, from the shape that it wants.
+# Attributes that the generator of rules gives constants, from the shape that it wants.
 def _itself(shape: Shape) -> Shape:
     return shape
 
@@ -47,7 +47,7 @@ def _fill_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
 
 
 def _element(xp: Any, value: float, dtype: str) -> Any:
-    """A number of an element type: rounded to it first, so that it is what a stored constant would be."""
+    """A number of an element type: rounded to it first, as a stored constant would be."""
     like = np.zeros((), DType.of(dtype).numpy)
     rounded = np.asarray(value).astype(like.dtype)
     return xp.number(rounded.item(), like) if DType.of(dtype).is_float else rounded

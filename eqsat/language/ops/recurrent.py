@@ -13,7 +13,7 @@ from eqsat.language.ops import activations as functions
 from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.operands.recurrent import _DTYPES, _OWN, layer_flops, layer_sample, layer_type
 
-#: What a step makes of its gates before the state is known, the states, and the direction: the new states.
+#: The new states, from the gates of a step before the state is known, the states, and the direction.
 Cell: TypeAlias = Callable[[Any, "tuple[Any, ...]", int], "tuple[Any, ...]"]
 Names: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]
@@ -122,7 +122,7 @@ class _Layer:
             going = step < lens
             at = np.clip(lens - 1 - step if backward else np.full(batch, step), 0, steps - 1)
             after = cell(gates[at, rows], states, direction)
-            # What has ended keeps its states.
+            # A sequence that has ended keeps its states.
             states = tuple(np.where(going[:, None], a, s) for a, s in zip(after, states, strict=True))
             result[at[going], rows[going]] = states[0][going]
         # Of a sequence without steps ONNX Runtime makes zeros, whatever the first states are.

@@ -1,4 +1,4 @@
-"""Small operand shapes and attributes for checking rules: what the sample rules of operators are made of."""
+"""Small operand shapes and attributes for checking rules: the parts of sample rules."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def flat(x: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matrix(x: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape with all axes but the first merged, of what has more than two."""
+    """The shape with all axes but the first merged, for more than two axes."""
     return (x[0], math.prod(x[1:])) if len(x) > 2 else None
 
 
@@ -130,7 +130,7 @@ def draw(
 ) -> tuple[list[TensorType], Attrs] | None:
     """Small operand types, optional ones now and then left out, and complete attributes that an operator accepts.
 
-    None where its sample rule gave up or drew what does not fit.
+    None where its sample rule gave up or drew operands that do not fit.
     """
     if declared.sample is None:
         return None

@@ -27,7 +27,7 @@ class Moved:
 
 
 def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "") -> tuple[Graph, list[Moved]]:
-    """The graph with what its loops compute alike in every run in front of them, inner loops first.
+    """The graph with nodes that its loops compute alike in every run in front of them, inner loops first.
 
     Where a loop may not run at all, only nodes are moved that cannot fail. A state that no run changes counts as the
     value that it begins with.
@@ -97,7 +97,7 @@ def _with_fixed_states(inner: Graph, site: Site, body: Body, outer: Graph) -> Gr
 
 
 class _Split:
-    """The body of a loop as what no run changes, `moved` with `constants` and `types` of its own, and what is left."""
+    """The body of a loop as nodes alike in all runs, `moved` with their `constants` and `types`, and those left."""
 
     def __init__(self, whole: Graph, body: Body, certain: bool, outside: Mapping[str, Constant], names: Names) -> None:
         self.whole = whole

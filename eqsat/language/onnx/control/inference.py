@@ -1,6 +1,6 @@
 """Types through If, Loop and Scan: by join of branches, and by widening until a loop's state is stable.
 
-Source: the operators' definitions in ONNX; of a loop that does not run at all, what ONNX Runtime hands out.
+Source: the operators' definitions in ONNX; of a loop that does not run at all, the results of ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCAN = 9
 
 
 class _Unknown(Exception):  # noqa: N818  (nothing is wrong)
-    """A body was not read, or is not what the operator takes: its results have the types that the model states."""
+    """A body was not read, or does not fit the operator: its results have the types that the model states."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def control(node: NodeProto, opset: int, folder: Folder, budget: Budget, read: R
     try:
         inferred = inferences[node.op_type](around)
     except (_Unknown, EqsatError, RecursionError):
-        # What is wrong with a body fails only where it runs, and it may never do.
+        # A fault in a body matters only where it runs, and it may never do.
         return None
     # How often a loop runs is told by dims of the graph around it.
     names = around.names() | (inferred.trips.names() if isinstance(inferred.trips, Sym) else frozenset())
@@ -94,7 +94,7 @@ class _Around:
         self.attributes = attributes(self.node)
 
     def names(self) -> frozenset[str]:
-        """The names of dims of the operands and of what the bodies capture."""
+        """The names of dims of the operands and of the values that the bodies capture."""
         graphs = [a.g for a in self.node.attribute if a.HasField("g")]
         values = {*self.node.input, *(name for graph in graphs for name in free(graph))}
         return names_of(self.folder.type(v) for v in values if v)
@@ -255,7 +255,7 @@ def _stable(
 
 
 def _known(type: ValueType, stated: ValueInfoProto) -> ValueType:
-    """The type of a state; where nothing is known of it, what the body states but for the shape."""
+    """The type of a state; where nothing is known of it, the type that the body states, without the shape."""
     if type is not UNKNOWN:
         return type
     declared = value_type(stated.type, lambda: Sym.named("?"))
@@ -271,7 +271,7 @@ def _is_true(graph: Graph) -> bool:
 def _stacked(
     made: ValueType, stated: ValueInfoProto, axis: int, trips: Dim | None, runs: bool, fresh: Callable[[], Sym]
 ) -> ValueType:
-    """The type of what all runs make, put together along an axis.
+    """The type of the results of all runs, put together along an axis.
 
     Where none may run, ONNX Runtime goes by the shape that the body states: what it does not state may be anything.
     """

@@ -79,7 +79,7 @@ class _Unrolled:
         self.constants: dict[str, Constant] = {}
         self.is_loop = node.op_type == "Loop"
         self.scanned = 0 if self.is_loop else int(self.attrs["num_scan_inputs"])
-        #: What comes before the states among the inputs and outputs of the body, and inputs of the node.
+        #: The number of values before the states among the inputs and outputs of the body, and inputs of the node.
         self.own, self.first, self.given = (2, 1, 2) if self.is_loop else (0, 0, 0)
         self.states = len(body.input) - self.own - self.scanned
 
@@ -128,7 +128,7 @@ class _Unrolled:
         return given
 
     def _stack(self, row: Sequence[str], output: str, axis: int) -> None:
-        """Put what the runs made together along a new axis."""
+        """Put the results of all runs together along a new axis."""
         parts = [self.fresh(output) for _ in row]
         axes = [] if self.opset < _AXES_ARE_INPUTS else [self._constant("axis", np.array([axis]))]
         more = {} if axes else {"axes": [axis]}
@@ -149,7 +149,7 @@ class _Unrolled:
 def inlined(
     body: GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], where: str
 ) -> tuple[dict[str, str], Inlined]:
-    """The nodes of a body with its inputs replaced by values `given`; and what each of its names has become."""
+    """The nodes of a body with its inputs replaced by values `given`, and the new names of its values."""
     external = ExternalData(None)
     tensors = {t.name: constant_of(t, f"{where}: initializer {t.name!r}", external) for t in body.initializer}
     for sparse in body.sparse_initializer:
@@ -171,7 +171,7 @@ def _renamed(node: NodeProto, names: dict[str, str]) -> NodeProto:
 
 
 def reason_to_stay(node: NodeProto, found: Control | None) -> str | None:
-    """Why an If, Loop or Scan is not replaced by what runs in it; None for other operators.
+    """Why an If, Loop or Scan is not replaced by its bodies; None for other operators.
 
     `found` is what was read of its bodies, which are then optimised as graphs of their own.
     """

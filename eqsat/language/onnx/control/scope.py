@@ -12,7 +12,7 @@ from eqsat.language.terms import Array, Constant, Dim, Names, Sym, TensorType, V
 from eqsat.language.terms.formulas import dim_of
 
 #: Nodes of bodies that may be read to type one model: so many, or so many times those that it has. Bodies within bodies
-#: are read as often as each of those around them; what is beyond that has the types that the model states.
+#: are read as often as each of those around them; bodies beyond that have the types that the model states.
 _NODES, _TIMES = 10_000, 8
 
 
@@ -46,7 +46,7 @@ class BodyScope:
     """The graph around a body as it sees it: the types of its own inputs and of the values that it captures, and the
     constants and dims among them.
 
-    A body that is `repeated` runs any number of times: what the model states of shapes in it may hold of one run alone.
+    A body that is `repeated` runs any number of times: shapes that the model states in it may hold of one run alone.
     """
 
     types: Mapping[str, ValueType]
@@ -85,7 +85,7 @@ def names_of(types: Iterable[ValueType]) -> frozenset[str]:
 
 
 def as_model(body: GraphProto, around: ModelProto) -> ModelProto:
-    """A body as a model of its own: what it captures comes after its own inputs, and every output has its own name."""
+    """A body as a model of its own: captured values come after its own inputs, and every output has its own name."""
     model = ModelProto(ir_version=around.ir_version, opset_import=around.opset_import)
     graph = model.graph
     graph.CopyFrom(body)

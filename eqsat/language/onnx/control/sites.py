@@ -24,7 +24,7 @@ _OUTSIDE_BYTES, _MOST_CAPTURED = 1 << 10, 512
 
 @dataclass(frozen=True)
 class Site:
-    """A node that holds bodies, with its names those of the graph it stands in, and what was read of it."""
+    """A node that holds bodies, with its names those of the graph it stands in, and the bodies read of it."""
 
     node: Node
     proto: NodeProto
@@ -111,7 +111,7 @@ def written(
 ) -> tuple[GraphProto, dict[str, Constant]]:
     """A graph in the place of a body, under names that nothing else has; and constants for the graph around it.
 
-    What the body states of its inputs and outputs stays. ExportModelError where the opset cannot express the graph.
+    Stated types of its inputs and outputs stay. ExportModelError where the opset cannot express the graph.
     """
     model, tensors = assemble(graph)
     made, own = model.graph, {v.name: names(v.name) for v in body.proto.input}

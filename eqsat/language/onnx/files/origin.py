@@ -12,7 +12,7 @@ from eqsat.language.terms import Constant, Graph
 
 @dataclass(frozen=True)
 class SettledControl:
-    """A node of If, Loop or Scan that gave way to what runs in its place, and how many runs of bodies that spares."""
+    """A node of If, Loop or Scan that gave way to its runs as plain nodes, and how many runs of bodies that spares."""
 
     text: str
     runs: int

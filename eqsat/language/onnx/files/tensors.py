@@ -229,7 +229,7 @@ def _from_fields(tensor: TensorProto, type: TensorType, where: str) -> Constant:
             remedy="export the model again",
         )
     if type.dtype is DType.STRING:
-        # Strings need not be UTF-8; what is not comes back as it was.
+        # Strings need not be UTF-8; others come back as they were.
         texts = [s.decode("utf-8", "surrogateescape") for s in tensor.string_data]
         return Constant.of(np.array(texts, object).reshape(type.static), type.dtype)
     try:

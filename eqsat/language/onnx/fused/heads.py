@@ -107,7 +107,7 @@ def _before_split(graph: Graph, value: str | None) -> str | None:
 
 
 def _way_to_join(graph: Graph, node: Node, readers: Mapping[str, list[Node]]) -> tuple[str, str] | None:
-    """The result with its heads moved back, and then joined, where nothing else reads what is on the way."""
+    """The result with its heads moved back, and then joined, where nothing else reads a value on the way."""
     outputs = set(graph.outputs.values())
     moved = _only(readers[node.outputs[0]])
     if moved is None or not _moves_heads(moved) or not outputs.isdisjoint((*node.outputs, *moved.outputs)):
@@ -164,5 +164,5 @@ def _no_longer_read(graph: Graph, found: Mapping[str, Joined], readers: Mapping[
 
 
 def _reads_joined(reader: Node, value: str, found: Mapping[str, Joined]) -> bool:
-    """True if a node is an attention that now reads what this value was split from."""
+    """True if a node is an attention that now reads the tensor that this value was split from."""
     return reader.outputs[0] in found and value not in found[reader.outputs[0]].node.inputs

@@ -1,4 +1,4 @@
-"""ONNX Runtime's operators for what ONNX writes as several: what they take, and how they are written."""
+"""ONNX Runtime's operators that ONNX writes as several: the operands they take, and how they are written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """ONNX Runtime's GroupQueryAttention, read as one operator and written as it was.
 
-Source: its schema and what the kernel for CPUs computes, both of ONNX Runtime 1.31.
+Source: its schema and the results of the kernel for CPUs, both of ONNX Runtime 1.31.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Import of ONNX Runtime's operators: one table, most entries of a few lines.
 
-Source: ContribOperators.md of ONNX Runtime 1.22, and what 1.31 computes.
+Source: ContribOperators.md of ONNX Runtime 1.22, and results of 1.31.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _single(call: Call) -> None:
 
 
 def _skipped(call: Call, bias: int, *, name: str = "") -> str:
-    """The sum of the operand, what skips to it, and a bias; it is handed out where an output of its own asks for it."""
+    """The sum of the operand, its skip connection and a bias; handed out where an output of its own asks for it."""
     if call.uses(3):
         name = call.node.output[3]
     total, addend = call.value(0), call.optional(bias)
@@ -154,7 +154,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 
 
 def _activated(call: Call, made: Callable[..., str], values: Mapping[str, Any]) -> None:
-    """Emit an activation, named by the node, of what `made` makes; with none, `made` makes the output itself."""
+    """Emit an activation, named by the node, of the result of `made`; with none, `made` makes the output itself."""
     kind = call.attrs.get("activation", "")
     if kind == "Clip" and len(values) == 2:
         dtype = call.type(0).dtype
@@ -188,7 +188,7 @@ def _fused_conv(call: Call) -> None:
 
 
 def _onnx_quantise(name: str, index: int) -> Importer:
-    """As ONNX has it; before opset 21 that knows fewer element types, and what is made could not be written."""
+    """As ONNX has it; before opset 21 that knows fewer element types, and the result could not be written."""
 
     def translate(call: Call) -> None:
         type = call.type(index) if call.has(index) else TensorType(DType.UINT8, ())

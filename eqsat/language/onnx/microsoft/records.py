@@ -1,4 +1,4 @@
-"""Operators that are read as several of ours, and written as what they were where these came through unchanged."""
+"""Operators that are read as several of ours, and written as the original one where these came through unchanged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
     """The graph with every recorded operator in the place of the nodes it was read as, where these are still there.
 
     A region counts as still there where the same operators with the same attributes make the values that the recorded
-    operator made, of operands of the same types, and nothing else reads what is inside.
+    operator made, of operands of the same types, and nothing else reads values inside it.
     """
     if not records:
         return graph
@@ -95,7 +95,7 @@ def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
 
 @dataclass
 class _Match:
-    """Where the nodes of a record are in a graph: what stands for its values, and which nodes were matched."""
+    """Where the nodes of a record are in a graph: the values that stand for its own, and the matched nodes."""
 
     record: FusedRecord
     values: dict[str, str]
@@ -116,7 +116,7 @@ def _match(graph: Graph, record: FusedRecord) -> _Match | None:
 
 
 def _same(graph: Graph, record: FusedRecord, makers: Mapping[str, Node], old: str, new: str, matched: _Match) -> bool:
-    """True if a value of a graph is made as one of a record was; what was bound on the way stays in `matched`."""
+    """True if a value of a graph is made as one of a record was; bindings made on the way stay in `matched`."""
     if old in matched.values:
         return matched.values[old] == new
     maker = makers.get(old)
@@ -166,7 +166,7 @@ def _same_leaf(graph: Graph, record: FusedRecord, old: str, new: str, matched: _
 def _is_bound(graph: Graph, matched: _Match) -> bool:
     """True if every operand is known: one that the nodes read, a constant that was folded into others, or an input.
 
-    What the nodes do not read makes no difference to what they make; an input of the graph is still there to be named.
+    Other values make no difference to their results; an input of the graph is still there to be named.
     """
     record = matched.record
     for value in record.inputs:
@@ -226,7 +226,7 @@ def _output(value: str, matched: _Match, types: dict[str, ValueType]) -> str:
 
 
 def _linear(graph: Graph) -> Callable[[Node], str]:
-    """Names for what operators make before their activation."""
+    """Names for the values of operators before their activation."""
     names = Names({*graph.types, *graph.constants})
     return lambda node: names(f"{node.outputs[0]}/{node.op}")
 

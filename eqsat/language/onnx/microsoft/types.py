@@ -1,6 +1,6 @@
-"""Types of what ONNX Runtime's operators make where they are kept as they are, of which onnx knows nothing.
+"""Result types of ONNX Runtime's operators that are kept as they are, of which onnx knows nothing.
 
-Source: the shape inference of ONNX Runtime's schemas, compared in the tests with what its kernels return.
+Source: the shape inference of ONNX Runtime's schemas, compared in the tests with the results of its kernels.
 """
 
 from __future__ import annotations

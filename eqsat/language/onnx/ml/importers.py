@@ -51,7 +51,7 @@ def _linear_regressor(call: Call) -> None:
     return call.emit("gemm", call.value(0), weight, call.number(offsets, DType.FLOAT32))
 
 
-#: What ONNX Runtime makes of the scores, where there are two or more; the label is that of the greatest before.
+#: Operators that ONNX Runtime applies to two or more scores; the label is that of the greatest before.
 _SCORES: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "NONE": ("identity", {}),
     "SOFTMAX": ("softmax", {"axis": 1}),

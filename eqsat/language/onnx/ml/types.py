@@ -1,6 +1,6 @@
-"""Types of what operators of ai.onnx.ml make where they are kept as they are.
+"""Result types of operators of ai.onnx.ml that are kept as they are.
 
-Source: what ONNX Runtime's kernels return; onnx infers few of them.
+Source: results of ONNX Runtime's kernels; onnx infers few of them.
 """
 
 from __future__ import annotations

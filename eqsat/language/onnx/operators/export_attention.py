@@ -11,7 +11,7 @@ from eqsat.language.terms.masks import lowest
 
 
 def write_attention(target: ExportTarget) -> None:
-    """Write ONNX's operator where that is what the node means, else products and a softmax.
+    """Write ONNX's operator where it means the same, else products and a softmax.
 
     Products of queries and keys count as finite, so that only masks hide all keys from a query.
     """
@@ -70,7 +70,7 @@ def _mask(target: ExportTarget) -> str | None:
 
 
 def _spread(target: ExportTarget) -> str:
-    """The mask with an axis of queries and one of keys; ONNX Runtime 1.31 refuses what has less, or 1 of either.
+    """The mask with an axis of queries and one of keys; ONNX Runtime 1.31 refuses others, or 1 of either.
 
     ONNX itself takes a mask for fewer keys than there are as one that hides the others.
     """

@@ -58,7 +58,7 @@ def _slice(target: ExportTarget) -> None:
 
 
 def _end(end: Dim, dim: Dim | None, step: int) -> Dim:
-    """An end as ONNX wants it, which clips what lies beyond the dim."""
+    """An end as ONNX wants it, which clips to the dim."""
     if step < 0:
         return _before(end, dim)
     if dim is not None and end == dim and isinstance(end, Sym):

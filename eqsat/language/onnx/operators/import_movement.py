@@ -18,7 +18,7 @@ from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, inte
 from eqsat.language.terms import Constant, Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
 from eqsat.language.terms.types import DType, Shape, broadcast_shapes
 
-#: From here on a bound means the end of a dim that is known by name only: what ONNX recommends for it, as int32 has it.
+#: From here on a bound means the end of a dim that is known by name only: ONNX recommends the largest int32 for it.
 _FAR = (1 << 31) - 1
 _GREATEST = (_FAR, (1 << 63) - 1)
 

@@ -106,7 +106,7 @@ def _transposed_pads(
             raise Unsupported("a kernel whose size is known by name only")
         target = wanted[len(wanted) - spatial + i] if wanted is not None else size * strides[i]
         total = strides[i] * (size - 1) + extra[i] + (window - 1) * dilations[i] + 1 - target
-        # What the operator does not reach is more of its output padding, at the end.
+        # Places that the operator does not reach are more output padding, at the end.
         more.append(extra[i] + max(-total, 0))
         if total < 0 and more[i] >= max(strides[i], dilations[i]):
             raise Unsupported("an output_shape larger than the operator reaches")
@@ -117,7 +117,7 @@ def _transposed_pads(
 
 
 def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
-    """Unsupported where a window is larger than its padded input: ONNX Runtime pools what is there in ceil mode."""
+    """Unsupported where a window is larger than its padded input: ONNX Runtime pools such ones in ceil mode."""
     spatial = len(kernel)
     pads, dilations = padding(call, kernel), each(call, "dilations", spatial)
     for i, size in enumerate(call.shape(0)[2:]):

@@ -1,4 +1,4 @@
-"""Import of sequences and optional values whose elements are known: what reads them reads those.
+"""Import of sequences and optional values whose elements are known: their readers read those.
 
 The nodes that make sequences stay opaque; where nothing but what is read here reads them, they are gone.
 """

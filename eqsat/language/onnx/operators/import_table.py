@@ -99,7 +99,7 @@ def _reduction(call: Call) -> None:
     return call.emit(call.op, call.value(0), axes=normal, keepdims=_keeps_dims(call))
 
 
-#: Reductions whose results are no integers, and what they make.
+#: Reductions whose results are no integers, and the names of the results.
 _ROUNDED = {"ReduceMean": "a mean", "ReduceLogSum": "a logarithm", "ReduceLogSumExp": "a logarithm"}
 
 

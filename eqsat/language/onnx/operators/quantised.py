@@ -13,7 +13,7 @@ from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.terms import DType
 
-#: Floats that are quantised, and what their integers are computed in.
+#: Element types that are quantised from and dequantised to.
 _FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64, DType.BFLOAT16)
 
 

@@ -12,7 +12,7 @@ from eqsat.language.ops import OPS
 from eqsat.language.ops.operands.recurrent import ACTIVATIONS
 
 _NAMES = {name.lower(): name for name in ACTIVATIONS}
-#: What ONNX gives the parameters of an activation for which the node has none.
+#: ONNX's defaults of an activation's alpha and beta.
 _DEFAULTS = {"LeakyRelu": (0.01, 0.0), "HardSigmoid": (0.2, 0.5), "Elu": (1.0, 0.0)}
 
 

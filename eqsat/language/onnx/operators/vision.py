@@ -118,7 +118,7 @@ def _is_same(name: str, wanted: Any, dim: Dim) -> bool:
     return bool(wanted == 1 if name == "scales" else wanted == dim)
 
 
-#: What the modes of GridSample were called before opset 20.
+#: Names of modes of GridSample before opset 20, and those since.
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 

@@ -47,7 +47,7 @@ class Definition:
     values: Mapping[str, str]
 
     def add_to(self, folder: Folder, outputs: Mapping[str, str], fresh: Callable[[str], str]) -> None:
-        """Add the nodes to a graph; `outputs` says what the outputs of the definition are called there."""
+        """Add the nodes to a graph; `outputs` names the outputs of the definition there."""
         graph, names = self.graph, dict(self.values)
         for value, constant in graph.constants.items():
             if value not in names:
@@ -89,7 +89,7 @@ def definition(
     try:
         graph = read(body, _scope(values, folder, budget), ModelProto(opset_import=function.opset_import))
     except EqsatError:
-        # What is wrong with the node is for ONNX Runtime to say: nothing here rests on it.
+        # The fault of the node is for ONNX Runtime to report: nothing here rests on it.
         return None
     for inner in graph.nodes:
         if inner.op == OPAQUE:

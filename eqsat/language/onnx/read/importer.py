@@ -38,9 +38,9 @@ _MOST_UNROLLED = 1024
 
 
 def load(source: str | Path | ModelProto) -> Graph:
-    """The graph of an ONNX model, typed and folded; ImportModelError says what is wrong with one that cannot be read.
+    """The graph of an ONNX model, typed and folded; ImportModelError for one that cannot be read.
 
-    Opsets 7 to the newest the onnx package knows. What has no counterpart among the operators becomes an opaque node.
+    Opsets 7 to the newest the onnx package knows. A node without a counterpart becomes opaque.
     External data are read when needed, and only from the model's own folder.
     """
     return _Import(read(source)).graph()
@@ -253,7 +253,7 @@ class _Import:
         return control(node, self.opset, self.folder, self.budget, read)
 
     def _in_its_place(self, index: int, node: NodeProto, found: Control | None) -> Inlined | None:
-        """The nodes in the place of one that holds bodies, where what runs is known."""
+        """The nodes in the place of one that holds bodies, where the runs are known."""
         if node.op_type != "If" and found is None:
             return None
         place = self._place(index, node)
@@ -322,7 +322,7 @@ class _Import:
                 self.folder.declare(name, type)
 
     def _opaque_types(self, node: NodeProto) -> Mapping[str, ValueType]:
-        """The types of a node's outputs, by our own tables for what onnx knows little of, else by onnx."""
+        """The types of a node's outputs, by our own tables for domains that onnx knows little of, else by onnx."""
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         version = self.opsets.get(node.domain, self.opset)
         return ml_types(call) or opaque.result_types(node, self.model, version, self.folder) or own_types(call)
@@ -338,7 +338,7 @@ class _Import:
             )
 
     def _declare(self, name: str, proto: TypeProto) -> None:
-        """Join what was inferred with what the model states of a value; an element type must agree."""
+        """Join the inferred type with the one that the model states of a value; an element type must agree."""
         stated = value_type(proto, self.folder.fresh, self._dim)
         known = self.folder.type(name)
         if self.scope is not None and self.scope.repeated and isinstance(stated, TensorType):
@@ -361,7 +361,7 @@ class _Import:
             rest.graph.ClearField(field)
         path = self.source.path
         files = tuple(self.source.external.files.values())
-        # What a body states may hold of one run alone; its graph says what was inferred.
+        # Types that a body states may hold of one run alone; its graph has the inferred ones.
         stated = graph if self.scope is None else GraphProto()
         return OnnxOrigin(
             model=rest.SerializeToString(deterministic=True),

@@ -1,4 +1,4 @@
-"""Types of what opaque nodes make, as far as onnx itself can tell."""
+"""Result types of opaque nodes, as far as onnx itself can tell."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     """False for attributes that onnx's inference, written in C++, reads out of bounds with.
 
     Seen in onnx 1.23: an axis beyond the rank crashes the process. So axes must lie within the rank of the first
-    operand, and other numbers within what a tensor can have.
+    operand, and other numbers within the sizes of a tensor.
     """
     first = types.get(node.input[0]) if node.input else None
     rank = len(first.tensor_type.shape.dim) if first is not None else 0
@@ -82,7 +82,7 @@ def is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
 
 
 def branch_types(node: NodeProto, fresh: Callable[[], Sym]) -> Mapping[str, ValueType]:
-    """The types of what `If`, `Loop` and `Scan` make, as their bodies state them; of loops the element types alone.
+    """The result types of `If`, `Loop` and `Scan`, as their bodies state them; of loops the element types alone.
 
     A name of a dim means what it says inside one body alone.
     """

@@ -122,7 +122,7 @@ class _Export:
         return self._wrapped()
 
     def _named(self) -> dict[str, str]:
-        """Every value's name in the model; what is an output has that name where it can."""
+        """Every value's name in the model; an output has its own name where it can."""
         names = {value: value for value in self.graph.inputs}
         producers = self.graph.producers
         for name, value in self.graph.outputs.items():

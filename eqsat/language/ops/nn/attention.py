@@ -102,7 +102,7 @@ def attention(
     """softmax(q kᵀ · scale + mask) v for tensors of batch, heads, length, width; `scale` is 1/√width where left out.
 
     Fewer heads of k and v are shared by neighbouring heads of q. A mask of booleans keeps where true; `causal` keeps
-    keys no later than their query, counted from the start. `hidden` says what the shares of a query are whose scores
+    keys no later than their query, counted from the start. `hidden` states the shares of a query whose scores
     are all minus infinity: "zero", as in ONNX's operator, or "nan", as softmax makes them; "none" that there is no such
     query, so that either may be computed.
     """

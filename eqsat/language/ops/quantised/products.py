@@ -44,7 +44,7 @@ def _axis(x: TensorType, axis: int, least: int) -> Dim | None:
 def _check_sides(a: TensorType, b: TensorType, left: Operands, right: Operands) -> None:
     """ShapeError unless parameters of a left operand belong to its rows, those of a right one to its columns."""
     if a.shape is not None:
-        # A product with a vector has its rows as the last axis, where what is by row would be by column.
+        # A product with a vector has its rows as the last axis, where parameters by row would be by column.
         of_vector = b.shape is not None and len(b.shape) == 1
         _check_each(None if of_vector else _axis(a, -2, 2), *left)
     if b.shape is not None:
@@ -130,7 +130,7 @@ def conv_integer(
     dilations: tuple[int, ...] = (),
     group: int = 1,
 ) -> Any:
-    """Convolution of quantised numbers less their zero points, of int32; what is padded is 0 after that."""
+    """Convolution of quantised numbers less their zero points, of int32; padding is 0 after that."""
     attrs = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
     return _convolved(xp, x, w, (x_zero, w_zero), attrs).astype(np.int32)
 

@@ -68,7 +68,7 @@ def single(x: Any) -> Any:
 
 
 def check_zero(zero: TensorType | None, dtype: DType) -> None:
-    """ShapeError for a zero point of another type than what it belongs to."""
+    """ShapeError for a zero point of another type than its numbers."""
     if zero is not None and zero.dtype is not dtype:
         raise ShapeError(
             f"zero point {zero} of {dtype.value}", expected="a zero point of the type that is quantised to"

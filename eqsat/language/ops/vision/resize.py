@@ -175,7 +175,7 @@ def _resize_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     x = known[0]
     if x is None:
         least = max((a + 1 for a in axes or ()), default=len(given or (0,)))
-        # Matrices and N,C,H,W are what ONNX Runtime interpolates in every mode.
+        # ONNX Runtime interpolates matrices and N,C,H,W in every mode.
         rank = rng.choice([r for r in (2, 4) if r >= least] or [least])
         x = tuple(rng.randint(1, 4) for _ in range(rank))
     if axes is None:
