@@ -5,26 +5,15 @@ Source: results of ONNX Runtime's kernels; onnx infers few of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from eqsat.language.onnx.read.importing import Call, Unsupported
+from eqsat.language.onnx.read.importing import Call, TypeRule, types_by
 from eqsat.language.terms import Dim, DType, TensorType, ValueType
-
-Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
 
 
 def result_types(call: Call) -> Mapping[str, ValueType]:
     """The types of the outputs of a node of ai.onnx.ml, as far as the table has them."""
-    rule = TYPES.get(call.node.op_type) if call.node.domain == "ai.onnx.ml" else None
-    if rule is None:
-        return {}
-    try:
-        types = rule(call)
-    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
-        # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
-        return {}
-    return {o: t for o, t in zip(call.node.output, types, strict=False) if o}
+    return types_by(TYPES.get(call.node.op_type) if call.node.domain == "ai.onnx.ml" else None, call)
 
 
 def _batch(call: Call) -> Dim:
@@ -59,7 +48,7 @@ def _svm_classifier(call: Call) -> list[ValueType]:
     return [TensorType(dtype, (batch,)), TensorType(DType.FLOAT32, (batch, call.fresh_dim()))]
 
 
-def _regressor(name: str, default: int) -> Rule:
+def _regressor(name: str, default: int) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         return [TensorType(DType.FLOAT32, (_batch(call), int(call.attrs.get(name, default))))]
 
@@ -97,7 +86,7 @@ def _same(call: Call) -> list[ValueType]:
 
 
 #: Operator of ai.onnx.ml -> the types of its results.
-TYPES: Mapping[str, Rule] = {
+TYPES: Mapping[str, TypeRule] = {
     "Binarizer": _same,
     "CategoryMapper": _mapped,
     "Imputer": _same,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
 from eqsat.language.onnx.files.schemas import declared_as
-from eqsat.language.terms import Array, Attrs, Constant, Dim, DType, Node, Shape, Sym, TensorType
+from eqsat.language.terms import Array, Attrs, Constant, Dim, DType, Node, Shape, Sym, TensorType, ValueType
 
 
 class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
@@ -212,3 +212,19 @@ def may_hold_nothing(folder: Folder, operands: Iterable[str]) -> bool:
     values += [folder.resolve(part) for v in values for part in folder.sequences.get(v, ())]
     shapes = [type.shape or () for v in values if isinstance(type := folder.types.get(v), TensorType)]
     return any(d == 0 or (isinstance(d, Sym) and d.is_anonymous) for shape in shapes for d in shape)
+
+
+#: The types of a node's outputs in order; fewer than it has where those at the end are not known.
+TypeRule = Callable[[Call], Sequence[ValueType]]
+
+
+def types_by(rule: TypeRule | None, call: Call) -> Mapping[str, ValueType]:
+    """The types of the outputs of a node that is kept as it is, by a rule; nothing where there is none."""
+    if rule is None:
+        return {}
+    try:
+        types = rule(call)
+    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
+        # A malformed node is left to ONNX Runtime: nothing here rests on its types.
+        return {}
+    return {o: t for o, t in zip(call.node.output, types, strict=False) if o}
