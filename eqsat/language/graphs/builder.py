@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.declaration import OpSpec
 from eqsat.language.graphs.slicing import slicing
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Dim, DType, Graph, Node, Shape, Sym, TensorType, exact_quotient, product

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration import normal_axis
 from eqsat.language.declaration.documentation import call_signature, documentation
-from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.builder import DimLike, Tensor, TensorLike
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Dim, floordiv, product

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eqsat.errors import BackendError, GraphError
+from eqsat.language.declaration import OpSpec
 from eqsat.language.declaration.faults import check_results, declaration_at_fault
-from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.terms import OPAQUE, Attrs, Graph, Node, Sym, TensorType, ValueType, evaluate
 from eqsat.language.terms.dims import linear_in

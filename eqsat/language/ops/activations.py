@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, OpSpec, Reference, present, same_as, same_dtype
+from eqsat.language.declaration import Operands, OpSpec, op, present, same_dtype, symbolic
+from eqsat.language.declaration.spec import Reference, same_as
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to, pointwise
 from eqsat.language.ops.sampling import Sample

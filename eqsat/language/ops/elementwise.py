@@ -9,18 +9,8 @@ import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic import divergence
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import (
-    InferRule,
-    Operands,
-    OpSpec,
-    Reference,
-    broadcast,
-    present,
-    same_as,
-    same_dtype,
-)
+from eqsat.language.declaration import InferRule, Operands, OpSpec, op, present, same_dtype, symbolic, unchanged
+from eqsat.language.declaration.spec import Reference, broadcast, same_as
 from eqsat.language.ops import sampling
 from eqsat.language.terms import Array, Attrs, DType, Shape, TensorType, broadcast_shapes
 

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
+from eqsat.language.declaration import InferRule, Operands, op, present, same_dtype, symbolic
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.operands import demands, enumeration

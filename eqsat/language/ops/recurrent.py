@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.declaration.registry import op
+from eqsat.language.declaration import op
 from eqsat.language.ops import activations as functions
 from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.operands.recurrent import _DTYPES, _OWN, layer_flops, layer_sample, layer_type

@@ -11,9 +11,8 @@ import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic import divergence
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import FlopRule, Operands, OpSpec, Reference, present
+from eqsat.language.declaration import Operands, OpSpec, op, present, symbolic, unchanged
+from eqsat.language.declaration.spec import FlopRule, Reference
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands
+from eqsat.language.declaration import Operands, op, symbolic
 from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 

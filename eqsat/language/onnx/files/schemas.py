@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import defs, helper
 
-from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.declaration import REQUIRED, OpSpec
 from eqsat.language.ops import OPS
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.read.importing import Call, TypeRule, types_by
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.terms import Dim, DType, Shape, TensorType, ValueType, broadcast_shapes, exact_quotient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.declaration import REQUIRED, OpSpec
 from eqsat.language.onnx.files.schemas import defaults, is_chained
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.write.exporting import ExportTarget

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.declaration.symbolic import at_least, minimum
 from eqsat.language.graphs.fold import FOLDED_BYTES
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.operators.derived import import_plain
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size

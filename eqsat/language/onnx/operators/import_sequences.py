@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.operators.reasons import OPTIONAL, SEQUENCE
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
 from eqsat.language.terms import Constant, Dim, DType, TensorType

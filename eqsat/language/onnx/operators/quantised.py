@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of, number_of
 from eqsat.language.onnx.operators.export_nn import write_conv
 from eqsat.language.onnx.operators.import_nn import geometry

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.operators.derived import stated
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
 from eqsat.language.onnx.files.schemas import declared_as

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, present
+from eqsat.language.declaration import InferRule, Operands, SampleRule, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
