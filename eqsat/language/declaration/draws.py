@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
-from eqsat.language.declaration.spec import REQUIRED
+from eqsat.language.declaration.spec import REQUIRED, Sample, SampleRule
 from eqsat.language.terms import Shape, broadcast_shapes
-
-_Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 
 
 def form_sample(
     form: IndexForm, attributes: Mapping[str, Any], instances: Sequence[Mapping[str, Any]] = ()
-) -> Callable[[random.Random, Sequence[Shape | None], Mapping[str, Any]], _Sample]:
+) -> SampleRule:
     """A sample rule: dims of 1 to 3 for the indices, in agreement with the operands that are known.
 
     Attributes that count groups or name axes are drawn, others come from one of the `instances`; GraphError for one
     that has no default and is neither.
     """
 
-    def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> _Sample:
+    def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
         if len(known) > len(form.terms):
             return None
         plain = [i for i in instances if not any(callable(v) for v in i.values())]

@@ -19,11 +19,10 @@ from eqsat.language.terms import Array, Attrs, Constraint, Dim, Node, Shape, Ten
 Operands: TypeAlias = Sequence[TensorType | None]
 InferRule: TypeAlias = Callable[[Operands, Attrs], Sequence[TensorType]]
 FlopRule: TypeAlias = Callable[[Operands, Sequence[TensorType], Attrs], Dim]
-#: Proposes small operand shapes and attributes: (rng, operands known so far, attributes known so far) -> both complete,
-#: or None where the operands known so far cannot be completed.
-SampleRule: TypeAlias = Callable[
-    [Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
-]
+#: Small operand shapes with attributes; None where the known ones cannot be completed.
+Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
+#: Draws a sample: (rng, operands known so far, attributes known so far) -> both complete.
+SampleRule: TypeAlias = Callable[[Random, Sequence[Shape | None], Mapping[str, Any]], Sample]
 #: Whether finite operands of these types may make an infinity or NaN.
 PartialRule: TypeAlias = Callable[[Operands, Attrs], bool]
 Reference: TypeAlias = Callable[..., Any]
@@ -172,9 +171,7 @@ class OpSpec:
         with declaration_at_fault(self, "rule for partial", operands, attrs):
             return self.partial(operands, attrs)
 
-    def drawn(
-        self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
-    ) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    def drawn(self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
         """Shapes and attributes as the sample rule makes them; None where those given have a rank it does not take."""
         if self.sample is None:
             return None

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, OpSpec, op, present, same_dtype, symbolic
+from eqsat.language.declaration import Operands, OpSpec, Sample, op, present, same_dtype, symbolic
 from eqsat.language.declaration.spec import Reference, same_as
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to, pointwise
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, symbolic
+from eqsat.language.declaration import Operands, Sample, op, present, symbolic
 from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 

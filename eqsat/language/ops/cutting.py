@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, symbolic, unchanged
+from eqsat.language.declaration import Operands, Sample, op, present, symbolic, unchanged
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import _checked_shape, axis_of, larger, smaller
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, ceildiv, evaluate
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, product
 from eqsat.language.terms.dims import broadcast_dims
 

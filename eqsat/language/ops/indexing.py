@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import InferRule, Operands, op, present, same_dtype, symbolic
+from eqsat.language.declaration import InferRule, Operands, Sample, op, present, same_dtype, symbolic
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
@@ -34,7 +34,7 @@ def _gather_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
 
 
-def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
         return None
@@ -67,7 +67,7 @@ def _gather_elements_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (x.with_shape(indices.shape),)
 
 
-def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     """An operand, and indices and updates no larger than it on any axis."""
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
@@ -115,7 +115,7 @@ def _gather_nd_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*indices.shape[:-1], *x.shape[batch + depth :])),)
 
 
-def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     """An operand, indices into its leading axes, and updates where they are asked for."""
     batch = attrs.get("batch_dims", 0)
     x = known[0] if known[0] is not None else sampling.shape(rng, batch + 1, max(3, batch + 1))
@@ -254,7 +254,7 @@ def _blocks(to_space: bool) -> InferRule:
     return infer
 
 
-def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
     x = (
         known[0]
@@ -264,7 +264,7 @@ def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**attrs, "blocksize": block, "mode": attrs.get("mode") or rng.choice(("DCR", "CRD"))}
 
 
-def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
     x = known[0] if known[0] is not None else (rng.randint(1, 2), rng.randint(1, 2), block * rng.randint(1, 2), block)
     return (x,), {**attrs, "blocksize": block}

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, evaluate, product
 

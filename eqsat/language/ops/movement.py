@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype, symbolic, unchanged
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype, symbolic, unchanged
 from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, dim_max, product
 from eqsat.language.terms.dims import Atom, dim_min
 from eqsat.language.terms.types import merge_shapes

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, ceildiv, evaluate, product
 

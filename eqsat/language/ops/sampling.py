@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import OpSpec, SampleRule
+from eqsat.language.declaration import OpSpec, Sample, SampleRule
 from eqsat.language.terms import Attrs, Shape, TensorType, broadcast_shapes
 
 #: Draws one attribute for an operand of a shape, given the attributes settled so far; None gives the sample up.
 Draw: TypeAlias = Callable[[random.Random, Shape, Mapping[str, Any]], Any]
-Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 
 
 def dim(rng: random.Random) -> int:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration import Operands, op, symbolic
-from eqsat.language.ops.sampling import Sample
+from eqsat.language.declaration import Operands, Sample, op, symbolic
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 

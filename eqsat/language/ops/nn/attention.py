@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.nn.normalisation import softmax
 from eqsat.language.ops.operands import enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, broadcast_shapes
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.ops.operands import demands
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, dim_max, exact_quotient, floordiv
 
 #: The operands by place; those after the second may be left out, most of them in pairs.

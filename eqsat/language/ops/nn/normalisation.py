@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import InferRule, Operands, SampleRule, op, present
+from eqsat.language.declaration import InferRule, Operands, Sample, SampleRule, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Shape, TensorType
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.quantised.quantisation import whole
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 #: Bits of a number that do not straddle bytes.

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 _CONV = ("strides", "pads", "dilations", "group")

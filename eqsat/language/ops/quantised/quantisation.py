@@ -15,9 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present, same_dtype
-from eqsat.language.ops.sampling import Sample
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType
 
 MODES = ("linear", "nearest", "cubic")

@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, op, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.vision import coordinates as places
 from eqsat.language.terms import Attrs, Dim, Shape, TensorType, floordiv
 
