@@ -54,6 +54,7 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
+#: Constants that rules name.
 _generated = partial(op, flops=_nothing, generated=True)
 
 
@@ -103,6 +104,7 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (TensorType.of(attrs["dtype"], (channels, channels, *kernel)),)
 
 
+#: Filters of convolutions that rules name.
 _kernel = partial(
     op,
     flops=_nothing,

@@ -64,6 +64,7 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**full, "sizes": (cut, total - cut)}
 
 
+#: Operators whose results are elements of their operand, none changed.
 _copying = partial(op, multilinear=(0,), movement=True, total="static", hands_on=True)
 
 

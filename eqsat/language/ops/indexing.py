@@ -42,6 +42,7 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     return [drawn[0][0], indices], drawn[1]
 
 
+#: Operators that take elements at indices.
 _gathering = partial(op, multilinear=(0,), movement=True, dtypes=_INDICES, pulled=True, indexed=True)
 
 
@@ -207,6 +208,7 @@ def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction:
     return result
 
 
+#: Operators that put elements at indices.
 _scattering = partial(op, infer=_scatter_type, dtypes=_INDICES, indexed=True)
 
 
@@ -270,6 +272,7 @@ def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**attrs, "blocksize": block}
 
 
+#: Operators that exchange channels and pixels.
 _regrouping = partial(op, multilinear=(0,), movement=True, total="static", demands=demands.as_many_after, pulled=True)
 
 
@@ -335,6 +338,7 @@ def _shape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.INT64, (len(x.shape[attrs["start"] : attrs["end"]]),)),)
 
 
+#: Operators that read a shape.
 _measuring = partial(op, sample=sampling.one_operand(0), hides_sign=True, total="all")
 
 

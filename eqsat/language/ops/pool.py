@@ -120,6 +120,7 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
 )
 
 
+#: Operators on windows of a size.
 _pool = partial(op, infer=_pool_type, flops=_pool_flops, demands=demands.windows, windowed=True)
 
 
@@ -225,6 +226,7 @@ def _global_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _GLOBAL_SAMPLE = sampling.one_operand(3)
 
 
+#: Operators on one window over all of space.
 _global_pool = partial(
     op,
     infer=_global_type,

@@ -140,6 +140,7 @@ def _laid_out(made: tuple[Any, ...], layout: int) -> tuple[Any, ...]:
     return (np.transpose(made[0], (2, 0, 1, 3)), *(np.swapaxes(s, 0, 1) for s in made[1:]))
 
 
+#: Recurrent layers.
 _layer = partial(op, dtypes=_DTYPES, stepwise=True)
 
 

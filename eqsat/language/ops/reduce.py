@@ -212,6 +212,7 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
 _ARG_SAMPLE = sampling.one_operand(axis=sampling.axis, keepdims=sampling.flag, select_last=sampling.flag)
 
 
+#: Places of extreme elements along an axis.
 _arg = partial(
     op,
     infer=_arg_type,

@@ -29,6 +29,7 @@ def _along_axis(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _AXIS_SAMPLE = sampling.one_operand(axis=sampling.axis)
 
 
+#: Shares of a whole along an axis.
 _shares = partial(
     op,
     infer=_along_axis,
@@ -137,6 +138,7 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     return scaled if bias is None else xp.add(scaled, bias)
 
 
+#: Normalisations over the last axes.
 _over_trailing = partial(
     op,
     infer=_trailing_type,
@@ -215,6 +217,7 @@ def _channels(x: Any, vector: Any) -> Any:
     return np.reshape(vector, (-1, *(1,) * (x.ndim - 2)))
 
 
+#: Normalisations with parameters for each channel.
 _over_channels = partial(op, accumulates=True, sensitive=True, beside=enumeration.per_channel)
 
 

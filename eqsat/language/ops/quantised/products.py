@@ -107,6 +107,7 @@ def _convolved(xp: Any, x: Any, w: Any, zeros: tuple[Any, Any], attrs: Mapping[s
     return conv.reference(xp, x.astype(np.float64), w.astype(np.float64), **attrs).astype(np.int64)
 
 
+#: Products of numbers of eight bits with zero points of their own.
 _integer = partial(op, dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"})
 
 

@@ -138,6 +138,7 @@ def _int(dim: object) -> int:
     return dim
 
 
+#: Operators with a scale and a zero point, of all elements, by axis or by block.
 _placed = partial(
     op,
     sample=_quantised_sample,

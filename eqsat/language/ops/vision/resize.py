@@ -210,6 +210,7 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     return results[0].size * taps
 
 
+#: Forms of ONNX's Resize.
 _resizing = partial(op, index="...{axes} -> ...{axes}; reads axes", onnx="Resize")
 
 
