@@ -1,4 +1,4 @@
-"""The attributes that an operator can have on operands of given types, all of them up to a bound."""
+"""The shapes and attributes that an operator can have beside operands of given types, all of them up to a bound."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from functools import cache, lru_cache
 from typing import Any
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.bounds import Bounds, Choices, Sizes
+from eqsat.language.declaration.bounds import Bounds, Choices, Sizes, broadcasts, shapes
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
 from eqsat.language.ops.operands.enumeration import of
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.types import TensorType
+
+
+@cache
+def operand_shapes(op: str, known: tuple[Sizes | None, ...], place: int, bounds: Bounds) -> tuple[Sizes, ...]:
+    """The shapes that an operand may have beside others of known shapes.
+
+    Some may still not fit, but none that fits is left out, except for operators that need more than a shape to say so.
+    """
+    declared = spec(op)
+    if declared.beside is not None:
+        return tuple(declared.beside(known, place, bounds))
+    if declared.pointwise:
+        return tuple(s for s in shapes(bounds) if broadcasts(s, *(k for k in known if k is not None)))
+    return shapes(bounds)
 
 
 @cache

@@ -35,7 +35,8 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.grid import completed, is_complete
-from eqsat.rewrites.instances.typings import Cell, Typings
+from eqsat.rewrites.instances.typings import Typings
+from eqsat.rewrites.instances.walk import Cell
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import OverBindings, difference, output_types, result_types, types_of
 

@@ -16,7 +16,6 @@ from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, operands
@@ -24,7 +23,7 @@ from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, difference, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import Term, difference, is_defined, left_terms, output_types, right_terms, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +195,8 @@ def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
 def _more(rule: Rule, seed: int) -> list[Instance]:
     """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
     few = list(_few(rule, seed))
-    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if _defined(rule, b))
+    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
     return [i for i in made if isinstance(i, Instance)]
-
-
-def _defined(rule: Rule, bindings: Bindings) -> bool:
-    try:
-        right_terms(rule, bindings)
-    except Undefined:
-        return False
-    except GraphError:
-        return True
-    return True
 
 
 def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import ShapeError
+from eqsat.errors import GraphError, ShapeError
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Operand, Spread, Var, element, spread_roots
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.rules.rule import Rule
 
 #: Relative difference in float64 above which two results are not the same.
@@ -101,6 +102,17 @@ def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
     return instantiate_all(rule.right, bindings, Terms(rule))
+
+
+def is_defined(rule: Rule, bindings: Bindings) -> bool:
+    """True if the right side's attributes have values; whether it types is for a check to say."""
+    try:
+        right_terms(rule, bindings)
+    except Undefined:
+        return False
+    except GraphError:
+        return True
+    return True
 
 
 def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
