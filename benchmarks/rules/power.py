@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.chains.search import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove
 from eqsat.rewrites.rules.rule import Rule
 

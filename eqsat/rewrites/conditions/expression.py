@@ -15,8 +15,6 @@ from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites.conditions import cuts as _cuts  # noqa: F401
-from eqsat.rewrites.conditions import permutations as _permutations  # noqa: F401
-from eqsat.rewrites.conditions import windows as _windows  # noqa: F401
 from eqsat.rewrites.conditions.arithmetic import bounded_range, bounded_sum, repeat_count
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.conditions.interpreter import interpreted

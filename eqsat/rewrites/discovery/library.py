@@ -1,17 +1,19 @@
-"""The library of generated rules: its files, its order, and how they are made from nothing."""
+"""The library of generated rules: its files, its order, and the laws that it rests on."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.select.prune import Drop, Pruned
-from eqsat.rewrites.rules.evidence import Evidence
+from eqsat.rewrites.discovery.prune import Drop, Pruned
+from eqsat.rewrites.rules.evidence import Evidence, read_evidence
 from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
+from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.rule import PHASES, Rule
 from eqsat.system.files import write_text
 
@@ -125,3 +127,26 @@ def write_library(
     write_text(folder / COUNTS, json.dumps(counts, indent=1) + "\n")
     write_text(folder / RULES, rules_text(rules))
     return rules
+
+
+def account(folder: Path = LIBRARY) -> dict[str, Any]:
+    """The counts of each stage, laws by how many rules rest on them, rules without a law, and those written by hand."""
+    evidence = read_evidence(folder / EVIDENCE)
+    laws = Counter(law for e in evidence.values() for law in e.laws)
+    rules = shipped_rules()
+    axioms = [r for r in rules if r.origin == "axiom"]
+    return {
+        "counts": read_counts(folder / COUNTS),
+        "library": len(evidence),
+        "methods": dict(sorted(Counter(e.entailed or "none" for e in evidence.values()).items())),
+        "instances": {
+            "symbolic": sum(e.symbolic for e in evidence.values()),
+            "numeric": sum(e.numeric for e in evidence.values()),
+            "bounded": sum(e.bounded for e in evidence.values()),
+            "exhaustive": sum(e.exhaustive for e in evidence.values()),
+        },
+        "laws_used": dict(sorted(laws.items(), key=lambda item: (-item[1], item[0]))),
+        "missing": read_missing(folder / MISSING),
+        "by_hand": [{"name": r.name, "text": r.text, "reason": r.reason} for r in axioms],
+        "derived": sum(r.origin == "derived" for r in rules),
+    }

@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
+from eqsat.rewrites.discovery.equations.candidate import STATUSES, CandidateEquation, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.canonical import canonical
-from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.generalise.general_rules import Generaliser
+from eqsat.rewrites.discovery.journal import Journal, subject_of
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
-from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
+from eqsat.rewrites.discovery.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates
-from eqsat.rewrites.discovery.work.journal import Journal, subject_of
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 

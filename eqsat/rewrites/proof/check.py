@@ -1,4 +1,4 @@
-"""Checks of one rule: symbolically with Z3, in float64, and modulo a prime, on instances drawn for it."""
+"""Checks of one rule on instances drawn for it: its types, symbolically with Z3, in float64, and modulo a prime."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError
+from eqsat.errors import GraphError, RuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.elements import Drawn
@@ -22,7 +23,7 @@ from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
 from eqsat.rewrites.rules.term import Term, difference, is_defined, left_terms, output_types, right_terms, values
 
 
@@ -301,3 +302,53 @@ def _size(term: Any) -> int:
 def _show(array: Any) -> str:
     flat: Iterable[Any] = np.asarray(array).ravel()[:6].tolist()
     return "[" + ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in flat) + "]"
+
+
+#: How many instances are looked at, and how often one is tried; about ten milliseconds in all.
+INSTANCES, TRIES = 24, 100
+
+
+def check_types(rule: Rule) -> None:
+    """RuleError where an instance has other types on the right side than on the left, or none on the right at all.
+
+    A right side that types on some instances alone is let pass: a rule does not fire where it does not type. What
+    cannot be decided, because no instance is soon found, is left to the check of the rule.
+    """
+    if any(spec(app.op).sample is None for root in rule.roots for app in applications(root)):
+        return
+    sampler = Sampler(rule)
+    drawn = [b for b in (sampler.draw(TRIES) for _ in range(INSTANCES)) if b is not None]
+    drawn.sort(key=_elements)
+    untyped: Mismatch | None = None
+    agreed = False
+    for bindings in drawn:
+        left = output_types(left_terms(rule, bindings))
+        try:
+            right = output_types(right_terms(rule, bindings))
+        except GraphError as error:
+            untyped = untyped or Mismatch(f"the right side does not type: {error.what}", bindings)
+            continue
+        if left != right:
+            raise _refusal(
+                Mismatch(f"types differ: {_listed(left)} on the left, {_listed(right)} on the right", bindings)
+            )
+        agreed = True
+    if untyped is not None and not agreed:
+        raise _refusal(untyped)
+
+
+def _refusal(found: Mismatch) -> RuleError:
+    return RuleError(
+        str(found),
+        where=RIGHT,
+        expected="outputs of the same types on both sides wherever the conditions hold",
+        remedy="correct the right side, or add the condition under which the types agree",
+    )
+
+
+def _listed(types: Sequence[object]) -> str:
+    return " and ".join(map(str, types))
+
+
+def _elements(bindings: Bindings) -> int:
+    return sum(o.array.size for o in operands(bindings))

@@ -10,11 +10,10 @@ from functools import partial
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.proof.chains.canonical import states
 from eqsat.rewrites.proof.chains.cases import draw, forms
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.logic import keeps_dtype, keeps_shape
-from eqsat.rewrites.proof.chains.reading import Claims, general
+from eqsat.rewrites.proof.chains.reading import Claims, general, states
 from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal
 from eqsat.rewrites.proof.chains.solver import Court
 from eqsat.rewrites.proof.entail import Entailment, entail, relevant

@@ -12,11 +12,10 @@ from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.schemas.axes import axis_laws
-from eqsat.rewrites.schemas.broadcasting import broadcasting_laws
 from eqsat.rewrites.schemas.linear import linear_laws
 from eqsat.rewrites.schemas.operator import Operator, Statement
 from eqsat.rewrites.schemas.parallel import parallel_laws
-from eqsat.rewrites.schemas.pointwise import pointwise_laws
+from eqsat.rewrites.schemas.pointwise import broadcasting_laws, pointwise_laws
 from eqsat.rewrites.schemas.products import product_laws
 from eqsat.rewrites.schemas.published import PUBLISHED
 from eqsat.rewrites.schemas.rows import row_laws

@@ -14,8 +14,7 @@ from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
-from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence
-from eqsat.rewrites.rules.memory import recalled, remember
+from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, recalled, remember
 from eqsat.rewrites.rules.parser import parse_file, parse_rules
 from eqsat.rewrites.rules.rule import Origin, Rule
 

@@ -207,7 +207,7 @@ class _Block:
                 reason=reason,
             )
             if self.origin == "given":
-                from eqsat.rewrites.proof.agreement import check_types  # which loads the checks of rules
+                from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
 
                 check_types(rule)
         except RuleError as error:

@@ -39,7 +39,7 @@ LEFT, RIGHT = "left side", "right side"
 class Rule:
     """A rewrite rule; RuleError at construction where a side is not well formed, or the sides differ in outputs.
 
-    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.agreement`).
+    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.check`).
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
     outputs (split). Where `left` is a single App and `right` has several patterns, these are its outputs in order, the

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.rewrites.proof.chains.canonical import states
-from eqsat.rewrites.proof.entail import entail
-from eqsat.rewrites.proof.premises import with_premises
+from eqsat.rewrites.proof.chains.reading import states
+from eqsat.rewrites.proof.entail import entail, with_premises
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules
 

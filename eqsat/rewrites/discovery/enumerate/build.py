@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
+from eqsat.rewrites.discovery.enumerate.arithmetic import fingerprints
 from eqsat.rewrites.discovery.enumerate.space import PARTS, WIDE, Block, Level, SmallestTerm, Space
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable
 

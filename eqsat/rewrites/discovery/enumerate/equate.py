@@ -1,4 +1,4 @@
-"""Equations: terms of equal fingerprints, up to renaming and without instances of earlier ones."""
+"""Equations: terms of equal fingerprints that pass a second test, without renamings and instances of earlier ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.ops import spec
+from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.discovery.enumerate.arithmetic import ResidueArithmetic, combined
 from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
-from eqsat.rewrites.discovery.enumerate.instances import Key, SubsumptionIndex, unordered
-from eqsat.rewrites.discovery.enumerate.normal import Simplifier
-from eqsat.rewrites.discovery.enumerate.retest import Retest
-from eqsat.rewrites.discovery.enumerate.several import Joint, covers, joints
+from eqsat.rewrites.discovery.enumerate.instances import Key, Simplifier, SubsumptionIndex, match, unordered
 from eqsat.rewrites.discovery.enumerate.space import PARTS, Level
-from eqsat.rewrites.discovery.enumerate.term import Apply, Term, size, variables
+from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term, size, variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +246,110 @@ def _oriented(one: Term, other: Term) -> tuple[Apply, Term] | None:
     if len(ways) < 2:
         return ways[0] if ways else None
     return min(ways, key=lambda w: (-size(w[0]), w[0].skeleton))
+
+
+#: A left side of several outputs, and the first output of the split that yields them all in order.
+Joint = tuple[tuple[Term, ...], Apply, int]
+
+
+def joints(builder: SpaceBuilder, made: Level, most: int) -> Iterator[Joint]:
+    """Splits of a level each of whose outputs equals a term of fewer operators, `most` of them in all.
+
+    Where every left side binds all variables of the split, the equation is no more than one for each output, and is
+    left out.
+    """
+    space = builder.space
+    for block in made.blocks:
+        parts = len(block.results)
+        if parts < 2:
+            continue
+        numbers = made.codes // PARTS
+        inside = np.flatnonzero((numbers >= block.start) & (numbers < block.start + block.count))
+        found: dict[int, dict[int, int]] = {}
+        for code, hashed in zip(made.codes[inside].tolist(), made.hashes[inside].tolist(), strict=True):
+            value = space.known.get(hashed)
+            if value is not None:
+                found.setdefault(code // PARTS, {})[code % PARTS] = value
+        for number, values in found.items():
+            if len(values) < parts:
+                continue
+            left = tuple(space.values[values[i]].term for i in range(parts))
+            whole = builder.tree(made, number * PARTS)[0]
+            if _telling(left, whole, most):
+                yield left, whole, combined(space.hashes[values[i]] for i in range(parts))
+
+
+def _telling(left: tuple[Term, ...], whole: Apply, most: int) -> bool:
+    if any(not isinstance(t, Apply) or not t.operands for t in left) or len(set(left)) < len(left):
+        return False
+    if any(isinstance(t, Apply) and t.application == whole.application for t in left):
+        return False
+    needed = set(variables(whole))
+    bound = [set(variables(t)) for t in left]
+    return size(*left) <= most and needed <= set().union(*bound) and any(not needed <= b for b in bound)
+
+
+def covers(one: Joint, other: Joint) -> bool:
+    """Return whether the second is the first with terms for its variables."""
+    bound: dict[InputVariable, Term] = {}
+    pairs = zip((one[1], *one[0]), (other[1], *other[0]), strict=False)
+    return len(one[0]) == len(other[0]) and all(match(p, t, bound) for p, t in pairs)
+
+
+#: Largest difference of two sides in float32 on [-1, 1], relative to elements above 1.
+TOLERANCE = 1e-5
+_DRAWS = 2
+
+
+class Retest:
+    """A second evaluation of terms, on inputs that the fingerprints have not seen."""
+
+    def __init__(self, variables: Sequence[TensorType], seed: int, tolerance: float = TOLERANCE) -> None:
+        self.tolerance = tolerance
+        self._residues = [ResidueArithmetic(seed + 1 + i) for i in range(_DRAWS)]
+        self._floats = Floats()
+        self._tables: list[dict[Term, list[Any]]] = [{} for _ in range(_DRAWS + 1)]
+        rng = np.random.Generator(np.random.PCG64([seed, 11]))
+        self._inputs: list[list[Any]] = [
+            [a.draw(t, 1, i)[0] for i, t in enumerate(variables)] for a in self._residues
+        ] + [[rng.uniform(-1, 1, t.static).astype(np.float32) for t in variables]]
+
+    def differs(self, one: Term, other: Term) -> bool:
+        """Return whether the two are different on fresh elements modulo the prime."""
+        if one.type != other.type:
+            return True
+        return any(not np.array_equal(self._value(i, one), self._value(i, other)) for i in range(_DRAWS))
+
+    def loss(self, one: Term, other: Term) -> float:
+        """By how much the two differ in float32 on [-1, 1]; 0.0 where that is within the tolerance."""
+        a, b = self._value(_DRAWS, one), self._value(_DRAWS, other)
+        with np.errstate(invalid="ignore"):
+            gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a.astype(np.float64) - b))
+        gap = np.where(np.isnan(gap), np.inf, gap)
+        scale = max(1.0, float(np.abs(a[np.isfinite(a)]).max(initial=0.0)))
+        worst = float(gap.max(initial=0.0))
+        return worst if worst > self.tolerance * scale else 0.0
+
+    def forget(self) -> None:
+        """Drop the results computed so far."""
+        for table in self._tables:
+            table.clear()
+
+    def _value(self, draw: int, term: Term) -> Any:
+        if isinstance(term, InputVariable):
+            return self._inputs[draw][term.index]
+        # Parts of one application are found under its first.
+        table = self._tables[draw]
+        key = term if not term.part else Apply(term.label, term.operands, term.type, 0, term.parts)
+        if key not in table:
+            operands = [self._value(draw, o) for o in term.operands]
+            types = [o.type for o in term.operands]
+            results = spec(term.label.op).result_types(types, term.label.attrs)
+            if draw < _DRAWS:
+                table[key] = self._residues[draw].one(term.label, types, results, operands)
+            else:
+                space = self._floats.namespace(list(types), list(results))
+                made = spec(term.label.op).reference(space, *operands, **term.label.attrs)
+                outputs = list(made) if isinstance(made, tuple) else [made]
+                table[key] = [self._floats.finish(o, t) for o, t in zip(outputs, results, strict=True)]
+        return table[key][term.part]

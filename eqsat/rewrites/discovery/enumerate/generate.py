@@ -22,14 +22,13 @@ from eqsat.language.terms.types import DType
 from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
 from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, Domain, domain
-from eqsat.rewrites.discovery.enumerate.equate import TALLIES, Finder, TermEquation, generality
+from eqsat.rewrites.discovery.enumerate.equate import TALLIES, TOLERANCE, Finder, Retest, TermEquation, generality
 from eqsat.rewrites.discovery.enumerate.forms import attribute_settings, load_operators, taking_part
 from eqsat.rewrites.discovery.enumerate.instances import SubsumptionIndex
-from eqsat.rewrites.discovery.enumerate.retest import TOLERANCE, Retest
 from eqsat.rewrites.discovery.enumerate.space import Block, Level, Space
 from eqsat.rewrites.discovery.enumerate.term import NAMES, Apply, size, text, variables, whole
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.work.jobs import Arrays, Parts, finished
+from eqsat.rewrites.discovery.journal import Arrays, Parts, finished
 
 #: Applications that one part of the work evaluates.
 _PART = 250_000

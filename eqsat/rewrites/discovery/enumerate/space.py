@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.arithmetic import BatchPlan, ResidueArithmetic
+from eqsat.rewrites.discovery.enumerate.arithmetic import BatchPlan, ResidueArithmetic, fingerprints
 from eqsat.rewrites.discovery.enumerate.domain import Domain
-from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import constants, forms
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Label, Term
 

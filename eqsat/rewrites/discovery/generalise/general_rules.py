@@ -15,13 +15,18 @@ from eqsat.rewrites.discovery.equations.derivable import SAVING, Claim
 from eqsat.rewrites.discovery.equations.direction import phase_of
 from eqsat.rewrites.discovery.equations.equation import equations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.generalise.generalise import USUAL, generalise
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import left_terms, right_terms
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.entail import Entailment
+import math
+
+from eqsat.rewrites.discovery.equations.equation import LiteralEquation
+from eqsat.rewrites.discovery.generalise.search import Found, GeneralisationEffort, RuleSearch
+from eqsat.rewrites.discovery.generalise.spread import lifted
+from eqsat.rewrites.discovery.generalise.template import templates
 
 #: The rules that generalise a candidate, each with its evidence.
 Generaliser = Callable[[CandidateEquation], "list[tuple[Rule, Evidence]]"]
@@ -64,7 +69,7 @@ def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None
     """The rule, and its proof by laws if there is one; or the law that states the same, whose name and phase its
     declaration chose.
     """
-    from eqsat.rewrites.proof.premises import with_premises
+    from eqsat.rewrites.proof.entail import with_premises
 
     said = _by_form(laws)
     law = said.get(canonical(RuleStatement.of(rule)))
@@ -110,3 +115,50 @@ def claim(candidate: CandidateEquation) -> Claim | None:
 def phases(candidate: CandidateEquation) -> set[str | None]:
     """The phases of the rules that a candidate makes, this way round and the other."""
     return {phase_of(e.left, e.right) for e in equations(candidate)}
+
+
+#: The default effort.
+USUAL = GeneralisationEffort()
+
+
+def generalise(candidate: CandidateEquation, effort: GeneralisationEffort = USUAL, seed: int = 0) -> tuple[Rule, ...]:
+    """The most general rules found for a candidate, best first; none where it holds by accident of its shapes.
+
+    Ways round that repeat work, whose phase is off unless asked for, are looked at where the effort says so. Every
+    rule is worth checking, none is proved yet. Deterministic for a seed.
+
+    >>> twice = CandidateEquation("c1", ("relu(relu(x))",), ("relu(x)",), {"x": (3, 3)}, 2, 1)
+    >>> [str(rule) for rule in generalise(twice)]
+    ['relu-of-relu-to-relu: relu(relu(x)) => relu(x)']
+    """
+    found: dict[str, Rule] = {}
+    seen: set[str] = set()
+    for equation in equations(candidate):
+        text = equation.text
+        if text in seen:  # the same the other way round, as x + y => y + x
+            continue
+        seen.add(text)
+        phase = phase_of(equation.left, equation.right)
+        if phase is None or (phase == "associate" and not effort.repeats):
+            continue
+        for form in (lifted(equation), equation):
+            made = _rules(form, effort, seed) if form is not None else ()
+            found.update((rule.text, rule) for rule in made if rule.text not in found)
+            if made:
+                break
+    order = ("simplify", "fuse", "merge", "expand", "associate")
+    return tuple(sorted(found.values(), key=lambda r: order.index(r.phase)))
+
+
+def _rules(equation: LiteralEquation, effort: GeneralisationEffort, seed: int) -> tuple[Rule, ...]:
+    """The rules of the most general left side that needs few conditions; of all, the one that needs the least."""
+    best: Found | None = None
+    for template in templates(equation):
+        if best is not None and best.cost <= template.cost + effort.plain:
+            break
+        enough = best.cost if best is not None else math.inf
+        for found in RuleSearch(equation, template, effort, seed).found(enough):
+            best = found if best is None or found.cost < best.cost else best
+    if best is None:
+        return ()
+    return tuple(way.rule for way in best.ways)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.terms.pattern import Left, Pattern
+from eqsat.rewrites.discovery.equations.direction import numbers_of, write_rule
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, names_read
 from eqsat.rewrites.discovery.equations.sides import expression
-from eqsat.rewrites.discovery.equations.writing import numbers_of, write_rule
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_rule, drawn, holds
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards

@@ -1,8 +1,9 @@
-"""The terms and symbols of a proof in one instance of its rule: their types, facts and values."""
+"""The terms and symbols of a proof in one instance of its rule, and rules up to the names of their variables."""
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -13,7 +14,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.masks import rows_attend
-from eqsat.language.terms.pattern import Bindings, Expression
+from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn
@@ -228,3 +229,61 @@ def general(rule: Rule) -> Rule:
 def _is_when_known(tree: ast.expr) -> bool:
     inner = tree.operand if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not) else tree
     return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _WHEN_KNOWN
+
+
+class _VariableNames(ast.NodeTransformer):
+    """Names in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.order: dict[str, str] = {}
+
+    def name(self, name: str) -> str:
+        return self.order.setdefault(name, f"v{len(self.order)}")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.name(node.id), node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.args = [self.visit(a) for a in node.args]
+        node.keywords = [self.visit(k) for k in node.keywords]
+        return node
+
+    def expression(self, tree: ast.expr) -> str:
+        return ast.unparse(self.visit(copy.deepcopy(tree)))
+
+    def pattern(self, pattern: Pattern | Spread) -> Any:
+        if isinstance(pattern, Var):
+            return self.name(pattern.name)
+        if isinstance(pattern, Spread):
+            over = tuple((self.name(s), self.name(v)) for v, s in pattern.over)
+            window = tuple(self.expression(e.tree) for e in pattern.window or ())
+            return "spread", over, self.pattern(pattern.item), window
+        operands = tuple(self.pattern(o) for o in pattern.operands)
+        fields = tuple((k, self.expression(e.tree)) for k, e in sorted(pattern.fields.items()))
+        return pattern.op, operands, self.name(pattern.record) if pattern.record is not None else None, fields
+
+
+def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
+    """Both sides with variables named in order, and the single conditions; `turned` takes the right side first."""
+    names = _VariableNames()
+    left = spread_roots(rule.left)
+    first, second = (rule.right, left) if turned else (left, rule.right)
+    made = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
+    conditions = frozenset(names.expression(part) for c in rule.conditions for part in conjuncts(c.tree))
+    return made, conditions
+
+
+def states(law: Rule, rule: Rule) -> bool:
+    """True if a law says what the rule says, in either direction, under conditions no stronger than the rule's.
+
+    Turned round, a law says that its right side is equal to its left side wherever the left side is well-typed; the
+    rule has to be about the same terms, so no more is asked.
+    """
+    if law.operators() != rule.operators():
+        return False
+    ours, given = sides(rule)
+    for turned in (False, True):
+        theirs, asked = sides(law, turned=turned)
+        if ours == theirs and asked <= given:
+            return True
+    return False

@@ -1,9 +1,10 @@
-"""The search for a proof in one instance: both sides in an e-graph, saturated until they meet."""
+"""The search for a proof in one instance: both sides in an e-graph, saturated until they meet, by rules either way round."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from eqsat.egraph.egraph import CONST, INPUT, EGraph
@@ -11,16 +12,15 @@ from eqsat.egraph.matching.match import bindings_of
 from eqsat.egraph.nodes import Firing
 from eqsat.egraph.saturate import Saturator
 from eqsat.egraph.saturation import Limits
-from eqsat.errors import GraphError
+from eqsat.errors import GraphError, RuleError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
+from eqsat.language.terms.pattern import App, Bindings, Siblings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.reading import Claims
 from eqsat.rewrites.proof.chains.symbols import Bound, Env, Ref, Thing, literal
 from eqsat.rewrites.proof.chains.terms import Equation, Matcher, NoMatchError, Writer
-from eqsat.rewrites.proof.chains.turned import TURNED, turned
 from eqsat.rewrites.rules.rule import Rule
 
 
@@ -206,3 +206,41 @@ def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
         closure.equate(equation.left, equation.right, index)
     met = all(closure.find(a) == closure.find(b) for a, b in zip(goal.left, goal.right, strict=True))
     return closure if met else None
+
+
+#: What the name of a rule read from right to left ends in.
+TURNED = "-turned"
+
+
+@lru_cache(4096)
+def turned(rule: Rule) -> Rule | None:
+    """The rule with its sides exchanged; None where its right side cannot be a left side, or leaves a name unbound.
+
+    It is no rule to rewrite with blindly: the rule says that its sides are equal where its own left side is well-typed.
+    """
+    if isinstance(rule.left, Siblings) or not all(isinstance(p, App) for p in rule.right):
+        return None
+    left, arrow, rest = rule.text.partition(" => ")
+    right, word, conditions = rest.partition(" if ")
+    try:
+        return replace(
+            rule,
+            name=rule.name + TURNED,
+            phase="expand",
+            left=tuple(p for p in rule.right if isinstance(p, App)),
+            right=rule.left,
+            text=f"{right}{arrow}{left}{word}{conditions}",
+            origin="candidate",
+        )
+    except RuleError:
+        return None
+
+
+def both_ways(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Rules as equations: each also from right to left, where that is a rule.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> [r.name for r in both_ways(parse_rules("law: relu(-(-x)) => relu(x)"))]
+    ['law', 'law-turned']
+    """
+    return tuple(r for rule in rules for r in (rule, turned(rule)) if r is not None)

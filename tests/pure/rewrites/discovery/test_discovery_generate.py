@@ -18,9 +18,9 @@ from eqsat.language.declaration.registry import forget
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate import build, generate, space
+from eqsat.rewrites.discovery.enumerate.arithmetic import combined, fingerprints
 from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, domain
-from eqsat.rewrites.discovery.enumerate.fingerprint import combined, fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import forms, taking_part
 from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 from eqsat.rewrites.discovery.equations.candidate import read_candidates

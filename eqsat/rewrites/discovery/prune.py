@@ -10,7 +10,7 @@ from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, ge
 from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
-from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.discovery.journal import Journal
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
