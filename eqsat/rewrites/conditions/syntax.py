@@ -96,6 +96,30 @@ class _Substitution(ast.NodeTransformer):
         return node
 
 
+def with_name(tree: ast.expr, part: str, name: str) -> ast.expr:
+    """A syntax tree with a name in place of each part that has this text; the tree given is changed."""
+    named: ast.expr = _Naming(part, name).visit(tree)
+    return named
+
+
+class _Naming(ast.NodeTransformer):
+    def __init__(self, part: str, name: str) -> None:
+        self.part, self.name = part, name
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and ast.unparse(node) == self.part:
+            return ast.Name(self.name, ast.Load())
+        return self.generic_visit(node)
+
+
+def loop_parts(loop: ast.comprehension) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The variables of a loop, and the sequences that they run over in step, those of a zip where there is one."""
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    if isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip":
+        return targets, loop.iter.args
+    return targets, [loop.iter]
+
+
 def free_names(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[str]:
     """The names that a checked tree reads and does not bind in a loop; functions are not among them."""
     if isinstance(node, ast.Name) and node.id not in local:

@@ -84,6 +84,8 @@ def subject_of(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+#: Called with a stage, how many of its parts are done, and how many there are.
+Follow: TypeAlias = Callable[[str, int, int], None]
 #: The result of one part: arrays by name.
 Arrays: TypeAlias = Mapping[str, Any]
 

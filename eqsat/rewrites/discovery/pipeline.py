@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.rewrites.discovery.equations.candidate import STATUSES, CandidateEquation, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.generalise.general_rules import Generaliser
-from eqsat.rewrites.discovery.journal import Journal, subject_of
+from eqsat.rewrites.discovery.journal import Follow, Journal, subject_of
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
 from eqsat.rewrites.discovery.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates
@@ -22,8 +21,6 @@ from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
     from eqsat.rewrites.discovery.enumerate.generate import GenerationProgress, GenerationSettings
-
-Follow = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -90,50 +87,24 @@ def assemble(
     folder: Path,
     *,
     beyond_laws: bool = False,
-    generaliser: Generaliser | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
     """Verify and prune candidates, and write the remaining rules into a folder."""
+    known = laws if beyond_laws else ()
     outcomes = list(
-        verify_candidates(
-            candidates,
-            laws,
-            known=laws if beyond_laws else (),
-            generaliser=generaliser,
-            executor=executor,
-            journal=journal,
-            progress=progress,
-        )
+        verify_candidates(candidates, laws, known=known, executor=executor, journal=journal, progress=progress)
     )
-    return finish(
-        outcomes, generated, laws, folder, beyond_laws=beyond_laws, uses=uses, journal=journal, progress=progress
-    )
-
-
-def finish(
-    outcomes: Sequence[CandidateOutcome],
-    generated: Mapping[str, Any],
-    laws: Sequence[Rule],
-    folder: Path,
-    *,
-    beyond_laws: bool = False,
-    uses: Iterable[Use] = (),
-    journal: Journal | None = None,
-    progress: Follow | None = None,
-) -> Built:
-    """Prune verified rules, and write the remaining ones into a folder."""
     verified = verified_rules(outcomes, on_request=not beyond_laws)
-    evidence = {name: found for name, (_, found) in verified.items()}
+    evidence = {name: record for name, (_, record) in verified.items()}
     check = entailed(laws)
 
     def proved(rule: Rule) -> Evidence:
         evidence[rule.name] = check(rule)
         return evidence[rule.name]
 
-    known = laws if beyond_laws else ()
     pruned = prune([r for r, _ in verified.values()], known, verify=proved, journal=journal, progress=progress)
     for rule in pruned.kept:
         if rule.name not in evidence:  # its verdict came out of the journal

@@ -10,7 +10,7 @@ from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, ge
 from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
-from eqsat.rewrites.discovery.journal import Journal
+from eqsat.rewrites.discovery.journal import Follow, Journal
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
@@ -21,8 +21,6 @@ RENAMING, SPECIAL, SUBGRAPH, DERIVABLE = "renaming", "special case", "common sub
 #: Number of rules looked at between two reports of progress and two entries of the journal.
 _AT_ONCE = 48
 
-#: Called with the stage, how many of its rules are done, and how many there are.
-Follow = Callable[[str, int, int], None]
 Verify = Callable[[Rule], Evidence]
 
 

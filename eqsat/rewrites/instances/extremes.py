@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import DType
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.instances.instance import evaluated, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import both_sides
 
 #: What is put in place of one element, and how messages call it.
 _SPECIAL = ((math.inf, "an infinity"), (-math.inf, "a negative infinity"), (math.nan, "NaN"))
@@ -104,20 +103,10 @@ def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _S
     return replaced(bindings, changed) if changed else None
 
 
-def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
+def _sides(rule: Rule, bindings: Bindings) -> list[list[Any]] | None:
     """Both sides in float64; None where a condition refuses or a side does not type."""
-    if rule.refused(bindings) is not None:
-        return None
-    try:
-        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-    except GraphError:
-        return None
-    if output_types(left) != output_types(right):
-        return None
-    interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(bindings)}
-    with np.errstate(all="ignore"):
-        return values(left, interpretation, arrays), values(right, interpretation, arrays)
+    sides = both_sides(rule, bindings) if rule.refused(bindings) is None else None
+    return None if sides is None else evaluated(bindings, Floats(wide=True), *sides)
 
 
 def _alike(a: Any, b: Any) -> bool:

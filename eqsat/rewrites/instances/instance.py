@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from eqsat.errors import GraphError, RuleError
+from eqsat.language.graphs.interpret import Interpretation
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Spread, Var
@@ -24,7 +28,7 @@ from eqsat.rewrites.instances.walk import (
     selects_along_axis,
 )
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import is_defined, left_terms
+from eqsat.rewrites.rules.term import is_defined, left_terms, values
 
 #: The element type of operands, wide enough for attributes to be exact in it.
 _FLOAT = "float64"
@@ -83,6 +87,12 @@ class Sampler:
         except GraphError:
             return None
         return bindings
+
+
+def draw(rule: Rule, count: int, seed: int = 0, tries: int = 2000) -> list[Bindings]:
+    """Instances of a rule, fewer where its conditions are hard to meet."""
+    sampler = Sampler(rule, seed)
+    return list(islice(iter(lambda: sampler.draw(tries), None), count))
 
 
 class _InstanceDraw(PatternWalk):
@@ -253,3 +263,15 @@ def _operands(bindings: Bindings) -> Iterator[Drawn]:
 def operands(bindings: Bindings) -> list[Drawn]:
     """Every drawn operand, each once."""
     return list({id(o): o for o in _operands(bindings)}.values())
+
+
+def arrays_of(bindings: Bindings, interpretation: Interpretation) -> dict[int, Any]:
+    """The elements of every drawn operand in an interpretation, by the operand's identity."""
+    return {id(o): interpretation.constant(o.array, o.type) for o in operands(bindings)}
+
+
+def evaluated(bindings: Bindings, interpretation: Interpretation, *sides: list[Any]) -> list[list[Any]]:
+    """All outputs of sides in an interpretation."""
+    arrays = arrays_of(bindings, interpretation)
+    with np.errstate(all="ignore"):
+        return [values(side, interpretation, arrays) for side in sides]

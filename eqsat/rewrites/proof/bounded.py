@@ -38,7 +38,7 @@ from eqsat.rewrites.instances.grid import completed, is_complete
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.instances.walk import Cell
 from eqsat.rewrites.rules.rule import Rule, applications
-from eqsat.rewrites.rules.term import OverBindings, difference, output_types, result_types, types_of
+from eqsat.rewrites.rules.term import OverBindings, difference, output_types, outputs, result_types, types_of
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
 LEVELS = (
@@ -180,10 +180,8 @@ class _Runner(OverBindings):
             return [found[1]]
         if thing.values is None:
             operands = [None if o is None else self._values(o)[0] for o in thing.operands]
-            namespace = self._interpretation.namespace(types_of(thing.operands), list(thing.types))
-            made = spec(thing.op).reference(namespace, *operands, **thing.attrs)
-            outputs = list(made) if isinstance(made, tuple) else [made]
-            thing.values = [self._interpretation.finish(o, t) for o, t in zip(outputs, thing.types, strict=True)]
+            types = types_of(thing.operands)
+            thing.values = outputs(self._interpretation, thing.op, thing.attrs, operands, types, thing.types)
         values: list[Any] = thing.values
         return values
 

@@ -19,7 +19,7 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
@@ -126,10 +126,9 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
     """
     made = partial(Evidence, rule.name, rule_hash(rule))
-    drawn = _drawn(rule, effort, seed)
-    if isinstance(drawn, _Refuted):
-        return made("refuted", numeric=drawn.after, detail=str(drawn.mismatch))
-    instances, exact = drawn
+    instances, exact, refuting = _drawn(rule, effort, seed)
+    if refuting is not None:
+        return made("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
     if len(instances) < 3:
         return made("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
@@ -143,9 +142,9 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
             return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
         more = _more(rule, seed)
         for instance in more[::2]:
-            mismatch = extreme_mismatch(rule, instance.bindings)
-            if mismatch is not None:
-                return made("refuted", **counts, detail=str(mismatch))
+            refuting = extreme_mismatch(rule, instance.bindings)
+            if refuting is not None:
+                return made("refuted", **counts, detail=str(refuting))
         instances += more
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
@@ -158,16 +157,11 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     return made("proved", symbolic=len(chosen), **counts, pairs=pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Refuted:
-    """The instance that refutes a rule, and how many were looked at."""
+def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None]:
+    """Drawn instances that agree, those of the grid where none can be drawn, until one refutes the rule.
 
-    mismatch: Mismatch
-    after: int
-
-
-def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] | _Refuted:
-    """Drawn instances that agree, those of the grid where none can be drawn, and how many agree modulo a prime too."""
+    Beside them, how many agree modulo a prime too, and the mismatch of the one that refutes.
+    """
     sampler = Sampler(rule, seed)
     instances: list[Instance] = []
     exact = 0
@@ -176,16 +170,14 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] 
         if len(instances) >= effort.numeric:
             break
         made = build(rule, bindings)
-        mismatch = None if isinstance(made, Mismatch) else numeric_mismatch(made)
-        if mismatch is None and not isinstance(made, Mismatch) and len(instances) < effort.extremes:
-            mismatch = extreme_mismatch(rule, bindings)
-        if mismatch is not None:
-            return _Refuted(mismatch, len(instances) + 1)
-        if isinstance(made, Mismatch):
-            return _Refuted(made, len(instances) + 1)
+        refuting = made if isinstance(made, Mismatch) else numeric_mismatch(made)
+        if refuting is None and len(instances) < effort.extremes:
+            refuting = extreme_mismatch(rule, bindings)
+        if refuting is not None or isinstance(made, Mismatch):
+            return instances, exact, refuting
         exact += agrees_modulo_prime(made)
         instances.append(made)
-    return instances, exact
+    return instances, exact, None
 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
@@ -214,10 +206,16 @@ def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
     return Instance(bindings, left, right)
 
 
+def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
+    made = build(rule, bindings)
+    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
+
+
 def numeric_mismatch(instance: Instance) -> Mismatch | None:
     """The difference of the two sides in float64, None where there is none."""
     interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
+    arrays = arrays_of(instance.bindings, interpretation)
     made = []
     for name, side in (("left", instance.left), ("right", instance.right)):
         try:
@@ -237,10 +235,7 @@ def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
 
 def agrees_modulo_prime(instance: Instance) -> bool:
     """True if both sides are equal in residues, where every function of one variable is a random one."""
-    interpretation = Residues()
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
-    left = values(instance.left, interpretation, arrays)
-    right = values(instance.right, interpretation, arrays)
+    left, right = evaluated(instance.bindings, Residues(), instance.left, instance.right)
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 

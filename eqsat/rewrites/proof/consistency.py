@@ -10,12 +10,13 @@ from functools import partial
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.proof.chains.cases import draw, forms
+from eqsat.rewrites.instances.instance import draw
+from eqsat.rewrites.proof.chains.cases import forms
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.logic import keeps_dtype, keeps_shape
 from eqsat.rewrites.proof.chains.reading import Claims, general, states
 from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal
-from eqsat.rewrites.proof.chains.solver import Court
+from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.entail import Entailment, entail, relevant
 from eqsat.rewrites.proof.prove import counterexample, refutation
 from eqsat.rewrites.rules.rule import Rule
@@ -114,7 +115,7 @@ def collapse(
         return found
     if len(leaves) < 2:
         return None
-    return Court(aim, aim.closure, steps).collapses(relevant(law, general_laws), seeds, leaves)
+    return PremiseSolver(aim, aim.closure, steps).collapses(relevant(law, general_laws), seeds, leaves)
 
 
 def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int]) -> tuple[str, ...] | None:

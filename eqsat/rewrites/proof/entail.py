@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.egraph.saturation import Limits
-from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.instances.instance import draw
+from eqsat.rewrites.proof.chains.cases import Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general, states
 from eqsat.rewrites.proof.chains.search import both_ways, goal
 from eqsat.rewrites.proof.chains.show import Printer, lines
-from eqsat.rewrites.proof.chains.solver import Court, SettledChain
+from eqsat.rewrites.proof.chains.solver import ChainVerdict, PremiseSolver
 from eqsat.rewrites.proof.prove import NO_EQUATION
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -84,20 +85,22 @@ def entail(
 def _judged(found: Sequence[Proved], steps: int) -> Entailment:
     """Z3's word on the chains of every form of the rule."""
     first = found[0].cases[0]
-    used = tuple(dict.fromkeys(e.rule.name for p in found for c in p.cases for e in c.equations))
-    chain = lines(Printer(first.closure), [k for c in first.chains for k in c], _names(first))
-    courts = [(_court(c, steps), c) for p in found for c in p.cases]
+    used = rules_used(found)
+    chain = lines(Printer(first.closure), [k for c in first.chains for k in c], first.names)
+    solvers = [(PremiseSolver.of(case, steps), case) for p in found for case in p.cases]
     if all(len(p.cases) == 1 for p in found):
-        cores = [court.entailed(_laws(case)) for court, case in courts]
+        cores = [
+            solver.entailed(list({e.rule.name: e.rule for e in case.equations}.values())) for solver, case in solvers
+        ]
         if all(core is not None for core in cores):
             laws = tuple(dict.fromkeys(name for core in cores for name in core or ()))
             return Entailment("proved", "z3", laws, chain, _forms_text(found))
-    settled = [court.settle(case) for court, case in courts]
-    refused = next((s for s in settled if not s.confirmed), None)
+    verdicts = [solver.verdict(case) for solver, case in solvers]
+    refused = next((s for s in verdicts if not s.confirmed), None)
     if refused is not None:
         return Entailment("undecided", laws=used, chain=chain, detail=refused.why)
-    bounded = tuple(dict.fromkeys(text for s in settled for text in s.bounded))
-    return Entailment("proved", "chain", used, chain, _chain_text(found, settled, len(bounded)), bounded=bounded)
+    bounded = tuple(dict.fromkeys(text for s in verdicts for text in s.bounded))
+    return Entailment("proved", "chain", used, chain, _chain_text(found, verdicts, len(bounded)), bounded=bounded)
 
 
 def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int, explain: bool) -> Entailment:
@@ -106,7 +109,7 @@ def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int, e
         return Entailment("undecided", detail=stuck.stopped_by)
     aim = stuck.search.goal
     fresh = goal(rule, aim.bindings)
-    core = Court(fresh, fresh.closure, steps).entailed(relevant(rule, laws))
+    core = PremiseSolver(fresh, fresh.closure, steps).entailed(relevant(rule, laws))
     sequences = [t for t in fresh.env.values() if isinstance(t, tuple)]
     if core is not None and not sequences:
         return Entailment("proved", "z3", core, detail="no chain in an instance")
@@ -130,30 +133,18 @@ def _left_operators(law: Rule) -> set[str]:
     return {app.op for root in law.roots for app in applications(root)}
 
 
-def _court(case: ProofCase, steps: int) -> Court:
-    return Court(case.goal, case.closure, steps, case.equations)
-
-
-def _laws(case: ProofCase) -> list[Rule]:
-    return list({e.rule.name: e.rule for e in case.equations}.values())
-
-
-def _names(case: ProofCase) -> dict[int, str]:
-    return {i: e.rule.name for i, e in enumerate(case.equations)}
-
-
 def _forms_text(found: Sequence[Proved]) -> str:
     lengths = sorted({len(t) for p in found for c in p.cases for t in c.goal.env.values() if isinstance(t, tuple)})
     return f"sequences of {' and '.join(map(str, lengths))}" if lengths else ""
 
 
-def _chain_text(found: Sequence[Proved], settled: Sequence[SettledChain], bounded: int) -> str:
+def _chain_text(found: Sequence[Proved], verdicts: Sequence[ChainVerdict], bounded: int) -> str:
     instances = sum(p.instances for p in found)
-    parts = [f"{sum(s.steps for s in settled)} steps"]
+    parts = [f"{sum(s.steps for s in verdicts)} steps"]
     cases = max(len(p.cases) for p in found)
     if cases > 1:
         parts.append(f"by {cases} cases")
-    follow = sum(s.follow for s in settled)
+    follow = sum(s.follow for s in verdicts)
     parts.append(f"{follow} side conditions follow from the rule's own")
     if bounded:
         parts.append(f"{bounded} hold in all {instances} instances drawn")

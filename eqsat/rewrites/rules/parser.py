@@ -19,7 +19,7 @@ from pathlib import Path
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, substituted
+from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
@@ -279,10 +279,7 @@ class _Block:
     def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:
         if len(tree.generators) != 1 or tree.generators[0].ifs:
             raise self.fault("a list with several loops or a filter", tree, "[… for x in xs]")
-        loop = tree.generators[0]
-        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-        zipped = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip"
-        sequences = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter]
+        targets, sequences = loop_parts(tree.generators[0])
         names = [n.id for n in (*targets, *sequences) if isinstance(n, ast.Name)]
         if len(targets) != len(sequences) or len(names) != 2 * len(targets):
             raise self.fault("a loop over something else than named sequences", tree, "for x, w in zip(xs, ws)")

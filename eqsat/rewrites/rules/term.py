@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.graphs.interpret import run_node
+from eqsat.language.graphs.interpret import Interpretation, run_node
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs, Node
 from eqsat.language.terms.instantiation import instantiate_all
@@ -94,6 +94,20 @@ def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -
         ) from None
 
 
+def outputs(
+    interpretation: Interpretation,
+    op: str,
+    attrs: Attrs,
+    operands: Sequence[Any],
+    types: Sequence[TensorType | None],
+    results: Sequence[TensorType],
+) -> list[Any]:
+    """The outputs of an operator by its reference in an interpretation."""
+    made = spec(op).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
+    arrays = list(made) if isinstance(made, tuple) else [made]
+    return [interpretation.finish(array, type) for array, type in zip(arrays, results, strict=True)]
+
+
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the left side."""
     return instantiate_all(spread_roots(rule.left), bindings, Terms(rule))
@@ -102,6 +116,15 @@ def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
     return instantiate_all(rule.right, bindings, Terms(rule))
+
+
+def both_sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
+    """The roots of both sides; None where one does not type, or their types differ."""
+    try:
+        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
+    except GraphError:
+        return None
+    return (left, right) if output_types(left) == output_types(right) else None
 
 
 def is_defined(rule: Rule, bindings: Bindings) -> bool:

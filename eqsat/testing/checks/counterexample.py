@@ -16,9 +16,9 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Pattern, Spread, spread_roots
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.instances.instance import evaluated, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import OverBindings, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import OverBindings, left_terms, output_types, right_terms
 
 #: Calls longer than this get a name of their own in a program.
 _LINE = 90
@@ -94,10 +94,8 @@ def counterexample(rule: Rule, bindings: Bindings, reason: str) -> Counterexampl
 
 
 def _made(terms: list[Any], bindings: Bindings) -> str:
-    interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(bindings)}
-    with np.errstate(all="ignore"):
-        return ", ".join(_shown(a) for a in values(terms, interpretation, arrays))
+    (arrays,) = evaluated(bindings, Floats(wide=True), terms)
+    return ", ".join(map(_shown, arrays))
 
 
 def _types(types: list[TensorType]) -> str:

@@ -16,7 +16,7 @@ from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, operands
-from eqsat.rewrites.proof.check import Effort, Mismatch, build, check, numeric_mismatch
+from eqsat.rewrites.proof.check import Effort, Mismatch, check, mismatch
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
@@ -156,12 +156,6 @@ def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexampl
             expected="operators whose references always make the same of the same operands",
         )
     return counterexample(rule, found.instance, found.reason)
-
-
-def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
-    made = build(rule, bindings)
-    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
 
 
 def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:

@@ -15,6 +15,7 @@ from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.term import Label
+from eqsat.rewrites.rules.term import outputs
 
 #: Computes the outputs, a row each, of operands that are stacked on a new first axis.
 Batch: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
@@ -41,7 +42,7 @@ class ResidueArithmetic:
     """
 
     def __init__(self, seed: int) -> None:
-        self._residues = Residues()
+        self.residues = Residues()
         self._seed = seed
 
     def draw(self, type: TensorType, rows: int, *key: int) -> Any:
@@ -55,9 +56,7 @@ class ResidueArithmetic:
         self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType], operands: Sequence[Any]
     ) -> list[Any]:
         """The outputs of one application."""
-        made = spec(label.op).reference(self._space(types, results), *operands, **label.attrs)
-        outputs = list(made) if isinstance(made, tuple) else [made]
-        return [self._residues.finish(o, t) for o, t in zip(outputs, results, strict=True)]
+        return outputs(self.residues, label.op, label.attrs, operands, types, results)
 
     def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """The fastest evaluation of many rows that gives the same as one row at a time."""
@@ -84,7 +83,7 @@ class ResidueArithmetic:
         return BatchPlan(run, "one by one")
 
     def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
-        return self._residues.namespace(list(types), list(results))
+        return self.residues.namespace(list(types), list(results))
 
     def _stacked(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new first axis, for operators that take any number of leading axes."""

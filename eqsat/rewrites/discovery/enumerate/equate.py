@@ -18,6 +18,7 @@ from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
 from eqsat.rewrites.discovery.enumerate.instances import Key, Simplifier, SubsumptionIndex, match, unordered
 from eqsat.rewrites.discovery.enumerate.space import PARTS, Level
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Term, size, variables
+from eqsat.rewrites.rules.term import outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +346,6 @@ class Retest:
             operands = [self._value(draw, o) for o in term.operands]
             types = [o.type for o in term.operands]
             results = spec(term.label.op).result_types(types, term.label.attrs)
-            if draw < _DRAWS:
-                table[key] = self._residues[draw].one(term.label, types, results, operands)
-            else:
-                space = self._floats.namespace(list(types), list(results))
-                made = spec(term.label.op).reference(space, *operands, **term.label.attrs)
-                outputs = list(made) if isinstance(made, tuple) else [made]
-                table[key] = [self._floats.finish(o, t) for o, t in zip(outputs, results, strict=True)]
+            interpretation = self._residues[draw].residues if draw < _DRAWS else self._floats
+            table[key] = outputs(interpretation, term.label.op, term.label.attrs, operands, types, results)
         return table[key][term.part]

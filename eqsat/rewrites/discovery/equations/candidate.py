@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ class CandidateEquation:
     lossy: float = 0.0
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> CandidateEquation:
+        """The candidate of a record of JSON; KeyError or TypeError where it is of none."""
+        sides = {side: tuple(record[side]) for side in ("left", "right")}
+        return cls(**record | sides | {"shapes": {name: tuple(shape) for name, shape in record["shapes"].items()}})
+
     @property
     def text(self) -> str:
         """The equation as one line in the syntax of rules, without conditions."""
@@ -42,13 +48,7 @@ class CandidateEquation:
 
 def read_candidates(path: Path) -> Iterator[CandidateEquation]:
     """The candidates of a file of JSON lines; RuleError with the line for one that is none."""
-
-    def make(record: dict[str, Any]) -> CandidateEquation:
-        record["left"], record["right"] = tuple(record["left"]), tuple(record["right"])
-        record["shapes"] = {name: tuple(shape) for name, shape in record["shapes"].items()}
-        return CandidateEquation(**record)
-
-    return read_json_lines(path, make, "candidate", "the generator", "run `eqsat rules generate` again")
+    return read_json_lines(path, CandidateEquation.of, "candidate", "the generator", "run `eqsat rules generate` again")
 
 
 def write_candidates(candidates: Iterable[CandidateEquation], path: Path) -> None:
@@ -81,6 +81,18 @@ class CandidateOutcome:
     rules: tuple[tuple[str, str, str], ...] = ()
     evidence: tuple[Evidence, ...] = ()
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> CandidateOutcome:
+        """The outcome of a record of JSON; KeyError or TypeError where it is of none."""
+        return cls(
+            name=record["name"],
+            text=record["text"],
+            status=record["status"],
+            by=tuple(record["by"]),
+            rules=tuple((str(n), str(p), str(t)) for n, p, t in record["rules"]),
+            evidence=tuple(Evidence.of(e) for e in record["evidence"]),
+        )
+
     def as_rules(self) -> Iterator[tuple[Rule, Evidence]]:
         """The rules that generalise it, with their evidence."""
         for (name, phase, text), evidence in zip(self.rules, self.evidence, strict=True):
@@ -103,27 +115,10 @@ def is_proved(evidence: Evidence) -> bool:
     return evidence.verdict == "proved" and bool(evidence.entailed)
 
 
-def as_record(outcome: CandidateOutcome) -> dict[str, Any]:
-    """The outcome as plain values."""
-    return asdict(outcome)
-
-
-def from_record(record: dict[str, Any]) -> CandidateOutcome:
-    """The outcome of plain values; KeyError or TypeError where they are of none."""
-    return CandidateOutcome(
-        name=record["name"],
-        text=record["text"],
-        status=record["status"],
-        by=tuple(record["by"]),
-        rules=tuple((str(n), str(p), str(t)) for n, p, t in record["rules"]),
-        evidence=tuple(Evidence.of(e) for e in record["evidence"]),
-    )
-
-
 def read_outcomes(path: Path) -> Iterator[CandidateOutcome]:
     """The outcomes of a file of JSON lines; RuleError with the line for one that is none."""
     remedy = "run `eqsat rules verify CANDIDATES.jsonl -o VERIFIED.jsonl`"
-    return read_json_lines(path, from_record, "verified candidate", "the verifier", remedy)
+    return read_json_lines(path, CandidateOutcome.of, "verified candidate", "the verifier", remedy)
 
 
 def written_outcomes(outcomes: Iterable[CandidateOutcome]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from eqsat.errors import EqsatError
 from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
-from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
@@ -246,14 +246,9 @@ def _holds(condition: Expression, wanted: set[str]) -> bool:
     if _ordered(condition.text) in wanted:
         return True
     try:
-        return bool(evaluate(condition, Bindings())) if not _free(condition) else False
+        return not compiled(condition).names and bool(evaluate(condition, Bindings()))
     except EqsatError:
         return False
-
-
-def _free(condition: Expression) -> bool:
-    called = {id(n.func) for n in ast.walk(condition.tree) if isinstance(n, ast.Call)}
-    return any(isinstance(n, ast.Name) and id(n) not in called for n in ast.walk(condition.tree))
 
 
 def _sorted(part: Part) -> str:

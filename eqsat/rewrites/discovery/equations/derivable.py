@@ -29,9 +29,9 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings, Siblings
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import arrays_of, draw, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import Term, both_sides, left_terms, values
 
 #: Many claims at once, without merging siblings; then a few with all there is.
 CHEAP = Limits(nodes=60_000, rounds=4, seconds=60.0, generations=0, radius=2)
@@ -127,13 +127,7 @@ def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) 
     What saturation derives for these it derives for all that conditions tell no further apart. Those about which least
     is special are taken, since a transpose that moves nothing follows from less.
     """
-    sampler = Sampler(rule, seed)
-    drawn: list[Bindings] = []
-    for _ in range(DRAWN):
-        bindings = sampler.draw(tries)
-        if bindings is None:
-            break
-        drawn.append(bindings)
+    drawn = draw(rule, DRAWN, seed, tries)
     drawn.sort(key=lambda b: _special(rule, b))
     made: dict[str, Claim] = {}
     for bindings in drawn:
@@ -151,7 +145,7 @@ def _special(rule: Rule, bindings: Bindings) -> float:
         dims = operand.type.dims
         found += sum(d == 1 for d in dims) + 0.5 * (len(dims) - len(set(dims)))
     interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in drawn}
+    arrays = arrays_of(bindings, interpretation)
     pending: list[Any] = left_terms(rule, bindings)
     while pending:
         term = pending.pop()
@@ -164,14 +158,12 @@ def _special(rule: Rule, bindings: Bindings) -> float:
 
 
 def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
-    try:
-        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-    except GraphError:
-        return None
-    if output_types(left) != output_types(right):
+    sides = both_sides(rule, bindings)
+    if sides is None:
         return None
     merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
-    return Claim(rule.name, tuple(left), tuple(right), merges, rule.phase == "associate", rule.phase in SAVING)
+    left, right = map(tuple, sides)
+    return Claim(rule.name, left, right, merges, rule.phase == "associate", rule.phase in SAVING)
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:

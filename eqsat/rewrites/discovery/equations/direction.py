@@ -6,7 +6,7 @@ import ast
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of, spread_roots
 from eqsat.rewrites.discovery.equations.equation import variables
-from eqsat.rewrites.discovery.equations.sides import left_written, written
+from eqsat.rewrites.discovery.equations.sides import left_written, parts, written
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -93,23 +93,14 @@ def _counted(patterns: Iterable[Pattern | Spread]) -> _Count:
     return _Count(*(sum(n for (moves, _), n in found.items() if moves is kind) for kind in (False, True)))
 
 
-def _subpatterns(pattern: Pattern | Spread) -> Iterator[Pattern | Spread]:
-    yield pattern
-    if isinstance(pattern, Spread):
-        yield from _subpatterns(pattern.item)
-    elif isinstance(pattern, App):
-        for operand in pattern.operands:
-            yield from _subpatterns(operand)
-
-
 def _only_root_is_new(made: App, whole: App) -> bool:
     """Return whether the operands of an operator are all parts of another pattern."""
-    known = {written(p) for p in _subpatterns(whole)}
+    known = {written(p) for p in parts(whole)}
     return all(written(o) in known for o in made.operands)
 
 
 def _within(part: Pattern, whole: App) -> bool:
-    return written(part) in {written(p) for p in _subpatterns(whole) if p is not part}
+    return written(part) in {written(p) for p in parts(whole) if p is not part}
 
 
 def _computing(pattern: Pattern) -> set[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, Var, roots_of
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import compiled, evaluate
+from eqsat.rewrites.conditions.syntax import free_names
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.sides import expression, left_written, written
 from eqsat.rewrites.instances.elements import Drawn
@@ -88,9 +89,7 @@ def _operand(name: str, type: TensorType) -> Drawn:
 
 def _reads(side: tuple[str, ...]) -> set[str]:
     """The tensors that terms read."""
-    trees = [ast.parse(text, mode="eval") for text in side]
-    called = {id(n.func) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+    return {name for text in side for name in free_names(ast.parse(text, mode="eval"))}
 
 
 def literal(value: Any) -> Expression:

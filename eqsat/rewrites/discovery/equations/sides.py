@@ -13,6 +13,7 @@ from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of
 from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.conditions.syntax import substituted as with_trees
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import SPLICE, Rule
 
@@ -199,23 +200,8 @@ def read_with(read: Expression, by: Substitution) -> Expression:
             trees[name] = found.tree if isinstance(found, Expression) else as_expression(found).tree
     if not trees:
         return read
-    tree = _Put(trees).visit(copy.deepcopy(read.tree))
+    tree = with_trees(copy.deepcopy(read.tree), trees)
     return Expression(ast.unparse(tree), tree)
-
-
-class _Put(ast.NodeTransformer):
-    """A transformer that puts trees for the names that are no functions."""
-
-    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
-        self.trees = trees
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.trees.get(node.id, node))
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.args = [self.visit(a) for a in node.args]
-        node.keywords = [self.visit(k) for k in node.keywords]
-        return node
 
 
 def equation_with(equation: RuleStatement, by: Substitution) -> RuleStatement:

@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
@@ -104,15 +104,9 @@ def _put(condition: Expression, part: App, fresh: Var) -> Expression:
         return condition
     wanted = ast.unparse(as_expression(part).tree)
 
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            if isinstance(node, ast.expr) and ast.unparse(node) == wanted:
-                return ast.Name(fresh.name, ast.Load())
-            return super().generic_visit(node)
-
     if wanted not in condition.text:
         return condition
-    tree: Any = Put().visit(ast.parse(condition.text, mode="eval").body)
+    tree = with_name(ast.parse(condition.text, mode="eval").body, wanted, fresh.name)
     return Expression(ast.unparse(tree), tree)
 
 

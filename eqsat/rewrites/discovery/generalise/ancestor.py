@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.errors import GraphError
 from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.equation import equations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.instances.instance import operands
-from eqsat.rewrites.rules.term import left_terms, right_terms, values
+from eqsat.rewrites.rules.term import both_sides, left_terms, values
 
 #: Largest number of namings of the right side's variables that are tried for one variable of the left side.
 _WAYS = 128
@@ -59,8 +59,10 @@ def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
         if shape is None:
             continue
         fresh = next(n for n in map("t{}".format, itertools.count()) if n not in candidate.shapes)
-        left = tuple(_with(side, text, fresh) for side in candidate.left)
-        right = tuple(_with(side, text, fresh) for side in candidate.right)
+        left, right = (
+            tuple(ast.unparse(with_name(ast.parse(side, mode="eval").body, text, fresh)) for side in sides)
+            for sides in (candidate.left, candidate.right)
+        )
         if any(held & set(_read(side)) for side in (*left, *right)) or any(side == fresh for side in left):
             continue
         shapes = {n: s for n, s in candidate.shapes.items() if n not in held} | {fresh: shape}
@@ -105,9 +107,8 @@ def _holds(candidate: CandidateEquation) -> bool:
     for equation in equations(candidate):
         rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
-        try:
-            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-        except GraphError:
+        sides = both_sides(rule, bindings)
+        if sides is None:
             return False
         rng, interpretation = np.random.default_rng(0), Residues()
         for _ in range(_DRAWS):
@@ -117,7 +118,7 @@ def _holds(candidate: CandidateEquation) -> bool:
                 else interpretation.constant(o.array, o.type)
                 for o in operands(bindings)
             }
-            ours, theirs = values(left, interpretation, arrays), values(right, interpretation, arrays)
+            ours, theirs = (values(side, interpretation, arrays) for side in sides)
             if not all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)):
                 return False
         return True
@@ -139,18 +140,6 @@ def _renamed(candidate: CandidateEquation) -> CandidateEquation:
         left_ops=_operators(left),
         right_ops=_operators(right),
     )
-
-
-def _with(side: str, text: str, name: str) -> str:
-    """A side with a variable in place of a term."""
-
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            if isinstance(node, ast.Call) and ast.unparse(node) == text:
-                return ast.Name(name)
-            return self.generic_visit(node)
-
-    return ast.unparse(Put().visit(ast.parse(side, mode="eval")))
 
 
 def _replaced(sides: tuple[str, ...], name: str, copies: Iterable[str]) -> tuple[str, ...]:

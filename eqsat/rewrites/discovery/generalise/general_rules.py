@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.canonical import canonical
@@ -17,7 +16,7 @@ from eqsat.rewrites.discovery.equations.equation import equations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import left_terms, right_terms
+from eqsat.rewrites.rules.term import both_sides
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.entail import Entailment
@@ -102,13 +101,12 @@ def claim(candidate: CandidateEquation) -> Claim | None:
     phases = {phase for _, phase in found}
     for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
         rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
-        bindings = Bindings(dict(equation.operands))
-        try:
-            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-        except GraphError:
+        sides = both_sides(rule, Bindings(dict(equation.operands)))
+        if sides is None:
             continue
         merges, associates = len(candidate.left) > 1, phases <= {"associate", None}
-        return Claim(candidate.name, tuple(left), tuple(right), merges, associates, phase in SAVING)
+        left, right = map(tuple, sides)
+        return Claim(candidate.name, left, right, merges, associates, phase in SAVING)
     return None
 
 

@@ -12,7 +12,7 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
-from eqsat.rewrites.discovery.equations.sides import expression, left_written
+from eqsat.rewrites.discovery.equations.sides import expression, left_written, names_of
 from eqsat.rewrites.discovery.generalise.attribute_expressions import (
     BindingScope,
     choices,
@@ -99,7 +99,7 @@ class _Maker:
         left, operands = self.equation.left, dict(self.equation.operands)
         over = dict(left.over) if isinstance(left, Siblings) else {}
         self.taken |= {*operands, *over, *over.values()}
-        self.taken |= {v for root in self.equation.roots for v in _loop_variables(root)}
+        self.taken |= {name for root in self.equation.roots for name in names_of(root)}
         self.scope = BindingScope(Bindings(dict(operands), {}), products=products(left))
         roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
         if self.style.cuts:
@@ -169,17 +169,6 @@ class _Maker:
 def _symbolic(kind: str) -> bool:
     """Kinds that rules leave open; the value of others (a mode, a flag) is part of the form."""
     return kind in _POOLS
-
-
-def _loop_variables(pattern: Pattern | Spread) -> Iterator[str]:
-    if isinstance(pattern, Spread):
-        yield from (name for pair in pattern.over for name in pair)
-        yield from _loop_variables(pattern.item)
-    elif isinstance(pattern, App):
-        for operand in pattern.operands:
-            yield from _loop_variables(operand)
-    else:
-        yield pattern.name
 
 
 def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:

@@ -9,7 +9,7 @@ from typing import Any
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.proof.chains.closure import ChainTooLongError, Closure, ClosureLink
 from eqsat.rewrites.proof.chains.reading import Claims, Reading
 from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal, minimal, proves
@@ -32,6 +32,11 @@ class ProofCase:
     equations: tuple[Equation, ...]
     chains: tuple[tuple[ClosureLink, ...], ...]
     holds: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each equation's rule."""
+        return tuple(e.rule.name for e in self.equations)
 
     def attribute_steps(self) -> list[tuple[Symbol, Symbol]]:
         """Pairs of attributes that steps by congruence take for equal."""
@@ -66,24 +71,17 @@ class Proved:
     instances: int
 
 
+def rules_used(proved: Sequence[Proved]) -> tuple[str, ...]:
+    """The rules that any of the cases use, by name."""
+    return tuple(dict.fromkeys(name for p in proved for case in p.cases for name in case.names))
+
+
 @dataclass(frozen=True)
 class Stuck:
     """An instance in which the sides did not meet, and what stopped the search."""
 
     search: ProofSearch | None
     stopped_by: str
-
-
-def draw(rule: Rule, count: int, seed: int = 0, tries: int = 2000) -> list[Bindings]:
-    """Instances of a rule, fewer where its conditions are hard to meet."""
-    sampler = Sampler(rule, seed)
-    found: list[Bindings] = []
-    while len(found) < count:
-        bindings = sampler.draw(tries)
-        if bindings is None:
-            break
-        found.append(bindings)
-    return found
 
 
 def forms(rule: Rule, instances: Sequence[Bindings]) -> list[list[Bindings]]:

@@ -16,6 +16,7 @@ from typing import Any
 from eqsat.errors import GraphError
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.syntax import loop_parts
 from eqsat.rewrites.proof.chains.symbols import literal
 
 #: How often an operator's sample rule is asked when its type rule is tried.
@@ -223,10 +224,7 @@ class Translator:
         """The elements that a loop over sequences of known length gives; None for any other loop."""
         if len(generators) != 1 or generators[0].ifs:
             return None
-        loop = generators[0]
-        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-        zipped = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip"
-        sources = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter]
+        targets, sources = loop_parts(generators[0])
         groups = [self.env.get(s.id) if isinstance(s, ast.Name) else None for s in sources]
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if len(names) != len(groups) or not all(isinstance(g, list) for g in groups):

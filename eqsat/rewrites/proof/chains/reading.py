@@ -17,6 +17,7 @@ from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.conditions.syntax import loop_parts
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.proof.chains.closure import Closure
 from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
@@ -205,9 +206,7 @@ def _over(loop: ast.GeneratorExp, functions: Iterable[str]) -> set[str]:
     """Sequences whose every element is an argument."""
     generator = loop.generators[0]
     inner = {n for part in conjuncts(loop.elt) for n in _arguments(part, functions)}
-    pairs: list[tuple[ast.expr, ast.expr]] = [(generator.target, generator.iter)]
-    if isinstance(generator.target, ast.Tuple) and isinstance(generator.iter, ast.Call):
-        pairs = list(zip(generator.target.elts, generator.iter.args, strict=False))
+    pairs = zip(*loop_parts(generator), strict=False)
     return {s.id for v, s in pairs if isinstance(v, ast.Name) and isinstance(s, ast.Name) and v.id in inner}
 
 

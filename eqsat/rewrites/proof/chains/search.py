@@ -1,4 +1,4 @@
-"""The search for a proof in one instance: both sides in an e-graph, saturated until they meet, by rules either way round."""
+"""The search for a proof in one instance: both sides in an e-graph, saturated until they meet."""
 
 from __future__ import annotations
 

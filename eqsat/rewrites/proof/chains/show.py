@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
+from eqsat.rewrites.conditions.syntax import substituted
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
 from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 
@@ -78,7 +79,7 @@ class Printer:
                 env[name] = ast.parse(self.thing(thing), mode="eval").body
             except SyntaxError:
                 env[name] = ast.Name(name, ast.Load())
-        return ast.unparse(_Substitute(env).visit(copy.deepcopy(symbol.expression.tree)))
+        return ast.unparse(substituted(copy.deepcopy(symbol.expression.tree), env))
 
     def _attributes(self, op: str, symbols: tuple[tuple[str, Symbol], ...], attrs: Attrs) -> list[str]:
         defaults = spec(op).attrs
@@ -96,21 +97,13 @@ class Printer:
         return [*shown, f"**{self.symbol(record)}"] if record is not None else shown
 
 
-class _Substitute(ast.NodeTransformer):
-    def __init__(self, env: Mapping[str, ast.expr]) -> None:
-        self.env = env
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self.env.get(node.id, node)
-
-
-def lines(printer: Printer, links: list[ClosureLink], names: Mapping[int, str]) -> tuple[str, ...]:
+def lines(printer: Printer, links: Iterable[ClosureLink], names: Sequence[str]) -> tuple[str, ...]:
     """A chain as text, a term a line with the rule that leads to it; steps that change nothing visible are left out."""
-    if not links:
-        return ()
-    found = [printer.term(links[0].before)]
-    last = found[0]
+    found: list[str] = []
+    last = ""
     for link in links:
+        if not found:
+            found.append(last := printer.term(link.before))
         text = printer.term(link.after)
         if link.equation is None and text == last:
             continue

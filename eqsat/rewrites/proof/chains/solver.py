@@ -24,7 +24,7 @@ _OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
 
 
 @dataclass
-class SettledChain:
+class ChainVerdict:
     """The verdict on a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
 
     `untyped` are those about element types, of which instances say nothing: they are all drawn in one type.
@@ -39,7 +39,7 @@ class SettledChain:
     why: str = ""
 
 
-class Court:
+class PremiseSolver:
     """A rule's premises in logic, and questions about them; `steps` bounds the solver's work on each question."""
 
     def __init__(self, goal: Goal, closure: Closure, steps: int, equations: Sequence[Equation] = ()) -> None:
@@ -50,6 +50,11 @@ class Court:
         self.premises += [self.logic.typed(self.ground.term(t)) for t in (*goal.left, *goal.right)]
         spoken_of = [*goal.left, *goal.right, *(t for e in equations for t in (e.left, e.right))]
         self.facts = self.ground.facts(spoken_of)
+
+    @classmethod
+    def of(cls, case: ProofCase, steps: int) -> PremiseSolver:
+        """The premises of the rule that a case proves."""
+        return cls(case.goal, case.closure, steps, case.equations)
 
     def entailed(self, laws: Sequence[Rule]) -> tuple[str, ...] | None:
         """The laws that first-order logic derives the goal from, premises given; None where Z3 does not say so."""
@@ -77,14 +82,13 @@ class Court:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
 
-    def settle(self, case: ProofCase) -> SettledChain:
+    def verdict(self, case: ProofCase) -> ChainVerdict:
         """Z3's word on each step of a chain.
 
         A step's side conditions follow from the premises, or are about values written out, or hold in every instance
         looked at, which the caller has checked; these are reported.
         """
-        z3 = self.logic.z3
-        result, granted = self.grant(case)
+        result, granted = self.side_conditions(case)
         if not result.confirmed:
             return result
         for chain in case.chains:
@@ -92,19 +96,19 @@ class Court:
                 result.steps += 1
                 if not self._confirms(case, link, granted):
                     name = "attributes" if link.equation is None else case.equations[link.equation].rule.name
-                    return SettledChain(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
+                    return ChainVerdict(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
             if any(a.after != b.before for a, b in pairwise(chain)):
-                return SettledChain(False, why="the chain has a gap")
-        return result if self._meets(case, z3) else SettledChain(False, why="the chain does not lead from side to side")
+                return ChainVerdict(False, why="the chain has a gap")
+        return result if self._meets(case) else ChainVerdict(False, why="the chain does not lead from side to side")
 
-    def grant(self, case: ProofCase) -> tuple[SettledChain, list[Any]]:
+    def side_conditions(self, case: ProofCase) -> tuple[ChainVerdict, list[Any]]:
         """A chain's side conditions, and what they rest on; not confirmed where one about types does not follow."""
-        result = SettledChain(True)
+        result = ChainVerdict(True)
         granted: list[Any] = []
         solver = self._solver()
         self._assume(solver)
         for equation in case.equations:
-            for text, formula, closed in self._side_conditions(equation):
+            for text, formula, closed in self._conditions_of(equation):
                 self._grant(solver, text, formula, closed, result)
                 granted.append(formula)
             solver.add(self.ground.equality(equation), self.logic.typed(self.ground.term(equation.right)))
@@ -112,15 +116,15 @@ class Court:
             text = f"{_text(one)} == {_text(other)}"
             here, there = self.ground.value(one), self.ground.value(other)
             if here.sort() != there.sort():
-                return SettledChain(False, why=f"{text} compares what is of different kinds"), granted
+                return ChainVerdict(False, why=f"{text} compares what is of different kinds"), granted
             formula = here == there
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
         if solver.check() == self.logic.z3.unsat:
-            return SettledChain(False, why="the side conditions contradict one another"), granted
+            return ChainVerdict(False, why="the side conditions contradict one another"), granted
         if result.untyped:
             why = f"its conditions do not imply {result.untyped[0]}"
-            return SettledChain(False, untyped=result.untyped, why=why), granted
+            return ChainVerdict(False, untyped=result.untyped, why=why), granted
         return result, granted
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ class Court:
                     solver.assert_and_track(formula, mark)
         return marks
 
-    def _meets(self, case: ProofCase, z3: Any) -> bool:
+    def _meets(self, case: ProofCase) -> bool:
         ends = [(c[0].before, c[-1].after) if c else None for c in case.chains]
         pairs = zip(self.goal.left, self.goal.right, strict=True)
         return all((e is None and a == b) or e == (a, b) for e, (a, b) in zip(ends, pairs, strict=True))
@@ -158,7 +162,7 @@ class Court:
         solver.add(*self.premises, *self.facts, *general_facts(self.logic))
         solver.add(*self.logic.distinct())
 
-    def _side_conditions(self, equation: Equation) -> Iterable[tuple[str, Any, bool]]:
+    def _conditions_of(self, equation: Equation) -> Iterable[tuple[str, Any, bool]]:
         """Text and formula of each, and whether it is about values written out."""
         for condition, formula in zip(
             equation.rule.conditions, self.ground.conditions(equation.rule, equation.env), strict=True
@@ -173,7 +177,7 @@ class Court:
         typed = self.logic.typed(self.ground.term(equation.left))
         yield f"{equation.rule.name}: its left side is well-typed", typed, False
 
-    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: SettledChain) -> None:
+    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: ChainVerdict) -> None:
         z3 = self.logic.z3
         if closed:
             result.closed += 1
@@ -208,7 +212,7 @@ class Court:
                 return Axiom(self.logic, equation.rule, lengths[0] if lengths else 1).formulas()
         except WindowError:
             pass
-        premises = [f for _, f, _ in self._side_conditions(equation)]
+        premises = [f for _, f, _ in self._conditions_of(equation)]
         return [self.logic.z3.Implies(self.logic.z3.And(*premises), self.ground.equality(equation))]
 
 
