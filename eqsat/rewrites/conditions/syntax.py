@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from eqsat.errors import RuleError
 from eqsat.rewrites.conditions.arithmetic import BEYOND, BINARY, LONGEST, Excess, negate
+from eqsat.rewrites.conditions.interpreter import COMPARISONS
 
 #: Nodes of the syntax tree of a rule's side or condition, and how deep they may be nested; those that ship have at most
 #: some 100 and 20.
@@ -34,21 +35,9 @@ _EXPRESSIONS = (
     ast.ListComp,
     ast.comprehension,
 )
-_COMPARISONS = (
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.Is,
-    ast.IsNot,
-    ast.In,
-    ast.NotIn,
-)
 #: The value of an expression that is not made of literals alone.
 _UNKNOWN = object()
-_NODES = (*_EXPRESSIONS, ast.Load, ast.Store, ast.And, ast.Or, ast.Not, ast.USub, *BINARY, *_COMPARISONS)
+_NODES = (*_EXPRESSIONS, ast.Load, ast.Store, ast.And, ast.Or, ast.Not, ast.USub, *BINARY, *COMPARISONS)
 
 
 def check_tree(tree: ast.expr, text: str, functions: frozenset[str]) -> None:

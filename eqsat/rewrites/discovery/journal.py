@@ -86,6 +86,12 @@ def subject_of(texts: Iterable[str]) -> str:
 
 #: Called with a stage, how many of its parts are done, and how many there are.
 Follow: TypeAlias = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Progress that no one follows."""
+
+
 #: The result of one part: arrays by name.
 Arrays: TypeAlias = Mapping[str, Any]
 

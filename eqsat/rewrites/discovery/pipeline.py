@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.discovery.enumerate.generate import GenerationProgress, GenerationSettings
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def build(
 
     known = tuple(shipped_laws() if laws is None else laws)
     resume = None if work is None else work / "generate"
-    generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
+    generated = generate(settings, executor=executor, progress=progress, resume=resume)
     subject = subject_of(
         [str(beyond_laws), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
     )
@@ -71,13 +71,6 @@ def build(
             journal=journal,
             progress=progress,
         )
-
-
-def _forwarded(progress: Follow | None) -> Callable[[GenerationProgress], None] | None:
-    """Progress of the generator, reported as the other stages do."""
-    if progress is None:
-        return None
-    return lambda at: progress(f"{at.domain}: {at.stage}", at.done, at.total)
 
 
 def assemble(

@@ -10,7 +10,7 @@ from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, ge
 from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
-from eqsat.rewrites.discovery.journal import Follow, Journal
+from eqsat.rewrites.discovery.journal import Follow, Journal, silent
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
@@ -62,7 +62,7 @@ def prune(
     Names must differ among rules and laws together. A rule with a common subgraph goes only if the rule without it is
     verified; the latter takes its place under the former's name with "-lifted" after it.
     """
-    return _Pruner(list(laws), verify, journal or Journal(), progress or _silent).run(verified)
+    return _Pruner(list(laws), verify, journal or Journal(), progress or silent).run(verified)
 
 
 def entailed(laws: Sequence[Rule]) -> Verify:
@@ -77,10 +77,6 @@ def entailed(laws: Sequence[Rule]) -> Verify:
         return replace(evidence, verdict="undecided", detail="no law entails it")
 
     return verify
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """No one watches."""
 
 
 class _Pruner:

@@ -38,7 +38,7 @@ from eqsat.rewrites.discovery.equations.sides import RuleStatement, parts
 from eqsat.rewrites.discovery.equations.subgraph import lifted
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
 from eqsat.rewrites.discovery.generalise.general_rules import Generaliser, claim, general_rules, of_law, phases
-from eqsat.rewrites.discovery.journal import Follow, Journal
+from eqsat.rewrites.discovery.journal import Follow, Journal, silent
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
@@ -80,7 +80,7 @@ def verify_candidates(
     generaliser = generaliser or partial(general_rules, laws=tuple(laws))
     base = tuple(laws if known is None else known)
     journal = journal if journal is not None else Journal()
-    verification = _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress)
+    verification = _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress or silent)
     yield from verification.run(list(candidates))
 
 
@@ -98,7 +98,7 @@ class _Verification:
     generaliser: Generaliser
     executor: Executor | None
     journal: Journal
-    progress: Follow | None
+    progress: Follow
     taken: dict[str, str] = field(default_factory=dict)
     accepted: dict[str, Rule] = field(default_factory=dict)
 
@@ -252,8 +252,7 @@ class _Verification:
         return map(function, items) if self.executor is None else self.executor.map(function, items)
 
     def _follow(self, stage: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(stage, min(done, total), total)
+        self.progress(stage, min(done, total), total)
 
 
 def _traced(candidates: Sequence[CandidateEquation]) -> list[dict[str, Any]]:
@@ -324,6 +323,4 @@ def _computes_constants(statement: RuleStatement) -> bool:
 
 
 def _statement(candidate: CandidateEquation) -> RuleStatement | None:
-    for equation in equations(candidate):
-        return RuleStatement(equation.left, equation.right)
-    return None
+    return next(equations(candidate), None)

@@ -59,18 +59,13 @@ def check_laws(
     >>> [c.verdict for c in check_laws(parse_rules("good: -(-x) => x\\nbad: relu(x) => -x"))]
     ['holds', 'false']
     """
-    check = partial(_checked, laws=tuple(laws), redundancy=redundancy, steps=steps)
-    starts = range(0, len(laws), _TOGETHER)
-    places = [tuple(range(s, min(s + _TOGETHER, len(laws)))) for s in starts]
-    for found in map(check, places) if executor is None else executor.map(check, places):
-        yield from found
+    check = partial(_check, laws=tuple(laws), redundancy=redundancy, steps=steps)
+    places = range(len(laws))
+    yield from map(check, places) if executor is None else executor.map(check, places, chunksize=_TOGETHER)
 
 
-def _checked(places: Sequence[int], laws: Sequence[Rule], redundancy: bool, steps: int) -> list[LawCheck]:
-    return [_check(laws[place], laws, redundancy, steps) for place in places]
-
-
-def _check(law: Rule, laws: Sequence[Rule], redundancy: bool, steps: int) -> LawCheck:
+def _check(place: int, laws: Sequence[Rule], redundancy: bool, steps: int) -> LawCheck:
+    law = laws[place]
     instances = draw(law, _INSTANCES)
     if not instances:
         return LawCheck(law.name, "undecided", "no instance meets the conditions")

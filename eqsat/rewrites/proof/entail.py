@@ -18,7 +18,7 @@ from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import ChainVerdict, PremiseSolver
 from eqsat.rewrites.proof.prove import NO_EQUATION
 from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule, applications
+from eqsat.rewrites.rules.rule import Rule
 
 #: What Z3 may do for one question; its own unit, which does not depend on the machine.
 STEPS = 400_000
@@ -123,14 +123,10 @@ def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
     chosen: dict[str, Rule] = {}
     for _ in range(2):
         for law in laws:
-            if law.name not in chosen and _left_operators(law) <= known:
+            if law.name not in chosen and law.matched <= known:
                 chosen[law.name] = law
         known |= {o for law in chosen.values() for o in law.operators()}
     return list(chosen.values())[:200]
-
-
-def _left_operators(law: Rule) -> set[str]:
-    return {app.op for root in law.roots for app in applications(root)}
 
 
 def _forms_text(found: Sequence[Proved]) -> str:

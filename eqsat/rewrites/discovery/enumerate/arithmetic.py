@@ -30,7 +30,6 @@ class BatchPlan:
     """Evaluation of an operator on many operands: `shared` if the operands after the first are one for all rows."""
 
     run: Batch
-    name: str
     shared: bool = False
 
 
@@ -80,7 +79,7 @@ class ResidueArithmetic:
             rows = [self.one(label, types, results, row) for row in zip(*operands, strict=True)]
             return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
-        return BatchPlan(run, "one by one")
+        return BatchPlan(run)
 
     def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
         return self.residues.namespace(list(types), list(results))
@@ -95,7 +94,7 @@ class ResidueArithmetic:
             ]
             return self.one(label, types, results, aligned)
 
-        return BatchPlan(run, "stacked")
+        return BatchPlan(run)
 
     def _shifted(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """A new first axis, for operators that name axes in an attribute `axis` or `axes`."""
@@ -116,7 +115,7 @@ class ResidueArithmetic:
             apart = made.reshape(made.shape[0], rows, -1, *made.shape[2:])
             return [np.moveaxis(apart, 1, 0)]
 
-        return BatchPlan(run, "grouped")
+        return BatchPlan(run)
 
     def _tabled(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """A table of the term that each pair of elements adds to each result, for small products of two operands."""
@@ -138,7 +137,7 @@ class ResidueArithmetic:
             products = arithmetic.multiply(a[:, :, None], b[:, None, :]).reshape(len(a), -1)
             return [arithmetic.matmul(products, table).reshape(len(a), *results[0].static)]
 
-        return BatchPlan(run, "tabled")
+        return BatchPlan(run)
 
     def _trailing(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new last axis, for operators that name axes from the left."""
@@ -147,7 +146,7 @@ class ResidueArithmetic:
             made = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
             return [np.moveaxis(m, -1, 0) for m in made]
 
-        return BatchPlan(run, "trailing")
+        return BatchPlan(run)
 
     def _merged(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """The rows laid side by side on the first axis of the first operand, the other operands the same for all."""
@@ -158,7 +157,7 @@ class ResidueArithmetic:
             made = self.one(label, types, results, [laid, *(r[0] for r in rest)])
             return [m.reshape(x.shape[0], *t.static) for m, t in zip(made, results, strict=True)]
 
-        return BatchPlan(run, "side by side", shared=len(types) > 1)
+        return BatchPlan(run, shared=len(types) > 1)
 
     def _gathered(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """The index of the element that each element of the result copies, found by moving numbers; else constants."""
@@ -186,7 +185,7 @@ class ResidueArithmetic:
                 made.append(rows)
             return [m.reshape(len(m), *t.static) for m, t in zip(made, results, strict=True)]
 
-        return BatchPlan(run, "gathered")
+        return BatchPlan(run)
 
 
 def _later(axes: Any) -> Any:

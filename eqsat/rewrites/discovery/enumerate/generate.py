@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from eqsat.rewrites.discovery.enumerate.instances import SubsumptionIndex
 from eqsat.rewrites.discovery.enumerate.space import Block, Level, Space
 from eqsat.rewrites.discovery.enumerate.term import NAMES, Apply, size, text, variables, whole
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.journal import Arrays, Parts, finished
+from eqsat.rewrites.discovery.journal import Arrays, Follow, Parts, finished, silent
 
 #: Applications that one part of the work evaluates.
 _PART = 250_000
@@ -59,16 +59,6 @@ class GenerationSettings:
         return names
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationProgress:
-    """The progress of generation: the domain, the stage, and how many of its parts are done."""
-
-    domain: str
-    stage: str
-    done: int
-    total: int
-
-
 @dataclass
 class Generated:
     """Candidates, short ones first, the counts of every stage, and the seconds it took."""
@@ -82,7 +72,7 @@ class Generated:
 class _Run:
     settings: GenerationSettings
     executor: Executor | None
-    progress: Callable[[GenerationProgress], None]
+    progress: Follow
     parts: Parts
     instances: SubsumptionIndex = field(default_factory=SubsumptionIndex)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -101,7 +91,7 @@ def generate(
     settings: GenerationSettings,
     *,
     executor: Executor | None = None,
-    progress: Callable[[GenerationProgress], None] | None = None,
+    progress: Follow | None = None,
     resume: Path | None = None,
 ) -> Generated:
     """Every equation between terms of at most `max_ops` operators, as candidates; the same for any executor.
@@ -110,7 +100,7 @@ def generate(
     """
     names = settings.operators()
     chosen = [domain(d) for d in settings.domains]
-    run = _Run(settings, executor, progress or (lambda _: None), Parts(resume, _subject(settings, names, chosen)))
+    run = _Run(settings, executor, progress or silent, Parts(resume, _subject(settings, names, chosen)))
     found: list[TermEquation] = []
     for one in chosen:
         found.extend(_in_domain(run, one))
@@ -157,7 +147,7 @@ def evaluate_part(settings: GenerationSettings, name: str, start: int, stop: int
 
 def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     settings = run.settings
-    run.progress(GenerationProgress(chosen.name, "building", 0, 1))
+    run.progress(f"{chosen.name}: building", 0, 1)
     with run.timed("build"):
         builder, levels, blocks = space_of(settings, chosen.name)
     total = blocks[-1].start + blocks[-1].count if blocks else 0
@@ -167,7 +157,7 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     def advance(_: str) -> None:
         nonlocal done
         done += 1
-        run.progress(GenerationProgress(chosen.name, "evaluating", done, len(starts)))
+        run.progress(f"{chosen.name}: evaluating", done, len(starts))
 
     place = list(settings.domains).index(chosen.name)
     tasks = [(f"{place}-{s}", (settings, chosen.name, s, min(s + _PART, total))) for s in starts]
@@ -176,7 +166,7 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
         hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in made)])
         codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in made)])
         del made
-    run.progress(GenerationProgress(chosen.name, "comparing", 0, 1))
+    run.progress(f"{chosen.name}: comparing", 0, 1)
     levels = [*levels, Level(blocks, hashes, codes)]
     finder = Finder(builder, Retest(chosen.variables(), settings.seed, settings.tolerance), run.instances)
     with run.timed("compare"):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, Var, roots_of
+from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Spread, Var
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.conditions.syntax import free_names
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.equations.sides import expression, left_written, written
+from eqsat.rewrites.discovery.equations.sides import RuleStatement, expression
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import applications
@@ -27,25 +27,13 @@ Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
 
 
 @dataclass(frozen=True)
-class LiteralEquation:
+class LiteralEquation(RuleStatement):
     """Two sides with literal attributes, and the operands of the instance at which they were found equal.
 
     A sequence of operands that a spread or a group runs over is a tuple.
     """
 
-    left: Left
-    right: tuple[Pattern, ...]
-    operands: Mapping[str, Operands]
-
-    @property
-    def roots(self) -> tuple[App, ...]:
-        """The left side's patterns, the one form of all siblings for a group."""
-        return roots_of(self.left)
-
-    @property
-    def text(self) -> str:
-        """Both sides in the syntax of rules."""
-        return f"{left_written(self.left)} => {', '.join(map(written, self.right))}"
+    operands: Mapping[str, Operands] = field(default_factory=dict)
 
 
 def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
@@ -67,7 +55,7 @@ def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
         yield LiteralEquation(
             roots,
             tuple(_renamed(pattern, names) for pattern in rule.right),
-            {names[name]: replace(operands[name], name=names[name]) for name in read},
+            operands={names[name]: replace(operands[name], name=names[name]) for name in read},
         )
 
 

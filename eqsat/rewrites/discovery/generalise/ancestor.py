@@ -16,7 +16,6 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.equation import equations
-from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.term import both_sides, left_terms, values
 
@@ -78,7 +77,7 @@ def _shape(candidate: CandidateEquation, text: str) -> tuple[int, ...] | None:
 
 def _type(candidate: CandidateEquation) -> TensorType | None:
     for equation in equations(candidate):
-        rule = RuleStatement(equation.left, equation.right).rule("term", "simplify")
+        rule = equation.rule("term", "simplify")
         (term,) = left_terms(rule, Bindings(dict(equation.operands)))
         return TensorType(term.types[0].dtype, term.types[0].shape)
     return None
@@ -105,7 +104,7 @@ def _separated(candidate: CandidateEquation, name: str) -> Iterator[CandidateEqu
 def _holds(candidate: CandidateEquation) -> bool:
     """Return whether both sides are equal modulo a prime on random operands."""
     for equation in equations(candidate):
-        rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
+        rule = equation.rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
         sides = both_sides(rule, bindings)
         if sides is None:

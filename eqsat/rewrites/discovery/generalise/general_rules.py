@@ -100,7 +100,7 @@ def claim(candidate: CandidateEquation) -> Claim | None:
     found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
     phases = {phase for _, phase in found}
     for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
-        rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
+        rule = equation.rule("candidate", "simplify")
         sides = both_sides(rule, Bindings(dict(equation.operands)))
         if sides is None:
             continue

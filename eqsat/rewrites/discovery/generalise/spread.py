@@ -35,7 +35,7 @@ def lifted(equation: LiteralEquation) -> LiteralEquation | None:
         if not isinstance(here, Drawn) or not isinstance(there, Drawn):
             return None
         operands[sequence(first)] = (here, there)
-    return LiteralEquation(item, right, operands)
+    return LiteralEquation(item, right, operands=operands)
 
 
 def sequence(variable: str) -> str:

@@ -70,10 +70,8 @@ class Ground:
                 return logic.constant(f"{_label(symbol.record)}.{symbol.key}", logic.values)
             return logic.call(f"field {symbol.key}", [self.thing(symbol.record)], logic.values)
         if isinstance(symbol, Computed):
-            found = Translator(logic, {n: self.thing(t) for n, t in symbol.env}).value(symbol.expression.tree)
-            if isinstance(found, list | dict):
-                return logic.call("all of", [found], logic.values)
-            return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
+            translator = Translator(logic, {n: self.thing(t) for n, t in symbol.env})
+            return logic.number(translator.value(symbol.expression.tree))
         return logic.call("record", [self.thing(symbol)], logic.values)
 
     def conditions(self, rule: Rule, env: Iterable[tuple[str, Thing]]) -> list[Any]:
@@ -135,7 +133,9 @@ class Axiom:
         translator = Translator(self.logic, self.env)
         premises += [translator.condition(c.tree) for c in rule.conditions]
         for known, stated, inner in matched.later:
-            premises.append(known == self.value(Translator(self.logic, {**self.env, **inner}), stated))
+            premises.append(
+                known == self.logic.number(Translator(self.logic, {**self.env, **inner}).value(stated.tree))
+            )
         premises += matched.guards
         ends = [z3.And(a == b, self.logic.typed(b)) for a, b in zip(left, right, strict=True)]
         body = z3.Implies(z3.And(*premises), z3.And(*ends))
@@ -149,13 +149,6 @@ class Axiom:
         made = self.logic.constant(f"?{name}", sort)
         self.bound.append(made)
         return made
-
-    def value(self, translator: Translator, stated: Expression) -> Any:
-        """An expression as a value."""
-        found, logic = translator.value(stated.tree), self.logic
-        if isinstance(found, list | dict):
-            return logic.call("all of", [found], logic.values)
-        return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
 
 
 class _Side:
@@ -285,9 +278,9 @@ class _Right(_Side):
         fields: dict[str, Any] = dict(env[app.record]) if app.record is not None else {}
         for name, stated in app.fields.items():
             if name != SPLICE:
-                fields[name] = self.axiom.value(translator, stated)
+                fields[name] = logic.number(translator.value(stated.tree))
                 continue
-            whole = self.axiom.value(translator, stated)
+            whole = logic.number(translator.value(stated.tree))
             fields |= {k: logic.call(f"field {k}", [whole], logic.values) for k in names}
         defaults = spec(app.op).attrs
         return {
