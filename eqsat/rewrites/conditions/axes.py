@@ -34,8 +34,8 @@ def without_all(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 @function
 def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
     """The permutation that is left of a transpose when the axes of its result are dropped."""
-    kept = without_all(perm, axes)
-    return tuple(sorted(kept).index(p) for p in kept)
+    rest = without_all(perm, axes)
+    return tuple(sorted(rest).index(p) for p in rest)
 
 
 @function
@@ -48,19 +48,19 @@ def ones_at(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 @function
 def lowered(axes: Iterable[int], count: int) -> tuple[int, ...]:
     """The axes of a tensor of so many axes fewer, counted from the left; refuses where it lacks one."""
-    found = tuple(axis - count for axis in axes)
-    if min(found, default=0) < 0:
+    places = tuple(axis - count for axis in axes)
+    if min(places, default=0) < 0:
         raise ShapeError("an axis is one that the operand lacks")
-    return found
+    return places
 
 
 @function
 def kept_axes(dims: Shape, shape: Shape, axes: Iterable[int]) -> tuple[int, ...]:
     """The axes of a tensor that a reshape to `shape` leaves whole at these axes; refuses where there is none such."""
-    found = tuple(_kept_axis(dims, shape, axis) for axis in axes)
-    if 0 in dims or len(set(found)) < len(found):
+    whole = tuple(_kept_axis(dims, shape, axis) for axis in axes)
+    if 0 in dims or len(set(whole)) < len(whole):
         raise ShapeError("the reshape may not keep the axes", expected="an axis of its own for each")
-    return found
+    return whole
 
 
 def _kept_axis(dims: Shape, shape: Shape, axis: int) -> int:
@@ -169,5 +169,5 @@ def unit_perm(dims: Sequence[Dim], shape: Sequence[Dim], perm: Sequence[int]) ->
 @function
 def view_keeps_order(dims: Sequence[Dim], perm: Sequence[int]) -> bool | Fail:
     """True where a transpose moves only axes of one element, so that it is a mere reshape."""
-    kept = [p for p in perm if dims[p] != 1 or not isinstance(dims[p], int)]
-    return kept == sorted(kept) or Fail("the transpose moves elements")
+    moving = [p for p in perm if dims[p] != 1 or not isinstance(dims[p], int)]
+    return moving == sorted(moving) or Fail("the transpose moves elements")

@@ -128,10 +128,10 @@ def offset(xs: Sequence[Operand], axis: int, index: int) -> Dim:
 @function
 def index(x: Operand, size: Dim) -> int:
     """The one index a constant holds, counted from the left; refused out of range."""
-    found = value(x)
-    if found.size != 1 or not isinstance(size, int):
+    elements = value(x)
+    if elements.size != 1 or not isinstance(size, int):
         raise ShapeError("not one index into an axis of known size")
-    at = int(found.ravel()[0])
+    at = int(elements.ravel()[0])
     if not -size <= at < size:
         raise ShapeError(f"index {at} of {size}")
     return at % size
@@ -212,10 +212,10 @@ def shrunk_pads(
 ) -> tuple[int, ...]:
     """The pads with which a filter before it was enlarged reads the same elements."""
     growth = grown_pads((), dilations, kernel, wide)
-    found = tuple(p - g for p, g in zip(pads or (0,) * len(growth), growth, strict=True))
-    if min(found) < 0:
+    shrunk = tuple(p - g for p, g in zip(pads or (0,) * len(growth), growth, strict=True))
+    if min(shrunk) < 0:
         raise ShapeError("the padding is smaller than the border of the filter")
-    return found
+    return shrunk
 
 
 @function

@@ -68,8 +68,8 @@ def excess(tree: ast.expr) -> str:
 
 def substituted(tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
     """A syntax tree with other trees, which it shares, in place of names; the tree given is changed."""
-    made: ast.expr = _Substitution(known).visit(tree) if known else tree
-    return made
+    result: ast.expr = _Substitution(known).visit(tree) if known else tree
+    return result
 
 
 class _Substitution(ast.NodeTransformer):

@@ -123,10 +123,10 @@ class Parts:
 
     def take(self, name: str) -> Arrays:
         """A result that was stored."""
-        found = self._held.pop(name, None) or self._load(name)
-        if found is None:
+        result = self._held.pop(name, None) or self._load(name)
+        if result is None:
             raise KeyError(name)
-        return found
+        return result
 
     def clear(self) -> None:
         """Remove everything stored, and the folder if nothing else is in it."""

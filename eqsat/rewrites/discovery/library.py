@@ -66,8 +66,8 @@ def read_dropped(path: Path = LIBRARY / DROPPED) -> list[Drop]:
 
 def read_counts(path: Path = LIBRARY / COUNTS) -> dict[str, Any]:
     """The counts of each stage; empty where there is no file."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    counts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return counts
 
 
 def read_missing(path: Path = LIBRARY / MISSING) -> list[dict[str, str]]:

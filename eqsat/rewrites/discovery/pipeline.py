@@ -109,14 +109,14 @@ def assemble(
 
 def stage_counts(outcomes: Sequence[CandidateOutcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
     """The number of candidates and rules that each stage was given and let through."""
-    found = Counter(o.status for o in outcomes)
+    statuses = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
-    kept = len(pruned.kept)
+    remaining = len(pruned.kept)
     return {
-        "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},
+        "candidates": {"all": len(outcomes), **{s: statuses[s] for s in STATUSES}},
         "rules": {v: verdicts[v] for v in ("proved", "not entailed", "undecided", "refuted")},
         "pruned": pruned.counts(),
-        "reduction": round(generated["candidates"] / kept, 1) if kept else None,
+        "reduction": round(generated["candidates"] / remaining, 1) if remaining else None,
         "published_reduction": PUBLISHED_REDUCTION,
     }
 
@@ -132,11 +132,11 @@ def plausible(outcomes: Iterable[CandidateOutcome]) -> list[dict[str, str]]:
 
     Of a rule and its inverse the first stands for both.
     """
-    found: dict[str, dict[str, str]] = {}
+    records: dict[str, dict[str, str]] = {}
     for outcome in outcomes:
         for rule, evidence in outcome.as_rules():
             if _verdict(evidence) == "not entailed":
                 key = canonical(replace(RuleStatement.of(rule), conditions=()), directed=False)
                 record = {"name": rule.name, "phase": rule.phase, "text": rule.text, "missing": evidence.missing}
-                found.setdefault(key, record)
-    return sorted(found.values(), key=lambda record: record["text"])
+                records.setdefault(key, record)
+    return sorted(records.values(), key=lambda record: record["text"])

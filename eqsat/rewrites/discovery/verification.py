@@ -120,8 +120,8 @@ class _Verification:
         batches = [candidates[i : i + _TRACED] for i in range(0, len(candidates), _TRACED)]
         keys = [f"ancestors:{batch[0].name}:{len(batch)}" for batch in batches]
         todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in self.journal]
-        for done, ((key, _), made) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
-            self.journal[key] = made
+        for done, ((key, _), general) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
+            self.journal[key] = general
             self._follow("looked for what they are cases of", done * _TRACED, len(todo) * _TRACED)
         for key in keys:
             yield from map(CandidateEquation.of, self.journal[key])
@@ -151,13 +151,13 @@ class _Verification:
                 yield _derived_outcome(candidate, used)
                 continue
             if f"settled:{candidate.name}" not in self.journal:
-                found = [of_law(laws[name], self.laws) for name in new]
-                self.journal[f"settled:{candidate.name}"] = asdict(_outcome(candidate, found))
+                rules = [of_law(laws[name], self.laws) for name in new]
+                self.journal[f"settled:{candidate.name}"] = asdict(_outcome(candidate, rules))
             yield self._accepted(candidate)
         rest = [c for c in rest if c.name not in proofs]
         large = [] if self.everything else [c for c in rest if _effort(c)[0] > _SMALL]
-        held = {c.name for c in large}
-        return [c for c in rest if c.name not in held], large
+        large_names = {c.name for c in large}
+        return [c for c in rest if c.name not in large_names], large
 
     def _generalised(self, rest: list[CandidateEquation], forms: dict[str, str]) -> Iterator[CandidateOutcome]:
         """Candidates a few at a time, each only if the rules so far do not derive it.
@@ -217,9 +217,9 @@ class _Verification:
         keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
         todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in self.journal]
         derive = partial(_derive, rules=tuple(rules), limits=tuple(limits), strict=strict)
-        made = self._map(derive, [b for _, b in todo])
+        proofs = self._map(derive, [b for _, b in todo])
         done = len(batches) - len(todo)
-        for (key, _), by in zip(todo, made, strict=True):
+        for (key, _), by in zip(todo, proofs, strict=True):
             self.journal[key] = by
             done += 1
             if len(batches) > 1:
@@ -228,8 +228,8 @@ class _Verification:
 
     def _settled(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in self.journal]
-        for candidate, found in zip(todo, self._map(self.generaliser, todo), strict=True):
-            named = [self._named(rule, evidence) for rule, evidence in found]
+        for candidate, rules in zip(todo, self._map(self.generaliser, todo), strict=True):
+            named = [self._named(rule, evidence) for rule, evidence in rules]
             self.journal[f"settled:{candidate.name}"] = asdict(_outcome(candidate, named))
         yield from (self._accepted(candidate) for candidate in candidates)
 
@@ -262,24 +262,24 @@ def _traced(candidates: Sequence[CandidateEquation]) -> list[dict[str, Any]]:
 def _derive(
     candidates: Sequence[CandidateEquation], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
 ) -> dict[str, list[str]]:
-    made = [c for c in map(claim, candidates) if c is not None]
+    claims = [c for c in map(claim, candidates) if c is not None]
     if not strict:
-        made = [replace(c, associates=True, saves=False) for c in made]
-    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
+        claims = [replace(c, associates=True, saves=False) for c in claims]
+    return {n: list(d.rules) for n, d in derivations(claims, rules, limits).items() if d}
 
 
 def _derived_outcome(candidate: CandidateEquation, by: Iterable[str]) -> CandidateOutcome:
     return CandidateOutcome(candidate.name, candidate.text, DERIVED, tuple(by))
 
 
-def _outcome(candidate: CandidateEquation, found: Sequence[tuple[Rule, Evidence]]) -> CandidateOutcome:
+def _outcome(candidate: CandidateEquation, verified: Sequence[tuple[Rule, Evidence]]) -> CandidateOutcome:
     status = FAILED
-    if any(is_proved(e) for _, e in found):
+    if any(is_proved(e) for _, e in verified):
         status = PROVED
-    elif any(e.verdict == "proved" for _, e in found):
+    elif any(e.verdict == "proved" for _, e in verified):
         status = PLAUSIBLE
-    rules = tuple((r.name, r.phase, r.text) for r, _ in found)
-    return CandidateOutcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))
+    rules = tuple((r.name, r.phase, r.text) for r, _ in verified)
+    return CandidateOutcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in verified))
 
 
 class Repeated:

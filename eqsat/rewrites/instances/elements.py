@@ -122,10 +122,10 @@ class Stock:
         return self._made[key]
 
     def _fresh(self, name: str, type: TensorType, limit: int, bindings: Bindings) -> Drawn:
-        made = Drawn(name, type, limit=limit or None)
-        self._filler.fill(made, bindings, self._rng)
-        made.constant = bool(self._filler.asked(name))
-        return made
+        drawn = Drawn(name, type, limit=limit or None)
+        self._filler.fill(drawn, bindings, self._rng)
+        drawn.constant = bool(self._filler.asked(name))
+        return drawn
 
 
 def _reads(call: ast.Call) -> bool:
@@ -152,11 +152,11 @@ def _floats(rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Cal
 
 def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
     """By tensor or sequence, the functions of elements that the rule calls on it."""
-    found: dict[str, list[tuple[str, ast.Call]]] = {}
+    hints: dict[str, list[tuple[str, ast.Call]]] = {}
     for expression in rule.expressions():
         for name, call, node in _calls(expression):
-            found.setdefault(name, []).append((call, node))
-    return found
+            hints.setdefault(name, []).append((call, node))
+    return hints
 
 
 @cache

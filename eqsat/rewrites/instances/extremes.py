@@ -36,10 +36,10 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     infinities in one instance are not tried: which of NaN and infinity their sum is depends on its order, and rules
     that merely reassociate may change that.
     """
-    for name, made in nonfinite_instances(bindings):
-        sides = _sides(rule, made)
+    for name, instance in nonfinite_instances(bindings):
+        sides = _sides(rule, instance)
         if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, infinities or NaN differ", made
+            return f"with {name}, infinities or NaN differ", instance
     return None
 
 
@@ -55,8 +55,8 @@ def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
         for value, name in _SPECIAL:
             array = operand.array.copy()
             array.flat[_chance(operand.name, array.shape) % array.size] = value
-            made = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
-            yield f"{name} in {operand.name}", made
+            instance = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
+            yield f"{name} in {operand.name}", instance
 
 
 def _both_signs(operand: Drawn) -> Drawn:
@@ -70,10 +70,10 @@ def _both_signs(operand: Drawn) -> Drawn:
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
     for numbers, name in ((_SMALL, "integers"), (_LIMITS, "integers at their limits")):
-        made = integer_instance(rule, bindings, numbers)
-        sides = _sides(rule, made) if made is not None else None
-        if made is not None and sides is not None and not all(_same(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, elements differ", made
+        instance = integer_instance(rule, bindings, numbers)
+        sides = _sides(rule, instance) if instance is not None else None
+        if instance is not None and sides is not None and not all(_same(a, b) for a, b in zip(*sides, strict=True)):
+            return f"with {name}, elements differ", instance
     return None
 
 

@@ -38,7 +38,7 @@ def settings(
     declared = spec(op)
     dims = [t.static for t in types if t is not None]
     free = [n for n in declared.attrs if n not in fixed]
-    found = []
+    typed = []
     try:
         candidates = list(_attributes(op, free, fixed, dims, bounds))
     except (IndexError, ValueError):  # operands of a rank that the operator does not take
@@ -50,8 +50,8 @@ def settings(
         except (GraphError, IndexError, TypeError, ValueError):
             continue
         if all(t.is_static for t in results):
-            found.append((attrs, results))
-    return tuple(found)
+            typed.append((attrs, results))
+    return tuple(typed)
 
 
 def completed(op: str, attrs: Mapping[str, Any]) -> Attrs:

@@ -141,8 +141,8 @@ class _GridSearch:
     def go(self, at: int) -> Iterator[tuple[Bindings, list[Cell]]]:
         if at == len(self.plan.order):
             if self._asked():
-                made = Bindings(dict(self.chosen.here.tensors), dict(self.chosen.here.attrs))
-                yield made, [self.chosen.cells[r] for r in self.plan.root_steps]
+                bindings = Bindings(dict(self.chosen.here.tensors), dict(self.chosen.here.attrs))
+                yield bindings, [self.chosen.cells[r] for r in self.plan.root_steps]
             return
         item = self.plan.order[at]
         choices = self._apply(item) if isinstance(item, int) else self._operand(*item)

@@ -79,8 +79,8 @@ def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     """
     if not all(_is_linear(name) for name in rule.operators()):
         budget //= 8 if any(spec(op).stepwise for op in rule.operators()) else 2
-    found = _climb(rule, budget, seed, Residues())
-    return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
+    result = _climb(rule, budget, seed, Residues())
+    return result if result is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 
 
 def levels(rule: Rule) -> tuple[Bounds, ...]:
@@ -173,11 +173,11 @@ class _Runner(OverBindings):
 
     def _values(self, thing: Any) -> list[Any]:
         if isinstance(thing, Drawn):
-            found = self._arrays.get(id(thing))
-            if found is None:
-                found = (thing, self._interpretation.constant(thing.array, thing.type))
-                self._arrays[id(thing)] = found
-            return [found[1]]
+            known = self._arrays.get(id(thing))
+            if known is None:
+                known = (thing, self._interpretation.constant(thing.array, thing.type))
+                self._arrays[id(thing)] = known
+            return [known[1]]
         if thing.values is None:
             operands = [None if o is None else self._values(o)[0] for o in thing.operands]
             types = types_of(thing.operands)
@@ -191,13 +191,13 @@ class _Runner(OverBindings):
 
     def _cell(self, op: str, attrs: Attrs, operands: tuple[Any, ...]) -> Cell:
         key = (op, attrs, *map(id, operands))
-        made = self._cells.get(key)
-        if made is None:
+        cell = self._cells.get(key)
+        if cell is None:
             if len(self._cells) > _KEPT:
                 self._cells.clear()
-            made = Cell(op, attrs, operands, _typed(op, attrs, tuple(types_of(operands))))
-            self._cells[key] = made
-        return made
+            cell = Cell(op, attrs, operands, _typed(op, attrs, tuple(types_of(operands))))
+            self._cells[key] = cell
+        return cell
 
 
 @lru_cache(maxsize=100_000)

@@ -69,17 +69,17 @@ class Instance:
         On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
         channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
         """
-        found: set[tuple[str, Any]] = set()
+        features: set[tuple[str, Any]] = set()
         for name, attr in self.bindings.attrs.items():
             for key, one in attr.items() if isinstance(attr, Attrs) else ((name, attr),):
-                found |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
+                features |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
         shapes: dict[str, tuple[int, ...]] = {}
         for name, thing in self.bindings.tensors.items():
             group = thing if isinstance(thing, tuple) else (thing,)
-            found.add((f"len {name}", len(group)))
+            features.add((f"len {name}", len(group)))
             shapes |= {f"{name}{i}": operand.type.static for i, operand in enumerate(group[:2])}
         for name, dims in shapes.items():
-            found |= {
+            features |= {
                 (f"rank {name}", len(dims)),
                 (f"one in {name}", 1 in dims),
                 (f"only ones in {name}", {*dims} <= {1}),
@@ -87,13 +87,13 @@ class Instance:
             for other, more in shapes.items():
                 if name < other and len(dims) == len(more):
                     meet = tuple(i for i, (m, n) in enumerate(zip(dims, more, strict=True)) if m == n)
-                    found |= {
+                    features |= {
                         (f"{name} and {other} meet", len(meet)),
                         (f"{name} and {other} last", dims[-1:] == more[-1:]),
                     }
         groups = [a["group"] for a in self.bindings.attrs.values() if isinstance(a, Attrs) and "group" in a]
-        found |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
-        return found
+        features |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
+        return features
 
 
 def _kinds(attr: Any) -> Iterable[Any]:
@@ -125,36 +125,36 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
 
     "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
     """
-    made = partial(Evidence, rule.name, rule_hash(rule))
+    evidence = partial(Evidence, rule.name, rule_hash(rule))
     instances, exact, refuting = _drawn(rule, effort, seed)
     if refuting is not None:
-        return made("refuted", numeric=len(instances) + 1, detail=str(refuting))
+        return evidence("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
     if len(instances) < 3:
-        return made("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
+        return evidence("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
     if effort.bounded:
-        found = run_bounded(rule, effort.bounded, seed)
-        counts["numeric"] += found.floats
-        counts |= {"bounded": found.exact, "exhaustive": found.exhaustive}
-        if found.level is not None:
-            counts |= {"side": found.level.side, "deep": found.level.deep}
-        if found.bindings is not None:
-            return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
+        bounded = run_bounded(rule, effort.bounded, seed)
+        counts["numeric"] += bounded.floats
+        counts |= {"bounded": bounded.exact, "exhaustive": bounded.exhaustive}
+        if bounded.level is not None:
+            counts |= {"side": bounded.level.side, "deep": bounded.level.deep}
+        if bounded.bindings is not None:
+            return evidence("refuted", **counts, detail=str(Mismatch(bounded.reason, bounded.bindings)))
         more = _more(rule, seed)
         for instance in more[::2]:
             refuting = extreme_mismatch(rule, instance.bindings)
             if refuting is not None:
-                return made("refuted", **counts, detail=str(refuting))
+                return evidence("refuted", **counts, detail=str(refuting))
         instances += more
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
         verdict = symbolic_verdict(instance, effort.solver)
         if verdict != "proved":
             detail = str(Mismatch(f"Z3 says {verdict}", instance.bindings))
-            return made("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
+            return evidence("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
     if not chosen:
-        return made("undecided", **counts, detail="every instance is too large for Z3")
-    return made("proved", symbolic=len(chosen), **counts, pairs=pairs)
+        return evidence("undecided", **counts, detail="every instance is too large for Z3")
+    return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs)
 
 
 def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None]:
@@ -169,14 +169,14 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, 
     for bindings in itertools.chain(first, _few(rule, seed) if effort.bounded else ()):
         if len(instances) >= effort.numeric:
             break
-        made = build(rule, bindings)
-        refuting = made if isinstance(made, Mismatch) else numeric_mismatch(made)
+        instance = build(rule, bindings)
+        refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         if refuting is None and len(instances) < effort.extremes:
             refuting = extreme_mismatch(rule, bindings)
-        if refuting is not None or isinstance(made, Mismatch):
+        if refuting is not None or isinstance(instance, Mismatch):
             return instances, exact, refuting
-        exact += agrees_modulo_prime(made)
-        instances.append(made)
+        exact += agrees_modulo_prime(instance)
+        instances.append(instance)
     return instances, exact, None
 
 
@@ -188,8 +188,8 @@ def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
 def _more(rule: Rule, seed: int) -> list[Instance]:
     """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
     few = list(_few(rule, seed))
-    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
-    return [i for i in made if isinstance(i, Instance)]
+    instances = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
+    return [i for i in instances if isinstance(i, Instance)]
 
 
 def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
@@ -208,29 +208,29 @@ def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
-    made = build(rule, bindings)
-    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
+    instance = build(rule, bindings)
+    return instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
 
 
 def numeric_mismatch(instance: Instance) -> Mismatch | None:
     """The difference of the two sides in float64, None where there is none."""
     interpretation = Floats(wide=True)
     arrays = arrays_of(instance.bindings, interpretation)
-    made = []
+    sides = []
     for name, side in (("left", instance.left), ("right", instance.right)):
         try:
             with np.errstate(all="ignore"):
-                made.append(values(side, interpretation, arrays))
+                sides.append(values(side, interpretation, arrays))
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # a shape rule that promised too much
             return Mismatch(f"the {name} side types but cannot be computed: {error}", instance.bindings)
-    reason = difference(*made)
+    reason = difference(*sides)
     return Mismatch(reason, instance.bindings) if reason is not None else None
 
 
 def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The difference of the two sides with an infinity, NaN or integers in the instance, None where there is none."""
-    found = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
-    return Mismatch(*found) if found is not None else None
+    differing = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
+    return Mismatch(*differing) if differing is not None else None
 
 
 def agrees_modulo_prime(instance: Instance) -> bool:
@@ -332,9 +332,9 @@ def check_types(rule: Rule) -> None:
         raise _refusal(untyped)
 
 
-def _refusal(found: Mismatch) -> RuleError:
+def _refusal(mismatch: Mismatch) -> RuleError:
     return RuleError(
-        str(found),
+        str(mismatch),
         where=RIGHT,
         expected="outputs of the same types on both sides wherever the conditions hold",
         remedy="correct the right side, or add the condition under which the types agree",

@@ -75,9 +75,9 @@ def _check(place: int, laws: Sequence[Rule], redundancy: bool, steps: int) -> La
         return LawCheck(law.name, "false", counterexample(mismatch), because or ())
     if because is not None:
         return LawCheck(law.name, "inconsistent", "two different variables become equal", because)
-    found = redundant(law, laws) if redundancy else Entailment("undecided")
-    proved = found.verdict == "proved"
-    return LawCheck(law.name, "holds", "", (), found.laws if proved else (), found.method if proved else "")
+    entailment = redundant(law, laws) if redundancy else Entailment("undecided")
+    proved = entailment.verdict == "proved"
+    return LawCheck(law.name, "holds", "", (), entailment.laws if proved else (), entailment.method if proved else "")
 
 
 def redundant(law: Rule, laws: Sequence[Rule]) -> Entailment:
@@ -105,9 +105,9 @@ def collapse(
     leaves = [n for n, t in enumerate(aim.closure.terms) if t.leaf is not None]
     seeds = _seeds(aim, law)
     general_laws = [general(other) for other in laws]
-    found = _collapsed(aim, law, general_laws, seeds)
-    if found is not None:
-        return found
+    names = _collapsed(aim, law, general_laws, seeds)
+    if names is not None:
+        return names
     if len(leaves) < 2:
         return None
     return PremiseSolver(aim, aim.closure, steps).collapses(relevant(law, general_laws), seeds, leaves)
@@ -140,16 +140,16 @@ def _seeds(aim: Goal, law: Rule) -> list[int]:
     """The sides, and the left side with an operator that keeps types put on each of its variables in turn."""
     closure = aim.closure
     keeping = sorted(op for op in law.operators() if keeps_shape(op) and keeps_dtype(op))
-    found = [*aim.left, *aim.right]
+    seeds = [*aim.left, *aim.right]
     leaves = [n for n, t in enumerate(closure.terms) if t.leaf is not None]
     for op in keeping:
         (example, *_) = (t for t in closure.terms if t.op == op)
         for leaf in leaves:
             put = closure.intern(ClosureTerm(op, example.attrs, example.symbols, (leaf,)))
-            found += [_substituted(closure, side, leaf, put) for side in aim.left]
-    for number in found:
+            seeds += [_substituted(closure, side, leaf, put) for side in aim.left]
+    for number in seeds:
         closure.revive(number)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(seeds))
 
 
 def _substituted(closure: Closure, number: int, leaf: int, put: int) -> int:

@@ -71,36 +71,36 @@ def entail(
     instances = draw(rule, INSTANCES)
     if not instances:
         return Entailment("undecided", detail="no instance meets the conditions")
-    found: list[Proved] = []
+    proofs: list[Proved] = []
     for form in forms(rule, instances):
         result = by_cases(rule, usable, form, limits)
         if isinstance(result, Stuck):  # laws are equations, but few proofs need them from right to left
             result = by_cases(rule, both_ways(usable), form, replace(limits, nodes=limits.nodes // 2, radius=2))
         if isinstance(result, Stuck):
             return _without_chain(rule, usable, result, steps, explain)
-        found.append(result)
-    return _judged(found, steps)
+        proofs.append(result)
+    return _judged(proofs, steps)
 
 
-def _judged(found: Sequence[Proved], steps: int) -> Entailment:
+def _judged(proofs: Sequence[Proved], steps: int) -> Entailment:
     """Z3's word on the chains of every form of the rule."""
-    first = found[0].cases[0]
-    used = rules_used(found)
+    first = proofs[0].cases[0]
+    used = rules_used(proofs)
     chain = lines(Printer(first.closure), [k for c in first.chains for k in c], first.names)
-    solvers = [(PremiseSolver.of(case, steps), case) for p in found for case in p.cases]
-    if all(len(p.cases) == 1 for p in found):
+    solvers = [(PremiseSolver.of(case, steps), case) for p in proofs for case in p.cases]
+    if all(len(p.cases) == 1 for p in proofs):
         cores = [
             solver.entailed(list({e.rule.name: e.rule for e in case.equations}.values())) for solver, case in solvers
         ]
         if all(core is not None for core in cores):
             laws = tuple(dict.fromkeys(name for core in cores for name in core or ()))
-            return Entailment("proved", "z3", laws, chain, _forms_text(found))
+            return Entailment("proved", "z3", laws, chain, _forms_text(proofs))
     verdicts = [solver.verdict(case) for solver, case in solvers]
     refused = next((s for s in verdicts if not s.confirmed), None)
     if refused is not None:
         return Entailment("undecided", laws=used, chain=chain, detail=refused.why)
     bounded = tuple(dict.fromkeys(text for s in verdicts for text in s.bounded))
-    return Entailment("proved", "chain", used, chain, _chain_text(found, verdicts, len(bounded)), bounded=bounded)
+    return Entailment("proved", "chain", used, chain, _chain_text(proofs, verdicts, len(bounded)), bounded=bounded)
 
 
 def _without_chain(rule: Rule, laws: Sequence[Rule], stuck: Stuck, steps: int, explain: bool) -> Entailment:
@@ -129,22 +129,22 @@ def relevant(rule: Rule, laws: Sequence[Rule]) -> list[Rule]:
     return list(chosen.values())[:200]
 
 
-def _forms_text(found: Sequence[Proved]) -> str:
-    lengths = sorted({len(t) for p in found for c in p.cases for t in c.goal.env.values() if isinstance(t, tuple)})
+def _forms_text(proofs: Sequence[Proved]) -> str:
+    lengths = sorted({len(t) for p in proofs for c in p.cases for t in c.goal.env.values() if isinstance(t, tuple)})
     return f"sequences of {' and '.join(map(str, lengths))}" if lengths else ""
 
 
-def _chain_text(found: Sequence[Proved], verdicts: Sequence[ChainVerdict], bounded: int) -> str:
-    instances = sum(p.instances for p in found)
+def _chain_text(proofs: Sequence[Proved], verdicts: Sequence[ChainVerdict], bounded: int) -> str:
+    instances = sum(p.instances for p in proofs)
     parts = [f"{sum(s.steps for s in verdicts)} steps"]
-    cases = max(len(p.cases) for p in found)
+    cases = max(len(p.cases) for p in proofs)
     if cases > 1:
         parts.append(f"by {cases} cases")
     follow = sum(s.follow for s in verdicts)
     parts.append(f"{follow} side conditions follow from the rule's own")
     if bounded:
         parts.append(f"{bounded} hold in all {instances} instances drawn")
-    text = _forms_text(found)
+    text = _forms_text(proofs)
     return "; ".join([*parts, text] if text else parts)
 
 
@@ -166,16 +166,16 @@ def with_premises(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS) -> tu
     names = (*sorted(rule.tensors), *sorted(rule.tensor_groups))
     wide = next((n for n in names if n in rule.tensors), "")
     stronger = _under(rule, wide, names)
-    found = entail(stronger, laws, steps=steps)
-    if found.verdict != "proved":
-        return rule, found
+    entailment = entail(stronger, laws, steps=steps)
+    if entailment.verdict != "proved":
+        return rule, entailment
     finite = names
     for fewer in ("", *names):
         less = (wide, tuple(n for n in finite if n != fewer)) if fewer else ("", finite)
         result = entail(candidate := _under(rule, *less), laws, steps=steps, explain=False)
         if result.verdict == "proved":
-            (wide, finite), stronger, found = less, candidate, result
-    return stronger, found
+            (wide, finite), stronger, entailment = less, candidate, result
+    return stronger, entailment
 
 
 def _under(rule: Rule, wide: str, finite: Sequence[str]) -> Rule:
@@ -189,5 +189,5 @@ def _under(rule: Rule, wide: str, finite: Sequence[str]) -> Rule:
     if not added:
         return rule
     text = rule.text + (", " if rule.conditions else " if ") + ", ".join(added)
-    (made,) = parse_rules(f"{rule.name}: {text}", rule.where, origin=rule.origin)
-    return replace(made, phase=rule.phase, laws=rule.laws, reason=rule.reason, where=rule.where)
+    (stronger,) = parse_rules(f"{rule.name}: {text}", rule.where, origin=rule.origin)
+    return replace(stronger, phase=rule.phase, laws=rule.laws, reason=rule.reason, where=rule.where)

@@ -80,7 +80,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     if not rule.is_equation:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
     equations = [general(r) for r in rules if r.is_equation]
-    found: list[Proved] = []
+    proofs: list[Proved] = []
     start = time.perf_counter()
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
@@ -88,30 +88,30 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             gap = missing_law(result.search) if result.search is not None else ""
             detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
             return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
-        found.append(result)
+        proofs.append(result)
         for case in result.cases:
             types, _ = PremiseSolver.of(case, STEPS).side_conditions(case)
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
-    return _proof(rule, found)
+    return _proof(rule, proofs)
 
 
 def refutation(rule: Rule, instances: Sequence[Bindings]) -> Mismatch | None:
     """The smallest of these instances in which the sides differ, in type or in an element; None where none does."""
-    found = [m for m in (mismatch(rule, bindings) for bindings in instances) if m is not None]
-    if not found:
-        found = [m for m in (extreme_mismatch(rule, b) for b in instances[:_EXTREMES]) if m is not None]
-    return min(found, key=lambda m: sum(o.array.size for o in operands(m.instance)), default=None)
+    mismatches = [m for m in (mismatch(rule, bindings) for bindings in instances) if m is not None]
+    if not mismatches:
+        mismatches = [m for m in (extreme_mismatch(rule, b) for b in instances[:_EXTREMES]) if m is not None]
+    return min(mismatches, key=lambda m: sum(o.array.size for o in operands(m.instance)), default=None)
 
 
-def counterexample(found: Mismatch) -> str:
+def counterexample(mismatch: Mismatch) -> str:
     """A mismatch as text, with the operands' elements where they are few."""
-    parts = [found.reason]
-    for operand in operands(found.instance):
+    parts = [mismatch.reason]
+    for operand in operands(mismatch.instance):
         array = np.asarray(operand.array)
         shown = np.array2string(array, precision=3, separator=", ", max_line_width=1000).replace("\n", "")
         parts.append(f"{operand.name}: {operand.type}" + (f" = {shown}" if array.size <= _SHOWN_ELEMENTS else ""))
-    return "; ".join(parts + [f"{k} = {v!r}" for k, v in found.instance.attrs.items()])
+    return "; ".join(parts + [f"{k} = {v!r}" for k, v in mismatch.instance.attrs.items()])
 
 
 def _widening(
@@ -134,14 +134,14 @@ def _widening(
     return result
 
 
-def _proof(rule: Rule, found: Sequence[Proved]) -> Proof:
+def _proof(rule: Rule, proofs: Sequence[Proved]) -> Proof:
     return Proof(
         rule.name,
         "proved",
-        chain=chain_text(found[0].cases[0]),
-        rules=rules_used(found),
-        instances=sum(p.instances for p in found),
-        cases=max(len(p.cases) for p in found),
+        chain=chain_text(proofs[0].cases[0]),
+        rules=rules_used(proofs),
+        instances=sum(p.instances for p in proofs),
+        cases=max(len(p.cases) for p in proofs),
     )
 
 

@@ -79,11 +79,11 @@ def verify_rule(
     evidence = checks if checks is not None and is_current(rule, checks) else check(rule, effort or THOROUGH)
     if evidence.verdict != "proved":
         return evidence
-    found = entail(rule, laws) if proof is None else proof
-    if found.verdict != "proved":
-        return replace(evidence, missing=found.missing)
-    basis = basis_hash(found.laws, {law.name: law for law in laws})
-    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain, basis=basis)
+    entailment = entail(rule, laws) if proof is None else proof
+    if entailment.verdict != "proved":
+        return replace(evidence, missing=entailment.missing)
+    basis = basis_hash(entailment.laws, {law.name: law for law in laws})
+    return replace(evidence, entailed=entailment.method, laws=entailment.laws, chain=entailment.chain, basis=basis)
 
 
 def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:

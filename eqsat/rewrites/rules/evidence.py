@@ -128,15 +128,15 @@ def recalled(rules: Sequence[Rule]) -> dict[str, Evidence]:
     except (OSError, UnicodeDecodeError):
         return {}
     wanted = {rule.name: rule_hash(rule) for rule in rules}
-    found: dict[str, Evidence] = {}
+    records: dict[str, Evidence] = {}
     for line in lines:
         try:
             record = Evidence(**json.loads(line))
         except (TypeError, ValueError):
             continue
         if wanted.get(record.name) == record.hash:
-            found[record.name] = record
-    return found
+            records[record.name] = record
+    return records
 
 
 def remember(records: Iterable[Evidence]) -> None:

@@ -169,12 +169,12 @@ class _Block:
             shown += f" where {named}"
         both = arrow[0] == "<=>"
         there, _, back = self.reason.partition(" <=> ") if both else (self.reason, "", "")
-        made = [self.rule(head["name"], phase, laws, left, right, conditions, there, shown)]
+        rules = [self.rule(head["name"], phase, laws, left, right, conditions, there, shown)]
         if both:
-            made.append(
+            rules.append(
                 self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, _text(left))
             )
-        return made
+        return rules
 
     def rule(
         self,
@@ -286,11 +286,11 @@ class _Block:
         return tuple(zip(names[: len(targets)], names[len(targets) :], strict=True))
 
     def conditions(self, start: int) -> tuple[Expression, ...]:
-        found = _elements(self.tree(start, len(self.text)))
-        for one in found:
+        trees = _elements(self.tree(start, len(self.text)))
+        for one in trees:
             if isinstance(one, ast.Starred):
                 raise self.fault("a condition with a star", one, "an expression that holds or does not")
-        return tuple(map(_expression, found))
+        return tuple(map(_expression, trees))
 
     def named(self, side: ast.expr, start: int, end: int) -> tuple[ast.expr, str]:
         """A side with what names stand for in their place, as a span of the text says; and what it says."""
@@ -306,10 +306,10 @@ class _Block:
         return self.replaced(side, known), ", ".join(said)
 
     def replaced(self, tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
-        made = substituted(tree, known)
-        if reason := excess(made):
+        result = substituted(tree, known)
+        if reason := excess(result):
             raise RuleError(reason, where=self.place(tree), expected=_SIZES)
-        return made
+        return result
 
     def top_level(self, word: re.Pattern[str], start: int) -> int:
         """Where a word stands that is in no parenthesis, or the end of the text."""
@@ -340,7 +340,7 @@ class _Block:
         width = column - 1
         head = "lambda " + "_" * (width - 8) + ":" if width > 8 else "-" * width
         try:
-            found = ast.parse("\n" * lines + f"{head}({inside})", mode="eval").body
+            tree = ast.parse("\n" * lines + f"{head}({inside})", mode="eval").body
         except SyntaxError as error:
             raise RuleError(
                 f"syntax: {error.msg}",
@@ -350,15 +350,15 @@ class _Block:
         except (RecursionError, MemoryError):
             raise self.too_large(start, TOO_LARGE) from None
         for _ in range(1 if width > 8 else width):
-            if isinstance(found, ast.Lambda):
-                found = found.body
-            elif isinstance(found, ast.UnaryOp):
-                found = found.operand
+            if isinstance(tree, ast.Lambda):
+                tree = tree.body
+            elif isinstance(tree, ast.UnaryOp):
+                tree = tree.operand
             else:  # the parenthesis was closed within
                 raise self.error("syntax: unmatched ')'", start, "Python expression syntax")
-        if reason := excess(found):
+        if reason := excess(tree):
             raise self.too_large(start, reason)
-        return found
+        return tree
 
     def too_large(self, start: int, reason: str) -> RuleError:
         return self.error(reason, start, _SIZES)

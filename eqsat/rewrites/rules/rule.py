@@ -128,22 +128,22 @@ class Rule:
         """Why the rule does not fire under these bindings; None where all conditions hold."""
         for condition in self.conditions:
             try:
-                held = evaluate(condition, bindings)
-                if not held:
-                    return str(getattr(held, "reason", "")) or f"not {condition.text}"
+                holds = evaluate(condition, bindings)
+                if not holds:
+                    return str(getattr(holds, "reason", "")) or f"not {condition.text}"
             except ShapeError as error:
                 return error.what
         return None
 
     def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
         """The attributes of a right-side App: its record, then its fields; Undefined where one has no value."""
-        found: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
+        values: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
         for name, expression in app.fields.items():
             if name == SPLICE:
-                found.update(evaluate(expression, bindings))
+                values.update(evaluate(expression, bindings))
             else:
-                found[name] = evaluate(expression, bindings)
-        return found
+                values[name] = evaluate(expression, bindings)
+        return values
 
     def window(self, spread: Spread, bindings: Bindings) -> range:
         """The elements of a right-side spread to take; ShapeError where its bounds are not defined."""

@@ -103,8 +103,8 @@ def outputs(
     results: Sequence[TensorType],
 ) -> list[Any]:
     """The outputs of an operator by its reference in an interpretation."""
-    made = spec(op).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
-    arrays = list(made) if isinstance(made, tuple) else [made]
+    result = spec(op).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
+    arrays = list(result) if isinstance(result, tuple) else [result]
     return [interpretation.finish(array, type) for array, type in zip(arrays, results, strict=True)]
 
 
@@ -177,5 +177,5 @@ def _outputs(term: Any, interpretation: Any, known: dict[int, list[Any]]) -> lis
         return known[id(term)]
     operands = [None if o is None else _outputs(o, interpretation, known)[0] for o in term.operands]
     node = Node(term.op, tuple("x" for _ in operands), tuple("y" for _ in term.types), term.attrs)
-    made = known[id(term)] = run_node(interpretation, node, operands, types_of(term.operands), list(term.types))
-    return made
+    arrays = known[id(term)] = run_node(interpretation, node, operands, types_of(term.operands), list(term.types))
+    return arrays

@@ -39,14 +39,14 @@ def law(
     laws: tuple[int, ...] = (),
 ) -> list[Statement]:
     """An equation as rules: left to right in `phase`, and right to left in `back`, where that is given."""
-    kept = list(dict.fromkeys(c for c in conditions if c))
-    tail = " if " + ", ".join(kept) if kept else ""
+    distinct = list(dict.fromkeys(c for c in conditions if c))
+    tail = " if " + ", ".join(distinct) if distinct else ""
     if back == phase and not back_name:
         return [Statement(name, f"{left} <=> {right}{tail}", phase, laws)]
-    made = [Statement(name, f"{left} => {right}{tail}", phase, laws)]
+    statements = [Statement(name, f"{left} => {right}{tail}", phase, laws)]
     if back is not None:
-        made.append(Statement(back_name or f"{name}-inv", f"{right} => {left}{tail}", back, laws))
-    return made
+        statements.append(Statement(back_name or f"{name}-inv", f"{right} => {left}{tail}", back, laws))
+    return statements
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,8 @@ def _composed(terms: Sequence[_Names], place: int) -> list[_Names] | None:
         return None
     named = dict(zip(operands[place], inner[-1], strict=True))
     outer = [tuple(named.get(n, n) for n in t) for t in terms]
-    found = [*inner[:-1], outer[1]] if place == 0 else [outer[0], *inner[:-1]]
-    return [*found, outer[-1]]
+    inputs = [*inner[:-1], outer[1]] if place == 0 else [outer[0], *inner[:-1]]
+    return [*inputs, outer[-1]]
 
 
 def _canonical(terms: Sequence[_Names]) -> list[tuple[int | str, ...]]:

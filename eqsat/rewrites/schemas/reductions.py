@@ -17,24 +17,24 @@ _SPREAD = "broadcast(shape(x), s)"
 
 def reduction_laws(op: Operator) -> Iterator[Statement]:
     """Laws of an operator that reduces the axes that an attribute names."""
-    f, kept = op.name, "axes=a, keepdims=True"
+    f, keeping = op.name, "axes=a, keepdims=True"
     yield from law(
         f"{f}-of-unit-axes",
-        f"{f}(x, {kept})",
+        f"{f}(x, {keeping})",
         f"{f}(x, axes=tuple(i for i in a if dim(x, i) != 1), keepdims=True)",
         ["any(dim(x, i) == 1 for i in a)"],
         phase="associate",
     )
     yield from law(
         f"{f}-of-reshape",
-        f"{f}(reshape(x, shape=s), {kept})",
+        f"{f}(reshape(x, shape=s), {keeping})",
         f"reshape({f}(x, axes=kept_axes(shape(x), s, a), keepdims=True), shape=ones_at(s, a))",
         phase="associate",
     )
     lower = f"lowered(a, len({_SPREAD}) - rank(x))"
     yield from law(
         f"{f}-of-expand",
-        f"{f}(expand(x, shape=s), {kept})",
+        f"{f}(expand(x, shape=s), {keeping})",
         f"expand({f}(x, axes={lower}, keepdims=True), shape=ones_at({_SPREAD}, a))",
         [f"all(dim(x, i) == {_SPREAD}[i - rank(x)] for i in {lower})"],
         phase="associate",

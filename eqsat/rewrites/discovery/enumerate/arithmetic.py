@@ -61,9 +61,9 @@ class ResidueArithmetic:
         """The fastest evaluation of many rows that gives the same as one row at a time."""
         drawn = [self.draw(t, _PROBES, 7, i) for i, t in enumerate(types)]
         want = self.each(label, types, results).run(drawn)
-        ways = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
-        for way in (self._gathered, *ways) if spec(label.op).movement else ways:
-            plan = way(label, types, results)
+        candidates = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
+        for candidate in (self._gathered, *candidates) if spec(label.op).movement else candidates:
+            plan = candidate(label, types, results)
             if plan is not None and _agrees(plan.run, drawn, want):
                 return plan
         shared = self._merged(label, types, results)
@@ -111,8 +111,8 @@ class ResidueArithmetic:
             rows = len(x)
             wide = np.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
             more = Label(label.op, label.attrs | {"group": rows * label.attrs["group"]})
-            (made,) = self.one(more, types, results, [wide, w.reshape(-1, *w.shape[2:])])
-            apart = made.reshape(made.shape[0], rows, -1, *made.shape[2:])
+            (result,) = self.one(more, types, results, [wide, w.reshape(-1, *w.shape[2:])])
+            apart = result.reshape(result.shape[0], rows, -1, *result.shape[2:])
             return [np.moveaxis(apart, 1, 0)]
 
         return BatchPlan(run)
@@ -143,8 +143,8 @@ class ResidueArithmetic:
         """A new last axis, for operators that name axes from the left."""
 
         def run(operands: Sequence[Any]) -> list[Any]:
-            made = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
-            return [np.moveaxis(m, -1, 0) for m in made]
+            moved = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
+            return [np.moveaxis(m, -1, 0) for m in moved]
 
         return BatchPlan(run)
 
@@ -154,8 +154,8 @@ class ResidueArithmetic:
         def run(operands: Sequence[Any]) -> list[Any]:
             x, *rest = operands
             laid = x.reshape(-1, *x.shape[2:])
-            made = self.one(label, types, results, [laid, *(r[0] for r in rest)])
-            return [m.reshape(x.shape[0], *t.static) for m, t in zip(made, results, strict=True)]
+            laid_out = self.one(label, types, results, [laid, *(r[0] for r in rest)])
+            return [m.reshape(x.shape[0], *t.static) for m, t in zip(laid_out, results, strict=True)]
 
         return BatchPlan(run, shared=len(types) > 1)
 
@@ -178,12 +178,12 @@ class ResidueArithmetic:
 
         def run(operands: Sequence[Any]) -> list[Any]:
             flat = np.concatenate([o.reshape(len(o), -1) for o in operands], axis=1)
-            made = []
+            columns = []
             for source, constant, value in zip(sources, fixed, first, strict=True):
                 rows = flat[:, source]
                 rows[:, constant] = value[constant]
-                made.append(rows)
-            return [m.reshape(len(m), *t.static) for m, t in zip(made, results, strict=True)]
+                columns.append(rows)
+            return [m.reshape(len(m), *t.static) for m, t in zip(columns, results, strict=True)]
 
         return BatchPlan(run)
 

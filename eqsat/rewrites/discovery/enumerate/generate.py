@@ -101,12 +101,12 @@ def generate(
     names = settings.operators()
     chosen = [domain(d) for d in settings.domains]
     run = _Run(settings, executor, progress or silent, Parts(resume, _subject(settings, names, chosen)))
-    found: list[TermEquation] = []
+    equations: list[TermEquation] = []
     for one in chosen:
-        found.extend(_in_domain(run, one))
+        equations.extend(_in_domain(run, one))
     with run.timed("order"):
-        kept = _general_first(found)
-        candidates = tuple(candidate(e, f"generated-{i}") for i, e in enumerate(kept, start=1))
+        general = _general_first(equations)
+        candidates = tuple(candidate(e, f"generated-{i}") for i, e in enumerate(general, start=1))
     run.parts.clear()
     return Generated(candidates, _counts(run, names, candidates), dict(run.seconds))
 
@@ -162,18 +162,18 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     place = list(settings.domains).index(chosen.name)
     tasks = [(f"{place}-{s}", (settings, chosen.name, s, min(s + _PART, total))) for s in starts]
     with run.timed("evaluate"):
-        made = list(finished(run.parts, evaluate_part, tasks, run.executor, advance))
-        hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in made)])
-        codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in made)])
-        del made
+        results = list(finished(run.parts, evaluate_part, tasks, run.executor, advance))
+        hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in results)])
+        codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in results)])
+        del results
     run.progress(f"{chosen.name}: comparing", 0, 1)
     levels = [*levels, Level(blocks, hashes, codes)]
     finder = Finder(builder, Retest(chosen.variables(), settings.seed, settings.tolerance), run.instances)
     with run.timed("compare"):
-        found = finder.leaves()
+        equations = finder.leaves()
         for number, level in enumerate(levels, start=1):
-            found += finder.level(number, level)
-            found += finder.joints(level, settings.max_ops)
+            equations += finder.level(number, level)
+            equations += finder.joints(level, settings.max_ops)
             finder.retest.forget()
     with run.timed("count"):
         types = [builder.space.types[builder.space.values[i].type] for i in builder.space.leaves]
@@ -187,27 +187,27 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
         "evaluated": [len(level.hashes) for level in levels],
         **{name: finder.tally[name] for name in TALLIES},
     }
-    return found
+    return equations
 
 
-def _general_first(found: list[TermEquation]) -> list[TermEquation]:
+def _general_first(equations: list[TermEquation]) -> list[TermEquation]:
     """The equations without those that turned out to be instances of others, which a later level may hold."""
-    single = sorted((e for e in found if len(e.left) == 1), key=lambda e: generality(e.left[0], e.right[0]))
-    instances, kept = SubsumptionIndex(), []
+    single = sorted((e for e in equations if len(e.left) == 1), key=lambda e: generality(e.left[0], e.right[0]))
+    instances, general = SubsumptionIndex(), []
     for equation in single:
         left, right = equation.left[0], equation.right[0]
         if not instances.cover(left, right):
             instances.add(left, right)
-            kept.append(equation)
+            general.append(equation)
     seen = set()
-    for equation in found:
+    for equation in equations:
         if len(equation.left) > 1:
             line = candidate(equation, "x")
             key = (line.left, line.right, tuple(map(len, line.shapes.values())))
             if key not in seen:
                 seen.add(key)
-                kept.append(equation)
-    return kept
+                general.append(equation)
+    return general
 
 
 def candidate(equation: TermEquation, name: str) -> CandidateEquation:
@@ -231,8 +231,8 @@ def candidate(equation: TermEquation, name: str) -> CandidateEquation:
     )
 
 
-def _counts(run: _Run, names: Sequence[str], kept: Sequence[CandidateEquation]) -> dict[str, Any]:
-    sizes = Counter(max(c.left_ops, c.right_ops) for c in kept)
+def _counts(run: _Run, names: Sequence[str], candidates: Sequence[CandidateEquation]) -> dict[str, Any]:
+    sizes = Counter(max(c.left_ops, c.right_ops) for c in candidates)
     return {
         "operators": list(names),
         "max_ops": run.settings.max_ops,
@@ -241,9 +241,9 @@ def _counts(run: _Run, names: Sequence[str], kept: Sequence[CandidateEquation]) 
         "graphs": sum(sum(d["graphs"]) for d in run.domains.values()),
         "terms": sum(sum(d["terms"]) for d in run.domains.values()),
         "pairs": sum(d["pairs"] for d in run.domains.values()),
-        "candidates": len(kept),
+        "candidates": len(candidates),
         "sizes": {str(n): sizes[n] for n in sorted(sizes)},
-        "single": sum(len(c.left) == 1 for c in kept),
-        "several": sum(len(c.left) > 1 for c in kept),
-        "lossy": sum(c.lossy > 0 for c in kept),
+        "single": sum(len(c.left) == 1 for c in candidates),
+        "several": sum(len(c.left) > 1 for c in candidates),
+        "lossy": sum(c.lossy > 0 for c in candidates),
     }

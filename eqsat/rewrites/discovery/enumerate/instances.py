@@ -58,9 +58,9 @@ class SubsumptionIndex:
                 shape = tuple(_root(o) for o in left.operands)
                 place = (left.label, left.part, shape, _root(right))
                 self._index.setdefault(place, []).append((left, right, pointwise))
-                for way in self._ways(left):
-                    shape = tuple(_root(o) for o in way.operands)
-                    self._lefts.setdefault((way.label, way.part, shape), []).append((way, right))
+                for ordered in self._ways(left):
+                    shape = tuple(_root(o) for o in ordered.operands)
+                    self._lefts.setdefault((ordered.label, ordered.part, shape), []).append((ordered, right))
 
     def _ways(self, term: Apply) -> Iterator[Apply]:
         """The term with the operands of commuting operators in either order."""
@@ -134,7 +134,7 @@ class Simplifier:
         self._counted = (0, 0)
         self._forms: dict[Label, list[int]] = {}
 
-    def simplifies(self, level: int, made: Level, code: int, term: Apply) -> bool:
+    def simplifies(self, level: int, new_level: Level, code: int, term: Apply) -> bool:
         """Return whether some equation makes the term of a code simpler."""
         self._refresh()
         own: Any = None
@@ -149,7 +149,7 @@ class Simplifier:
                 if self.space.values[root].level < level:
                     return True
                 continue
-            own = own or self.builder.key(made, code)[0]
+            own = own or self.builder.key(new_level, code)[0]
             if self._held(root[1]) < level and self._key(*root) < own:
                 return True
         return False
@@ -200,12 +200,12 @@ class Simplifier:
 
     def _held(self, operands: tuple[int, ...]) -> int:
         """The number of applications that the operands are made of."""
-        found: frozenset[int] = frozenset()
+        applications: frozenset[int] = frozenset()
         for operand in operands:
             derivation = self.space.values[operand].derivation
             if derivation >= 0:
-                found |= self.space.derivations[derivation].applications
-        return len(found)
+                applications |= self.space.derivations[derivation].applications
+        return len(applications)
 
     def _key(self, form: int, operands: tuple[int, ...], part: int) -> tuple[int, ...]:
         values = [self.space.values[v] for v in (*operands, *self.space.tail(form))]

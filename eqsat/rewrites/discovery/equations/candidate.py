@@ -102,10 +102,10 @@ class CandidateOutcome:
 
 def verified_rules(outcomes: Iterable[CandidateOutcome], on_request: bool = True) -> dict[str, tuple[Rule, Evidence]]:
     """The proved rules of all candidates by name, each once; `on_request` with those that only run on request."""
-    found = (pair for outcome in outcomes for pair in outcome.as_rules())
+    pairs = (pair for outcome in outcomes for pair in outcome.as_rules())
     return {
         rule.name: (rule, evidence)
-        for rule, evidence in found
+        for rule, evidence in pairs
         if is_proved(evidence) and (on_request or rule.phase != "associate")
     }
 

@@ -39,13 +39,13 @@ def canonical(equation: RuleStatement, *, directed: bool = True) -> str:
     >>> canonical(a) == canonical(b)
     True
     """
-    found = min(_texts(equation))
+    least = min(_texts(equation))
     if directed or isinstance(equation.left, Siblings) or not all(isinstance(p, App) for p in equation.right):
-        return found
+        return least
     if len(equation.right) != len(equation.left):
-        return found
+        return least
     apps = tuple(p for p in equation.right if isinstance(p, App))
-    return min(found, *_texts(RuleStatement(apps, tuple(equation.left), equation.conditions)))
+    return min(least, *_texts(RuleStatement(apps, tuple(equation.left), equation.conditions)))
 
 
 def distinct(equations: Iterable[tuple[str, RuleStatement]]) -> tuple[list[str], dict[str, str]]:
@@ -53,9 +53,9 @@ def distinct(equations: Iterable[tuple[str, RuleStatement]]) -> tuple[list[str],
     first: dict[str, str] = {}
     repeated: dict[str, str] = {}
     for name, equation in equations:
-        kept = first.setdefault(canonical(equation), name)
-        if kept != name:
-            repeated[name] = kept
+        stands = first.setdefault(canonical(equation), name)
+        if stands != name:
+            repeated[name] = stands
     return list(first.values()), repeated
 
 
@@ -231,13 +231,13 @@ def generalises(general: RuleStatement, special: RuleStatement) -> bool:
         return False
     wanted = {_ordered(c.text) for c in _split_up(special.conditions)}
     target = [_sorted(p) for p in (*special.roots, *special.right)]
-    for found in itertools.islice(_matches(general.roots, special.roots, start), 64):
+    for substitution in itertools.islice(_matches(general.roots, special.roots, start), 64):
         try:
-            made = equation_with(general, found)
+            case = equation_with(general, substitution)
         except (TypeError, EqsatError):
             continue
-        sides = [_sorted(p) for p in (*made.roots, *made.right)]
-        if sides == target and all(_holds(c, wanted) for c in _split_up(made.conditions)):
+        sides = [_sorted(p) for p in (*case.roots, *case.right)]
+        if sides == target and all(_holds(c, wanted) for c in _split_up(case.conditions)):
             return True
     return False
 
@@ -269,8 +269,8 @@ def _matches(general: Sequence[Part], special: Sequence[Part], known: dict[str, 
     if not general:
         yield known
         return
-    for found in _match(general[0], special[0], known):
-        yield from _matches(general[1:], special[1:], found)
+    for extended in _match(general[0], special[0], known):
+        yield from _matches(general[1:], special[1:], extended)
 
 
 def _match(general: Part, special: Part, known: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -77,26 +77,26 @@ def _count(left: Left) -> _Count:
 
 def _counted(patterns: Iterable[Pattern | Spread]) -> _Count:
     """Operators that work, constants apart, equal ones once; those over sequences for each element."""
-    found: dict[tuple[bool, str], int] = {}
+    counts: dict[tuple[bool, str], int] = {}
 
     def walk(pattern: Pattern | Spread, times: int) -> None:
         if isinstance(pattern, Spread):
             walk(pattern.item, _ELEMENTS if pattern.over else times)
         elif isinstance(pattern, App):
             if pattern.operands:
-                found[spec(pattern.op).movement, written(pattern)] = times
+                counts[spec(pattern.op).movement, written(pattern)] = times
             for operand in pattern.operands:
                 walk(operand, times)
 
     for pattern in patterns:
         walk(pattern, 1)
-    return _Count(*(sum(n for (moves, _), n in found.items() if moves is kind) for kind in (False, True)))
+    return _Count(*(sum(n for (moves, _), n in counts.items() if moves is kind) for kind in (False, True)))
 
 
-def _only_root_is_new(made: App, whole: App) -> bool:
+def _only_root_is_new(app: App, whole: App) -> bool:
     """Return whether the operands of an operator are all parts of another pattern."""
     known = {written(p) for p in parts(whole)}
-    return all(written(o) in known for o in made.operands)
+    return all(written(o) in known for o in app.operands)
 
 
 def _within(part: Pattern, whole: App) -> bool:
@@ -176,8 +176,8 @@ def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expr
     """The rule of two sides in canonical text, with its phase and a name after its form."""
     phase = phase_of(left, right) or "associate"
     numbers = numbers_of(conditions)
-    kept = [c.text for c in conditions if _number(c) is None]
-    tail = " if " + ", ".join(kept) if kept else ""
+    texts = [c.text for c in conditions if _number(c) is None]
+    tail = " if " + ", ".join(texts) if texts else ""
     body = f"{left_written(left)} => {', '.join(map(written, right))}{tail}"
     for name, value in numbers.items():
         body = re.sub(rf"(?<![.\w'])\b{name}\b(?!\w|=[^=]|')", str(value), body)
@@ -191,7 +191,7 @@ def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expr
 
 def numbers_of(conditions: Sequence[Expression]) -> dict[str, int]:
     """The attributes that conditions fix to a number: in a rule the number stands in their place."""
-    return dict(found for c in conditions if (found := _number(c)) is not None)
+    return dict(number for c in conditions if (number := _number(c)) is not None)
 
 
 def _number(condition: Expression) -> tuple[str, int] | None:

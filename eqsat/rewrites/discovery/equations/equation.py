@@ -69,10 +69,10 @@ def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
 
 def _operand(name: str, type: TensorType) -> Drawn:
     """An operand; the elements of integers and booleans are valid indices into any axis of two."""
-    made = Drawn(name, type)
+    operand = Drawn(name, type)
     if not type.dtype.is_float:
-        made.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
-    return made
+        operand.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
+    return operand
 
 
 def _reads(side: tuple[str, ...]) -> set[str]:
@@ -104,9 +104,9 @@ def variables(pattern: Pattern | Spread) -> Iterator[str]:
 
 def names_read(patterns: Iterable[Pattern | Spread]) -> set[str]:
     """The attributes and tensors that the attributes of patterns are computed from."""
-    found: set[str] = set()
+    names: set[str] = set()
     for pattern in patterns:
         for app in applications(pattern):
-            found |= {app.record} if app.record is not None else set()
-            found |= {name for e in app.fields.values() for name in compiled(e).names}
-    return found
+            names |= {app.record} if app.record is not None else set()
+            names |= {name for e in app.fields.values() for name in compiled(e).names}
+    return names

@@ -37,15 +37,15 @@ def ancestor(candidate: CandidateEquation) -> CandidateEquation:
     >>> ancestor(one).text
     'c: concat(relu(x), relu(y), axis=0) => relu(concat(x, y, axis=0))'
     """
-    made, before = candidate, None
-    while made is not before:
-        before = made
-        while (lifted := next(filter(_holds, _lifted(made)), None)) is not None:
-            made = lifted
-        seen = Counter(name for side in made.left for name in _read(side))
+    general, before = candidate, None
+    while general is not before:
+        before = general
+        while (lifted := next(filter(_holds, _lifted(general)), None)) is not None:
+            general = lifted
+        seen = Counter(name for side in general.left for name in _read(side))
         for name in sorted(n for n, times in seen.items() if times > 1):
-            made = next(filter(_holds, _separated(made, name)), made)
-    return made if made is candidate else _renamed(made)
+            general = next(filter(_holds, _separated(general, name)), general)
+    return general if general is candidate else _renamed(general)
 
 
 def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
@@ -53,8 +53,8 @@ def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
     trees = [ast.parse(side, mode="eval").body for side in candidate.left]
     inner = {ast.unparse(n) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n is not tree}
     for text in sorted(inner, key=lambda t: (-len(t), t)):
-        held = set(_read(text))
-        shape = _shape(candidate, text) if held else None
+        inside = set(_read(text))
+        shape = _shape(candidate, text) if inside else None
         if shape is None:
             continue
         fresh = next(n for n in map("t{}".format, itertools.count()) if n not in candidate.shapes)
@@ -62,10 +62,10 @@ def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
             tuple(ast.unparse(with_name(ast.parse(side, mode="eval").body, text, fresh)) for side in sides)
             for sides in (candidate.left, candidate.right)
         )
-        if any(held & set(_read(side)) for side in (*left, *right)) or any(side == fresh for side in left):
+        if any(inside & set(_read(side)) for side in (*left, *right)) or any(side == fresh for side in left):
             continue
-        shapes = {n: s for n, s in candidate.shapes.items() if n not in held} | {fresh: shape}
-        kinds = {n: d for n, d in candidate.dtypes.items() if n not in held}
+        shapes = {n: s for n, s in candidate.shapes.items() if n not in inside} | {fresh: shape}
+        kinds = {n: d for n, d in candidate.dtypes.items() if n not in inside}
         yield replace(candidate, left=left, right=right, shapes=shapes, dtypes=kinds)
 
 

@@ -38,7 +38,7 @@ def general_rules(candidate: CandidateEquation, laws: tuple[Rule, ...]) -> list[
 
     Where the check refutes one, which looks farther than learning does, conditions are learned from more instances.
     """
-    found: dict[str, tuple[Rule, Evidence]] = {}
+    rules: dict[str, tuple[Rule, Evidence]] = {}
     for again in range(_AGAIN):
         effort = replace(
             USUAL,
@@ -48,14 +48,14 @@ def general_rules(candidate: CandidateEquation, laws: tuple[Rule, ...]) -> list[
             check=USUAL.check << 2 * again,
             grid=USUAL.grid << 2 * again,
         )
-        made = [_stated(rule, laws) for rule in generalise(candidate, effort, seed=again)]
+        stated = [_stated(rule, laws) for rule in generalise(candidate, effort, seed=again)]
         fresh = {
-            rule.text: (rule, proof) for rule, proof in made if rule.text not in {r.text for r, _ in found.values()}
+            rule.text: (rule, proof) for rule, proof in stated if rule.text not in {r.text for r, _ in rules.values()}
         }
-        found |= {rule.name: (rule, _evidence(rule, laws, proof)) for rule, proof in fresh.values()}
-        if any(e.verdict == "proved" for _, e in found.values()) or not fresh:
+        rules |= {rule.name: (rule, _evidence(rule, laws, proof)) for rule, proof in fresh.values()}
+        if any(e.verdict == "proved" for _, e in rules.values()) or not fresh:
             break
-    return list(found.values())
+    return list(rules.values())
 
 
 def of_law(law: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Evidence]:
@@ -97,9 +97,9 @@ def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
 
 def claim(candidate: CandidateEquation) -> Claim | None:
     """The candidate at its own shapes, from more work to less; None where the rules' syntax has no place for it."""
-    found = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
-    phases = {phase for _, phase in found}
-    for equation, phase in sorted(found, key=lambda pair: pair[1] not in SAVING):
+    directed = [(e, phase_of(e.left, e.right)) for e in equations(candidate)]
+    phases = {phase for _, phase in directed}
+    for equation, phase in sorted(directed, key=lambda pair: pair[1] not in SAVING):
         rule = equation.rule("candidate", "simplify")
         sides = both_sides(rule, Bindings(dict(equation.operands)))
         if sides is None:
@@ -129,7 +129,7 @@ def generalise(candidate: CandidateEquation, effort: GeneralisationEffort = USUA
     >>> [str(rule) for rule in generalise(twice)]
     ['relu-of-relu-to-relu: relu(relu(x)) => relu(x)']
     """
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     seen: set[str] = set()
     for equation in equations(candidate):
         text = equation.text
@@ -140,12 +140,12 @@ def generalise(candidate: CandidateEquation, effort: GeneralisationEffort = USUA
         if phase is None or (phase == "associate" and not effort.repeats):
             continue
         for form in (lifted(equation), equation):
-            made = _rules(form, effort, seed) if form is not None else ()
-            found.update((rule.text, rule) for rule in made if rule.text not in found)
-            if made:
+            general = _rules(form, effort, seed) if form is not None else ()
+            rules.update((rule.text, rule) for rule in general if rule.text not in rules)
+            if general:
                 break
     order = ("simplify", "fuse", "merge", "expand", "associate")
-    return tuple(sorted(found.values(), key=lambda r: order.index(r.phase)))
+    return tuple(sorted(rules.values(), key=lambda r: order.index(r.phase)))
 
 
 def _rules(equation: LiteralEquation, effort: GeneralisationEffort, seed: int) -> tuple[Rule, ...]:
@@ -155,8 +155,8 @@ def _rules(equation: LiteralEquation, effort: GeneralisationEffort, seed: int) -
         if best is not None and best.cost <= template.cost + effort.plain:
             break
         enough = best.cost if best is not None else math.inf
-        for found in RuleSearch(equation, template, effort, seed).found(enough):
-            best = found if best is None or found.cost < best.cost else best
+        for candidate in RuleSearch(equation, template, effort, seed).found(enough):
+            best = candidate if best is None or candidate.cost < best.cost else best
     if best is None:
         return ()
-    return tuple(way.rule for way in best.ways)
+    return tuple(conditioned.rule for conditioned in best.ways)

@@ -40,11 +40,11 @@ def predicates(scope: BindingScope) -> list[Predicate]:
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
     """
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for cost, text in _texts(scope):
-        if found.get(text, cost + 1) > cost:
-            found[text] = cost
-    return [Predicate(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
+        if costs.get(text, cost + 1) > cost:
+            costs[text] = cost
+    return [Predicate(e, cost) for text, cost in costs.items() if _held(e := expression(text), scope)]
 
 
 def _held(condition: Expression, scope: BindingScope) -> bool:

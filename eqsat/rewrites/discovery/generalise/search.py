@@ -102,10 +102,10 @@ class RuleSearch:
             least = cost + self.template.cost
             if least >= enough:
                 continue
-            made = self.rule(right, least)
-            if made is not None:
-                yield made
-                enough = min(enough, made.cost)
+            general = self.rule(right, least)
+            if general is not None:
+                yield general
+                enough = min(enough, general.cost)
             if enough <= self.template.cost + self.effort.plain:
                 return
 
@@ -129,22 +129,22 @@ class RuleSearch:
         options = [o for o in right_sides(self.equation, self.template.scope) if self.own.agrees(o[1])]
         shared = {i for i, (_, right) in enumerate(options) if self._shares(right)}
         scores = dict.fromkeys(range(len(options)), 0)
-        kept, start = list(scores), 0
+        best, start = list(scores), 0
         for step in _STEPS:
-            if len(kept) < 2 and not shared.intersection(kept):
+            if len(best) < 2 and not shared.intersection(best):
                 break
             cases = [*self.near[start // 2 : (start + step) // 2], *self.far((start + step) // 2)[start // 2 :]]
             for case in cases:
                 known: dict[tuple[object, ...], bool] = {}
-                for index in kept:
+                for index in best:
                     scores[index] += case.agrees(options[index][1], known) is not False
             start += step
-            kept = sorted(kept, key=lambda i: (-scores[i], i))
-            good = min(i for i in kept if 2 * scores[i] >= scores[kept[0]])
-            kept = list(dict.fromkeys([*kept[: max(2 * self.effort.options, len(kept) // 4)], good]))
+            best = sorted(best, key=lambda i: (-scores[i], i))
+            good = min(i for i in best if 2 * scores[i] >= scores[best[0]])
+            best = list(dict.fromkeys([*best[: max(2 * self.effort.options, len(best) // 4)], good]))
         everywhere = len(self.near[: start // 2]) + len(self.far(start // 2))
-        kept = [i for i in kept if i not in shared or scores[i] == everywhere]
-        return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
+        best = [i for i in best if i not in shared or scores[i] == everywhere]
+        return [options[i] for i in dict.fromkeys([*best[: self.effort.options], *([min(best)] if best else [])])]
 
     def _shares(self, right: tuple[Pattern, ...]) -> bool:
         """Return whether a right side takes one of two equal attributes for both, if the left side shares them."""
@@ -169,17 +169,17 @@ class RuleSearch:
             self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
         if len(equal) < self.effort.few:
             return None
-        ways: list[ConditionedRule] = []
-        while len(ways) < self.effort.ways and (not ways or learner.left_over([w.learned for w in ways]) > _MANY):
-            way = self._way(learner, right, equal, ways)
-            if way is None:
+        rules: list[ConditionedRule] = []
+        while len(rules) < self.effort.ways and (not rules or learner.left_over([w.learned for w in rules]) > _MANY):
+            conditions = self._way(learner, right, equal, rules)
+            if conditions is None:
                 break
-            ways.append(way)
-        if not ways:
+            rules.append(conditions)
+        if not rules:
             return None
-        first = ways[0].learned
+        first = rules[0].learned
         total = cost + sum(a.cost for a in first.predicates) + self.effort.missed * (1 - first.coverage)
-        return Found(total, self.template.left, right, ways)
+        return Found(total, self.template.left, right, rules)
 
     def _way(
         self,
@@ -190,7 +190,7 @@ class RuleSearch:
     ) -> ConditionedRule | None:
         """Conditions that fresh instances bear out."""
         for again in range(self.effort.rounds):
-            learned = learner.learn([way.learned for way in beside])
+            learned = learner.learn([other.learned for other in beside])
             if learned is None:
                 return None
             fresh: list[tuple[LeftSideInstance, bool]] = []

@@ -77,11 +77,11 @@ def templates(equation: LiteralEquation) -> Iterator[Template]:
     """Left sides for an equation, the most general first, each once."""
     seen: set[str] = set()
     for style in STYLES:
-        made = _Maker(equation, style).template()
-        text = left_written(made.left)
+        template = _Maker(equation, style).template()
+        text = left_written(template.left)
         if text not in seen:
             seen.add(text)
-            yield made
+            yield template
 
 
 @dataclass
@@ -105,10 +105,10 @@ class _Maker:
         if self.style.cuts:
             self.late = True
             roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
-        made: Left = Siblings(roots[0], left.over) if isinstance(left, Siblings) else roots
-        self.scope.products = products(made)
+        side: Left = Siblings(roots[0], left.over) if isinstance(left, Siblings) else roots
+        self.scope.products = products(side)
         special = ("apart", "operator", "kind").index(self.style.sharing) / 4 + self.style.cuts / 4
-        return Template(made, self.scope, special + len(self.style.written))
+        return Template(side, self.scope, special + len(self.style.written))
 
     def app(self, app: App, path: tuple[int, ...]) -> App:
         operands = tuple(self.operand(o, (*path, i)) for i, o in enumerate(app.operands))
@@ -157,13 +157,13 @@ class _Maker:
 
     def cut(self, attrs: Attrs) -> dict[str, Expression]:
         """The fields of a slice, computed from the other bindings of the left side if they can be."""
-        found: dict[str, Expression] = {}
+        fields: dict[str, Expression] = {}
         for key in ("axes", "starts", "ends", "steps"):
             if attrs[key] == spec("slice").attrs[key]:
                 continue
-            ways = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
-            found[key] = ways[min(self.style.cuts, len(ways)) - 1 if key == "axes" else 0][1]
-        return found
+            options = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
+            fields[key] = options[min(self.style.cuts, len(options)) - 1 if key == "axes" else 0][1]
+        return fields
 
 
 def _symbolic(kind: str) -> bool:
@@ -184,7 +184,7 @@ def _product(parts: Sequence[Sequence[tuple[float, Any]]]) -> list[tuple[float, 
     best: list[tuple[float, tuple[Any, ...]]] = [(0.0, ())]
     for part in parts:
         joined = ((c + d, (*chosen, one)) for (c, chosen), (d, one) in itertools.product(best, part))
-        best = heapq.nsmallest(MOST, joined, key=lambda found: found[0])
+        best = heapq.nsmallest(MOST, joined, key=lambda combination: combination[0])
     return best
 
 
@@ -196,8 +196,8 @@ def _patterns(pattern: Pattern | Spread, scope: BindingScope) -> list[tuple[floa
     operands = _product([_patterns(o, scope) for o in pattern.operands])
     fields = _fields(pattern, scope)
     return [
-        (cost, App(pattern.op, chosen, made, record))
-        for cost, (chosen, (made, record)) in _product([[(c, o) for c, o in operands], fields])
+        (cost, App(pattern.op, chosen, stated, record))
+        for cost, (chosen, (stated, record)) in _product([[(c, o) for c, o in operands], fields])
     ]
 
 
@@ -207,7 +207,7 @@ def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, 
     attrs = declared.complete(constant_fields(app))
     if not attrs:
         return [(0.0, ({}, None))]
-    found: list[tuple[float, tuple[dict[str, Expression], str | None]]] = []
+    forms: list[tuple[float, tuple[dict[str, Expression], str | None]]] = []
     for record, op in scope.records.items():
         if op == app.op:
             known = scope.bindings.attrs[record]
@@ -216,14 +216,14 @@ def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, 
             moved = [
                 key for key in attrs if app.op != "slice" and key not in differing and kind_of(key) in ("axis", "axes")
             ]
-            found += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
+            forms += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
             if moved and scope.of("perm"):
                 more = _chosen(app, [*differing, *moved], attrs, scope)
-                found += [(cost + 0.5, (fields, record)) for cost, fields in more]
-    found += [(cost, ({SPLICE: e}, None)) for cost, e in splices(app.op, attrs, scope)]
-    if not found:
-        found = [(cost, (fields, None)) for cost, fields in _chosen(app, list(attrs), attrs, scope, declared.attrs)]
-    return heapq.nsmallest(MOST, found, key=lambda one: one[0])
+                forms += [(cost + 0.5, (fields, record)) for cost, fields in more]
+    forms += [(cost, ({SPLICE: e}, None)) for cost, e in splices(app.op, attrs, scope)]
+    if not forms:
+        forms = [(cost, (fields, None)) for cost, fields in _chosen(app, list(attrs), attrs, scope, declared.attrs)]
+    return heapq.nsmallest(MOST, forms, key=lambda one: one[0])
 
 
 def _chosen(
@@ -235,8 +235,8 @@ def _chosen(
     for key in keys:
         options: list[tuple[float, Any]] = [(cost, e) for cost, e in choices(key, attrs[key], scope, inside)]
         if defaults is not None and same(key, defaults[key], attrs[key]):
-            kept = ("True", "False", *scope.members(key))
-            open_ended = [(c, e) for c, e in options if e.text in kept or kind_of(key) == "dtype"]
+            plain = ("True", "False", *scope.members(key))
+            open_ended = [(c, e) for c, e in options if e.text in plain or kind_of(key) == "dtype"]
             options = [*open_ended, (1.0, None)]
         parts.append(options)
     return [

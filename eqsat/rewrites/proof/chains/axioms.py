@@ -82,7 +82,7 @@ class Ground:
     def facts(self, numbers: Iterable[int]) -> list[Any]:
         """The facts known of the types of these terms and of those in them."""
         seen: set[int] = set()
-        found: list[Any] = []
+        facts: list[Any] = []
         pending = list(numbers)
         while pending:
             number = pending.pop()
@@ -92,8 +92,8 @@ class Ground:
             seen.add(number)
             pending += term.children
             fields = {k: self.value(s) for k, s in term.symbols}
-            found += facts_of(self.logic, term.op, fields, [self.term(c) for c in term.children])
-        return found
+            facts += facts_of(self.logic, term.op, fields, [self.term(c) for c in term.children])
+        return facts
 
     def equality(self, equation: Equation) -> Any:
         """Both sides of an equation as equal."""
@@ -146,9 +146,9 @@ class Axiom:
 
     def fresh(self, name: str, sort: Any) -> Any:
         """A variable that the formula is about all values of."""
-        made = self.logic.constant(f"?{name}", sort)
-        self.bound.append(made)
-        return made
+        variable = self.logic.constant(f"?{name}", sort)
+        self.bound.append(variable)
+        return variable
 
 
 class _Side:
@@ -233,10 +233,10 @@ class _Left(_Side):
         try:
             return self.logic.literal(ast.literal_eval(wanted.tree))
         except ValueError:
-            made = self.axiom.fresh(label, self.logic.values)
+            variable = self.axiom.fresh(label, self.logic.values)
             inner = {k: v for k, v in env.items() if k not in self.axiom.env or self.axiom.env is not env}
-            self.later.append((made, wanted, inner))
-            return made
+            self.later.append((variable, wanted, inner))
+            return variable
 
 
 class _Right(_Side):
@@ -294,13 +294,13 @@ class _Right(_Side):
         logic = self.logic
         (whole,) = operands
         given = self._made_fields(app, place.env)
-        made = []
+        slices = []
         for index in range(count):
             inner = Translator(logic, {**given, "index": logic.literal(index)})
             fields = {"starts": STARTS, "ends": ENDS, "axes": AXES}
             attrs = {k: inner.value(e.tree) for k, e in fields.items()} | {"steps": logic.literal((1,))}
-            made.append(logic.apply("slice", attrs, [whole]))
-        return made
+            slices.append(logic.apply("slice", attrs, [whole]))
+        return slices
 
 
 class WindowError(Exception):

@@ -40,13 +40,13 @@ class ProofCase:
 
     def attribute_steps(self) -> list[tuple[Symbol, Symbol]]:
         """Pairs of attributes that steps by congruence take for equal."""
-        found = []
+        steps = []
         for chain in self.chains:
             for link in chain:
                 if link.equation is None:
                     one, other = self.closure.terms[link.source], self.closure.terms[link.target]
-                    found += [(a, b) for (_, a), (_, b) in zip(one.symbols, other.symbols, strict=True) if a != b]
-        return list(dict.fromkeys(found))
+                    steps += [(a, b) for (_, a), (_, b) in zip(one.symbols, other.symbols, strict=True) if a != b]
+        return list(dict.fromkeys(steps))
 
     def fails(self, bindings: Bindings, claims: Claims) -> str | None:
         """Why the proof is none in another instance; None where it is one."""
@@ -101,7 +101,7 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
     claims = Claims(rule)
     typical = sorted(instances, key=lambda b: _typicality(rule, b), reverse=True)
     open_ = list(typical)
-    found: list[tuple[ProofCase, set[int]]] = []
+    cases: list[tuple[ProofCase, set[int]]] = []
     while open_:
         try:
             search = ProofSearch(goal(rule, open_[0]), claims)
@@ -112,25 +112,25 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
         case = extract(search)
         if case is None or case.fails(open_[0], claims) is not None:
             return Stuck(search, "a chain that cannot be followed")
-        found.append((case, {i for i, b in enumerate(typical) if case.fails(b, claims) is None}))
-        covered = set().union(*(c for _, c in found))
+        cases.append((case, {i for i, b in enumerate(typical) if case.fails(b, claims) is None}))
+        covered = set().union(*(c for _, c in cases))
         open_ = [b for i, b in enumerate(typical) if i not in covered]
-        if open_ and len(found) == MOST_CASES:
+        if open_ and len(cases) == MOST_CASES:
             return Stuck(search, f"more than {MOST_CASES} cases")
-    return Proved(tuple(_fewest(found, len(typical))), len(typical))
+    return Proved(tuple(_fewest(cases, len(typical))), len(typical))
 
 
-def _fewest(found: Sequence[tuple[ProofCase, set[int]]], count: int) -> list[ProofCase]:
+def _fewest(cases: Sequence[tuple[ProofCase, set[int]]], count: int) -> list[ProofCase]:
     """Cases that together hold everywhere, those that hold most widely first."""
-    kept: list[ProofCase] = []
+    chosen: list[ProofCase] = []
     covered: set[int] = set()
-    for case, holds in sorted(found, key=lambda f: len(f[1]), reverse=True):
+    for case, holds in sorted(cases, key=lambda f: len(f[1]), reverse=True):
         if not holds <= covered:
             covered |= holds
-            kept.append(replace(case, holds=len(holds)))
+            chosen.append(replace(case, holds=len(holds)))
         if len(covered) == count:
             break
-    return kept
+    return chosen
 
 
 def extract(search: ProofSearch) -> ProofCase | None:

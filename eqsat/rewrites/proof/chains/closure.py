@@ -94,19 +94,19 @@ class Closure:
 
     def used(self, left: int, right: int) -> set[int]:
         """The equations that the equality of two terms rests on."""
-        found: set[int] = set()
+        equations: set[int] = set()
         pending, seen = [(left, right)], {(left, right)}
         while pending:
             a, b = pending.pop()
             for edge in self._forest.path(a, b):
                 if edge.equation is not None:
-                    found.add(edge.equation)
+                    equations.add(edge.equation)
                     continue
                 pairs = zip(self.terms[edge.source].children, self.terms[edge.target].children, strict=True)
                 fresh = {p for p in pairs if p[0] != p[1]} - seen
                 seen |= fresh
                 pending += fresh
-        return found
+        return equations
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -143,16 +143,16 @@ def _without_loops(links: list[ClosureLink]) -> list[ClosureLink]:
     """The chain without the detours that come back to a term."""
     if not links:
         return links
-    kept: list[ClosureLink] = []
+    chain: list[ClosureLink] = []
     place = {links[0].before: 0}
     for link in links:
-        kept.append(link)
+        chain.append(link)
         known = place.get(link.after)
         if known is not None:
-            for gone in kept[known:]:
+            for gone in chain[known:]:
                 place.pop(gone.after, None)
-            del kept[known:]
+            del chain[known:]
             place[link.after] = known
         else:
-            place[link.after] = len(kept)
-    return kept
+            place[link.after] = len(chain)
+    return chain

@@ -57,8 +57,8 @@ class Logic:
         if key not in self._functions:
             label = f"{name}/{len(flat)}#{len(self._functions)}"
             self._functions[key] = self.z3.Function(label, *(a.sort() for a in flat), result)
-        made = self._functions[key]
-        return made(*flat) if flat else made()
+        function = self._functions[key]
+        return function(*flat) if flat else function()
 
     def constant(self, name: str, sort: Any) -> Any:
         """A symbol for something arbitrary."""
@@ -94,8 +94,8 @@ class Logic:
 
     def distinct(self) -> list[Any]:
         """That literals differ, and what is true and what false."""
-        found = list(self.literals.values())
-        facts = [self.z3.Distinct(*found)] if len(found) > 1 else []
+        literals = list(self.literals.values())
+        facts = [self.z3.Distinct(*literals)] if len(literals) > 1 else []
         return [*facts, self.truth(self.literal(1)), self.z3.Not(self.truth(self.literal(0)))]
 
     def truth(self, value: Any) -> Any:
@@ -243,11 +243,11 @@ class Translator:
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if len(names) != len(groups) or not all(isinstance(g, list) for g in groups):
             return None
-        made = []
+        elements = []
         for things in zip(*groups, strict=False):
             inner = Translator(self.logic, {**self.env, **dict(zip(names, things, strict=True))})
-            made.append(inner.condition(element) if as_condition else inner.value(element))
-        return made
+            elements.append(inner.condition(element) if as_condition else inner.value(element))
+        return elements
 
     def _whole(self, tree: ast.expr, sort: Any = None) -> Any:
         """An expression taken whole, as a function of the names in it."""
@@ -277,26 +277,26 @@ def facts_of(logic: Logic, op: str, fields: Mapping[str, Any], operands: list[An
     shapes = [logic.shape(x) for x in operands]
     dtypes = [logic.dtype(x) for x in operands]
     attrs = [fields[k] for k in sorted(fields)]
-    found = [
+    facts = [
         logic.shape(whole) == logic.call(f"shape of {op}", [*attrs, *shapes], logic.values),
         logic.dtype(whole)
         == (dtypes[0] if keeps_dtype(op) else logic.call(f"dtype of {op}", [*attrs, *dtypes], logic.values)),
     ]
     if not operands and "dtype" in fields:
-        found[1] = logic.dtype(whole) == fields["dtype"]
+        facts[1] = logic.dtype(whole) == fields["dtype"]
     if op == "cast":
-        found[1] = logic.dtype(whole) == fields["to"]
+        facts[1] = logic.dtype(whole) == fields["to"]
     alike = of_one_dtype(op, len(operands))
     same = [dtypes[i] == dtypes[alike[0]] for i in alike[1:]]
-    found += [z3.Implies(logic.typed(whole), z3.And(*same))] if same else []
+    facts += [z3.Implies(logic.typed(whole), z3.And(*same))] if same else []
     if keeps_shape(op):
-        found[0] = z3.And(found[0], logic.shape(whole) == shapes[0])
+        facts[0] = z3.And(facts[0], logic.shape(whole) == shapes[0])
     if operands:
-        found.append(z3.Implies(logic.typed(whole), z3.And(*(logic.typed(x) for x in operands))))
+        facts.append(z3.Implies(logic.typed(whole), z3.And(*(logic.typed(x) for x in operands))))
         if not spec(op).partial:
             finite = [logic.call("finite", [x], logic.boolean) for x in operands]
-            found.append(z3.Implies(z3.And(*finite), logic.call("finite", [whole], logic.boolean)))
-    return found
+            facts.append(z3.Implies(z3.And(*finite), logic.call("finite", [whole], logic.boolean)))
+    return facts
 
 
 def general_facts(logic: Logic) -> list[Any]:

@@ -76,8 +76,8 @@ class Reading:
         if isinstance(thing, Literal):
             return thing.value
         if isinstance(thing, Bound):
-            found = self.bindings.attrs[thing.name]
-            return found if thing.index is None else found[thing.index]
+            bound = self.bindings.attrs[thing.name]
+            return bound if thing.index is None else bound[thing.index]
         if isinstance(thing, Member):
             return self.value(thing.record)[thing.key]
         if isinstance(thing, SymbolRecord):
@@ -132,8 +132,8 @@ class Reading:
         if leaf is None:
             raise ShapeError("an operator is no operand of the rule")
         thing: Any = self.bindings.tensors[leaf[0]]
-        found: Drawn = thing if leaf[1] is None else thing[leaf[1]]
-        return found
+        drawn: Drawn = thing if leaf[1] is None else thing[leaf[1]]
+        return drawn
 
     def _leaves(self, number: int) -> Iterable[Drawn]:
         term = self.closure.terms[number]
@@ -171,11 +171,11 @@ class Claims:
         return frozenset(self._named(_OF_VALUES))
 
     def _named(self, functions: Iterable[str]) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for condition in self.rule.conditions:
             for part in conjuncts(condition.tree):
-                found |= _arguments(part, functions)
-        return found
+                names |= _arguments(part, functions)
+        return names
 
 
 #: Functions that hold of constants alone.
@@ -217,12 +217,12 @@ def general(rule: Rule) -> Rule:
     Whether a tensor is known to the compiler does not change what it is equal to, so a law that was checked for
     constants holds for all tensors; the same goes for dims that are known.
     """
-    kept: list[Expression] = []
+    conditions: list[Expression] = []
     for condition in rule.conditions:
         parts = [p for p in conjuncts(condition.tree) if not _is_when_known(p)]
-        kept += [Expression(ast.unparse(p), p) for p in parts]
+        conditions += [Expression(ast.unparse(p), p) for p in parts]
     phase = "expand" if rule.phase == "associate" else rule.phase
-    return replace(rule, conditions=tuple(kept), phase=phase, origin="candidate")
+    return replace(rule, conditions=tuple(conditions), phase=phase, origin="candidate")
 
 
 def _is_when_known(tree: ast.expr) -> bool:
@@ -267,9 +267,9 @@ def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
     names = _VariableNames()
     left = spread_roots(rule.left)
     first, second = (rule.right, left) if turned else (left, rule.right)
-    made = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
+    named = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
     conditions = frozenset(names.expression(part) for c in rule.conditions for part in conjuncts(c.tree))
-    return made, conditions
+    return named, conditions
 
 
 def states(law: Rule, rule: Rule) -> bool:

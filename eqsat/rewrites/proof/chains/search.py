@@ -104,10 +104,10 @@ class ProofSearch:
         """Bring what fired since the last time into the goal's closure, in order."""
         applications = self.egraph.applications
         for applied in applications[self._replayed :]:
-            made = None if applied.firing is None else self._equation(applied.firing, applied.root)
-            if made is not None:
-                self.goal.closure.equate(made.left, made.right, len(self.equations))
-                self.equations.append(made)
+            equation = None if applied.firing is None else self._equation(applied.firing, applied.root)
+            if equation is not None:
+                self.goal.closure.equate(equation.left, equation.right, len(self.equations))
+                self.equations.append(equation)
         self._replayed = len(applications)
 
     def term(self, number: int) -> int:
@@ -126,9 +126,9 @@ class ProofSearch:
         """The e-node of a term, made if it is new."""
         if number not in self._numbers:
             term = self.goal.closure.terms[number]
-            made = self._leaf(number) if term.leaf is not None else self._apply(term)
-            self._numbers[number] = made
-            self._terms.setdefault(made, number)
+            node = self._leaf(number) if term.leaf is not None else self._apply(term)
+            self._numbers[number] = node
+            self._terms.setdefault(node, number)
         return self._numbers[number]
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -144,12 +144,12 @@ class ProofSearch:
         if drawn.read and name in self.claims.constant:
             # By its place, not by its elements: two variables are two tensors even where an instance has them equal.
             egraph.constants.append(Constant.of(drawn.array))
-            made = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
+            node = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
         else:
             label = name if index is None else f"{name}[{index}]"
-            made = egraph.add(INPUT, Attrs(name=label), (), types=(drawn.type,))
-        egraph.eclass(made).finite = name in self.claims.finite
-        return made
+            node = egraph.add(INPUT, Attrs(name=label), (), types=(drawn.type,))
+        egraph.eclass(node).finite = name in self.claims.finite
+        return node
 
     def _equation(self, firing: Firing, root: int) -> Equation | None:
         """The equation that a firing states; None where it rests on a term that no firing explains."""
@@ -179,14 +179,14 @@ def minimal(goal: Goal, equations: Sequence[Equation]) -> list[Equation]:
     """The equations that a proof of the goal needs: those its chain uses, without the ones it can do without."""
     closure = goal.closure
     used = sorted({e for a, b in zip(goal.left, goal.right, strict=True) for e in closure.used(a, b)})
-    kept = [equations[i] for i in used]
-    if len(kept) > _MOST_MINIMISED:
-        return kept
-    for one in reversed(list(kept)):
-        rest = [e for e in kept if e is not one]
+    needed = [equations[i] for i in used]
+    if len(needed) > _MOST_MINIMISED:
+        return needed
+    for one in reversed(list(needed)):
+        rest = [e for e in needed if e is not one]
         if proves(goal, rest) is not None:
-            kept = rest
-    return kept
+            needed = rest
+    return needed
 
 
 #: Proofs of more equations are taken as they are.

@@ -99,15 +99,15 @@ class Printer:
 
 def lines(printer: Printer, links: Iterable[ClosureLink], names: Sequence[str]) -> tuple[str, ...]:
     """A chain as text, a term a line with the rule that leads to it; steps that change nothing visible are left out."""
-    found: list[str] = []
+    texts: list[str] = []
     last = ""
     for link in links:
-        if not found:
-            found.append(last := printer.term(link.before))
+        if not texts:
+            texts.append(last := printer.term(link.before))
         text = printer.term(link.after)
         if link.equation is None and text == last:
             continue
         why = "attributes agree" if link.equation is None else names[link.equation]
-        found.append(f"= {text}  [{why}{', right to left' if link.backwards else ''}]")
+        texts.append(f"= {text}  [{why}{', right to left' if link.backwards else ''}]")
         last = text
-    return tuple(found)
+    return tuple(texts)

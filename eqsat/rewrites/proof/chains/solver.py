@@ -187,9 +187,9 @@ class PremiseSolver:
             follows = solver.check() == z3.unsat
             solver.pop()
             result.follow += follows
-            kept = result.untyped if _OF_TYPES.search(text) else result.bounded
-            if not follows and text not in kept:
-                kept.append(text)
+            reported = result.untyped if _OF_TYPES.search(text) else result.bounded
+            if not follows and text not in reported:
+                reported.append(text)
         solver.add(formula)
 
     def _confirms(self, case: ProofCase, link: ClosureLink, granted: list[Any]) -> bool:
@@ -218,15 +218,15 @@ class PremiseSolver:
 
 def record_fields(rule: Rule) -> dict[str, tuple[str, ...]]:
     """The fields of each record that a rule's left side binds."""
-    found: dict[str, tuple[str, ...]] = {}
+    records: dict[str, tuple[str, ...]] = {}
     left: Any = rule.left
     for root in rule.roots:
         for app in applications(root):
             if isinstance(app, App) and app.record is not None:
                 fields = tuple(sorted(spec(app.op).attrs))
-                found[app.record] = fields
+                records[app.record] = fields
     loops = _loops(left if isinstance(left, tuple) else (left,))
-    return found | {sequence: found[variable] for variable, sequence in loops if variable in found}
+    return records | {sequence: records[variable] for variable, sequence in loops if variable in records}
 
 
 def _loops(parts: Iterable[Any]) -> Iterable[tuple[str, str]]:

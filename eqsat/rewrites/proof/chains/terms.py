@@ -119,13 +119,13 @@ class Writer:
                 {"starts": (place,), "ends": (place + sizes[index],), "axes": (axis,), "steps": (1,)}
             )
             env: Env = {"sizes": symbols["sizes"], "index": literal(index), "axis": symbols["axis"]}
-            made: dict[str, Symbol] = {
+            fields: dict[str, Symbol] = {
                 "starts": _one(symbol(STARTS, env)),
                 "ends": _one(symbol(ENDS, env)),
                 "axes": _one(symbol(AXES, env)),
                 "steps": literal((1,)),
             }
-            yield self.closure.add(ClosureTerm("slice", attrs, tuple((k, made[k]) for k in attrs), (whole,)))
+            yield self.closure.add(ClosureTerm("slice", attrs, tuple((k, fields[k]) for k in attrs), (whole,)))
 
 
 class Matcher:
