@@ -180,7 +180,7 @@ class _Verification:
             stage = f"by {len(self.accepted)} rules, {len(rest)} open"
             by = self._derived(chosen, rules, stage, limits, strict=strict)
             yield from (_derived_outcome(names[n], used) for n, used in by.items())
-            yield from self._settled([c for c in chosen if c.name not in by])
+            yield from self._verified([c for c in chosen if c.name not in by])
             if len(rest) > _DERIVE and len(self.accepted) - swept >= max(_VERIFY, swept // 4):
                 # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
                 swept = len(self.accepted)
@@ -226,7 +226,7 @@ class _Verification:
                 self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
         return {name: used for key in keys for name, used in self.journal[key].items()}
 
-    def _settled(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
+    def _verified(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
         todo = [c for c in candidates if f"settled:{c.name}" not in self.journal]
         for candidate, rules in zip(todo, self._map(self.generaliser, todo), strict=True):
             named = [self._named(rule, evidence) for rule, evidence in rules]

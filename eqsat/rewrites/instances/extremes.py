@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -36,10 +36,17 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     infinities in one instance are not tried: which of NaN and infinity their sum is depends on its order, and rules
     that merely reassociate may change that.
     """
-    for name, instance in nonfinite_instances(bindings):
+    return _differing(rule, nonfinite_instances(bindings), _alike, "infinities or NaN differ")
+
+
+def _differing(
+    rule: Rule, instances: Iterable[Found], same: Callable[[Any, Any], bool], difference: str
+) -> Found | None:
+    """The first of some instances in which outputs of the two sides are not the same, and why."""
+    for name, instance in instances:
         sides = _sides(rule, instance)
-        if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, infinities or NaN differ", instance
+        if sides is not None and not all(same(a, b) for a, b in zip(*sides, strict=True)):
+            return f"with {name}, {difference}", instance
     return None
 
 
@@ -69,12 +76,9 @@ def _both_signs(operand: Drawn) -> Drawn:
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
-    for numbers, name in ((_SMALL, "integers"), (_LIMITS, "integers at their limits")):
-        instance = integer_instance(rule, bindings, numbers)
-        sides = _sides(rule, instance) if instance is not None else None
-        if instance is not None and sides is not None and not all(_same(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, elements differ", instance
-    return None
+    named = ((_SMALL, "integers"), (_LIMITS, "integers at their limits"))
+    instances = ((name, integer_instance(rule, bindings, numbers)) for numbers, name in named)
+    return _differing(rule, ((n, i) for n, i in instances if i is not None), _same, "elements differ")
 
 
 def _same(a: Any, b: Any) -> bool:

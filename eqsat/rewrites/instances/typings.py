@@ -136,7 +136,7 @@ class _GridSearch:
         self.owner, self.plan, self.bounds, self.stock = owner, plan, owner.bounds, stock
         self.chosen = Assignment()
         self.chosen.cells = [None] * len(plan.steps)
-        self._settled: dict[Any, Attrs | None] = {}
+        self._known: dict[Any, Attrs | None] = {}
 
     def go(self, at: int) -> Iterator[tuple[Bindings, list[Cell]]]:
         if at == len(self.plan.order):
@@ -193,7 +193,7 @@ class _GridSearch:
             for name, key in names:
                 self.chosen.bind(key, attrs[name])
             self.chosen.cells[index] = Cell(step.app.op, attrs, operands, types)
-            if self._joins(index) and (len(names) < 2 or self._agree(names, attrs)):
+            if self._joins(index) and (len(names) < 2 or all(same(self.chosen.bound[k], attrs[n]) for n, k in names)):
                 yield
             self.chosen.cells[index] = None
             for key in {k for _, k in names}:
@@ -202,22 +202,18 @@ class _GridSearch:
                 self.chosen.unbind(record)
 
     def _fixed(self, step: PatternStep) -> Attrs | None:
-        """The attributes that are settled; None where two disagree."""
+        """The attributes that are known; None where two disagree."""
         record = self.chosen.bound.get(step.record) if step.record is not None else None
         try:
             stated = self.chosen.named(step) | self.chosen.computed(step)
         except Undefined:
             return None
         key = (id(step), record, *stated.items())
-        if key not in self._settled:
+        if key not in self._known:
             stated = {**step.fixed, **stated}
             clash = record is not None and any(not same(record[n], v) for n, v in stated.items())
-            self._settled[key] = None if clash else Attrs({**(record or {}), **stated})
-        return self._settled[key]
-
-    def _agree(self, names: Sequence[tuple[str, Key]], attrs: Attrs) -> bool:
-        """True if a name that occurs twice in one application got one value."""
-        return all(same(self.chosen.bound[k], attrs[n]) for n, k in names)
+            self._known[key] = None if clash else Attrs({**(record or {}), **stated})
+        return self._known[key]
 
     def _indices(self, step: PatternStep, operands: Sequence[Any], attrs: Attrs) -> bool:
         """True if indices are within the axis they index."""

@@ -187,15 +187,13 @@ class _Runner(OverBindings):
 
     def apply(self, app: App, operands: Sequence[Any], bindings: Bindings) -> Cell:
         """The cell of an operator on the right side, which was met before where all of it was."""
-        return self._cell(app.op, completed(app.op, self.rule.attributes(app, bindings)), tuple(operands))
-
-    def _cell(self, op: str, attrs: Attrs, operands: tuple[Any, ...]) -> Cell:
-        key = (op, attrs, *map(id, operands))
+        attrs = completed(app.op, self.rule.attributes(app, bindings))
+        key = (app.op, attrs, *map(id, operands))
         cell = self._cells.get(key)
         if cell is None:
             if len(self._cells) > _KEPT:
                 self._cells.clear()
-            cell = Cell(op, attrs, operands, _typed(op, attrs, tuple(types_of(operands))))
+            cell = Cell(app.op, attrs, tuple(operands), _typed(app.op, attrs, tuple(types_of(operands))))
             self._cells[key] = cell
         return cell
 

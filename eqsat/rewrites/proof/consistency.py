@@ -118,7 +118,7 @@ def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int])
     try:
         search = ProofSearch(aim, Claims(law))
         numbers = [search.encode(seed) for seed in seeds]
-        search.run(laws, _LIMITS, until_settled=False)
+        search.run(laws, _LIMITS, until_proved=False)
     except UnsoundRuleError as error:
         return (error.what,)
     except GraphError:

@@ -83,7 +83,7 @@ def entail(
 
 
 def _judged(proofs: Sequence[Proved], steps: int) -> Entailment:
-    """Z3's word on the chains of every form of the rule."""
+    """Z3's verdict on the chains of every form of the rule."""
     first = proofs[0].cases[0]
     used = rules_used(proofs)
     chain = lines(Printer(first.closure), [k for c in first.chains for k in c], first.names)
@@ -148,7 +148,7 @@ def _chain_text(proofs: Sequence[Proved], verdicts: Sequence[ChainVerdict], boun
     return "; ".join([*parts, text] if text else parts)
 
 
-def with_premises(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS) -> tuple[Rule, Entailment]:
+def with_conditions(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS) -> tuple[Rule, Entailment]:
     """The rule, under more conditions where laws entail it only so, and how they entail it.
 
     Laws of arithmetic ask for wide floats and finite operands, and instances in float64 of ordinary numbers do not show
@@ -157,7 +157,7 @@ def with_premises(rule: Rule, laws: Sequence[Rule], *, steps: int = STEPS) -> tu
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> (law,) = parse_rules("law: (x + y) * z => x * z + y * z if wide(x), finite(z)")
     >>> (rule,) = parse_rules("rule: (x + y) * z => x * z + y * z")
-    >>> with_premises(rule, [law])[0].text
+    >>> with_conditions(rule, [law])[0].text
     '(x + y) * z => x * z + y * z if wide(x), finite(z)'
     """
     plain = entail(rule, laws, steps=steps, explain=False)

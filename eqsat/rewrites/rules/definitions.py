@@ -13,21 +13,17 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.graph import OPAQUE, Graph, Node
 from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType, ValueType
-from eqsat.rewrites.conditions.expression import bound_name
+from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields
 from eqsat.rewrites.rules.term import Term, right_terms
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+@dataclass(frozen=True)
+class _Value(Typed):
     """A value of the graph as a law binds it."""
 
-    name: str
-    type: TensorType
-    constant: bool = False
-    value: None = None
-    finite: bool = False
+    name: str = ""
     attends: bool = False
 
 
@@ -105,7 +101,7 @@ class _Writer:
             type = self.types.get(name) if name is not None else None
             if name is None or not isinstance(type, TensorType):
                 return None
-            values.append(_Value(name, type))
+            values.append(_Value(type, name=name))
         (app,) = rule.roots
         bound = Bindings()
         if any(isinstance(o, Spread) for o in app.operands):

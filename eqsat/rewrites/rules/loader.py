@@ -156,8 +156,8 @@ def _declared(name: str) -> tuple[Rule, ...]:
             proved.append(rule)
     remember(fresh)
     if len(proved) < len(implied):
-        settled = set(proved)
-        missing = [r.name for r in implied if r not in settled]
+        usable = set(proved)
+        missing = [r.name for r in implied if r not in usable]
         _warn(missing, f"of {len(implied)} laws of {name!r} could not be settled and are left out", "")
     return tuple(proved)
 

@@ -187,7 +187,7 @@ def _vectors(op: Operator) -> Iterator[Statement]:
     """A vector of scales along one axis of the data or of the result goes into the constants, on request elsewhere."""
     data, weights = op.form.operands
     for index in op.form.contracted():
-        if weights.position(index.name) is None or not op.settled(index):
+        if weights.position(index.name) is None or not op.is_ungrouped(index):
             continue
         guards = [op.group_guard(index), *_matrix(op)]
         orders = list(itertools.permutations((("x", data), ("w", weights))))

@@ -104,7 +104,7 @@ class Operator:
         counted = self.form.sizes.get(index.group)
         return f"a.{counted} == 1" if counted else ""
 
-    def settled(self, index: Index) -> bool:
+    def is_ungrouped(self, index: Index) -> bool:
         """True where a grouped axis can be told to be one of a single group."""
         return not index.group or index.group in self.form.sizes
 

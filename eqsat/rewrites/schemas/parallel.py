@@ -21,7 +21,7 @@ def parallel_laws(op: Operator) -> Iterator[Statement]:
     for index in op.form.parallel():
         if len(op.form.holders(index.name)) == 1:
             yield from reduced_laws(op, index)
-        if not op.settled(index) or index.name in block:
+        if not op.is_ungrouped(index) or index.name in block:
             continue
         yield from _concatenation(op, index)
         if len(op.form.holders(index.name)) == 1:

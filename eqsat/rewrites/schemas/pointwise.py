@@ -36,12 +36,12 @@ def pointwise_laws(spec: OpSpec) -> Iterator[Statement]:
     elif spec.min_operands == spec.max_operands == 2:
         yield from _binary(spec.name)
         if takes(spec, (2, 3), ()):
-            yield from _with_one_right(spec.name)
+            yield from _with_one(spec.name, "right")
         if not takes(spec, (), (2, 3)):
             return
         yield from _spread(spec.name, "left", "{f}(expand(x, shape=s), y)", "{f}(x, y)")
         if not spec.commutative:
-            yield from _with_one_left(spec.name)
+            yield from _with_one(spec.name, "left")
             yield from _spread(spec.name, "right", "{f}(y, expand(x, shape=s))", "{f}(y, x)")
 
 
@@ -95,69 +95,49 @@ def _binary(f: str) -> Iterator[Statement]:
     )
 
 
-def _with_one_right(f: str) -> Iterator[Statement]:
-    """The right operand is broadcast and does not vary along the axis concerned; a scalar is the published S(x, c)."""
-    steady = "all(off_axis(c, k, rank(x)) for k in s.axes)"
+def _with_one(f: str, side: str) -> Iterator[Statement]:
+    """The operand on that side is broadcast and does not vary along the axis concerned.
+
+    On the right, where commutative operators have it, a scalar is the published S(x, c).
+    """
+    right = side == "right"
+
+    def title(movement: str) -> str:
+        return f"{f}-of-{movement}-and-one" if right else f"{f}-of-one-and-{movement}"
+
+    def outer(movement: str) -> str:
+        return f"{movement}-of-{f}-and-one" if right else f"{movement}-of-one-and-{f}"
+
+    def applied(x: str, c: str = "c") -> str:
+        return f"{f}({x}, {c})" if right else f"{f}({c}, {x})"
+
     yield from law(
-        f"concat-of-{f}-and-one",
-        f"concat(*[{f}(x, c) for x in xs], axis=k)",
-        f"{f}(concat(*xs, axis=k), c)",
+        outer("concat"),
+        f"concat(*[{applied('x')} for x in xs], axis=k)",
+        applied("concat(*xs, axis=k)"),
         ["off_axis(c, k, rank(xs[0]))", "all(spans(x, c) for x in xs)"],
-        back="associate",
+        back="associate" if right else None,
         back_name=f"{f}-over-concat-and-one",
-        laws=(11,),
+        laws=(11,) if right else (),
     )
+    fits = ["constant(c)", "rank(c) <= rank(x)"]
+    inverse = applied("x", f"transpose({_ALIGNED}, perm=inverse(p))")
+    turned = applied("transpose(x, perm=p)"), f"transpose({inverse}, perm=p)"
+    yield from law(title("transpose"), *turned, fits, laws=(9,) if right else ())
+    if right:
+        turned = f"transpose({applied('x')}, perm=p)", applied("transpose(x, perm=p)", f"transpose({_ALIGNED}, perm=p)")
+        yield from law(outer("transpose"), *turned, fits, laws=(9,))
     yield from law(
-        f"{f}-of-transpose-and-one",
-        f"{f}(transpose(x, perm=p), c)",
-        f"transpose({f}(x, transpose({_ALIGNED}, perm=inverse(p))), perm=p)",
-        ["constant(c)", "rank(c) <= rank(x)"],
-        laws=(9,),
-    )
-    yield from law(
-        f"transpose-of-{f}-and-one",
-        f"transpose({f}(x, c), perm=p)",
-        f"{f}(transpose(x, perm=p), transpose({_ALIGNED}, perm=p))",
-        ["constant(c)", "rank(c) <= rank(x)"],
-        laws=(9,),
-    )
-    yield from law(
-        f"{f}-of-reshape-and-one",
-        f"{f}(reshape(x, shape=s), c)",
-        f"reshape({f}(x, c), shape=s)",
+        title("reshape"),
+        applied("reshape(x, shape=s)"),
+        f"reshape({applied('x')}, shape=s)",
         ["constant(c)", "rank(c) <= 1", "keeps_last(x, s)", "spans(x, c)"],
         back="expand",
     )
-    moved, still = f"{f}(slice(x, **s), c)", f"slice({f}(x, c), **s)"
-    yield from law(f"{f}-of-slice-and-one", moved, still, ["constant(c)", "spans(x, c)", steady])
-    yield from law(f"slice-of-{f}-and-one", still, moved, ["spans(x, c)", steady])
-
-
-def _with_one_left(f: str) -> Iterator[Statement]:
-    """The left operand is the broadcast one; commutative operators need no such laws."""
-    steady = "all(off_axis(c, k, rank(x)) for k in s.axes)"
-    yield from law(
-        f"concat-of-one-and-{f}",
-        f"concat(*[{f}(c, x) for x in xs], axis=k)",
-        f"{f}(c, concat(*xs, axis=k))",
-        ["off_axis(c, k, rank(xs[0]))", "all(spans(x, c) for x in xs)"],
-    )
-    yield from law(
-        f"{f}-of-one-and-transpose",
-        f"{f}(c, transpose(x, perm=p))",
-        f"transpose({f}(transpose({_ALIGNED}, perm=inverse(p)), x), perm=p)",
-        ["constant(c)", "rank(c) <= rank(x)"],
-    )
-    yield from law(
-        f"{f}-of-one-and-reshape",
-        f"{f}(c, reshape(x, shape=s))",
-        f"reshape({f}(c, x), shape=s)",
-        ["constant(c)", "rank(c) <= 1", "keeps_last(x, s)", "spans(x, c)"],
-        back="expand",
-    )
-    moved, still = f"{f}(c, slice(x, **s))", f"slice({f}(c, x), **s)"
-    yield from law(f"{f}-of-one-and-slice", moved, still, ["constant(c)", "spans(x, c)", steady])
-    yield from law(f"slice-of-one-and-{f}", still, moved, ["spans(x, c)", steady])
+    steady = ["spans(x, c)", "all(off_axis(c, k, rank(x)) for k in s.axes)"]
+    moved, still = applied("slice(x, **s)"), f"slice({applied('x')}, **s)"
+    yield from law(title("slice"), moved, still, ["constant(c)", *steady])
+    yield from law(outer("slice"), still, moved, steady)
 
 
 def _spread(f: str, side: str, spread: str, plain: str) -> list[Statement]:

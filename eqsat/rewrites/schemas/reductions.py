@@ -99,7 +99,7 @@ def _average(op: Operator) -> Iterator[Statement]:
 def reduced_laws(op: Operator, index: Index) -> Iterator[Statement]:
     """A linear reduction of the result along an index that one operand alone has, in which the operator is linear."""
     (place,) = op.form.holders(index.name)
-    if place not in op.linear or op.form.result.turned or op.form.operands[place].turned or not op.settled(index):
+    if place not in op.linear or op.form.result.turned or op.form.operands[place].turned or not op.is_ungrouped(index):
         return
     name, term = op.variables[place], op.form.operands[place]
     here, there = axis_of(term, index.name, name), axis(op.form.result, index.name, f"rank({op.called({})})")

@@ -46,7 +46,9 @@ class OperatorForm:
         if role is None:
             return None
         try:
-            label = _interned(Label(self.op, declared.complete(settled(self.setting, [t.static for t in operands]))))
+            label = _interned(
+                Label(self.op, declared.complete(with_values(self.setting, [t.static for t in operands])))
+            )
             results = declared.result_types(list(operands), label.attrs)
         except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
@@ -63,7 +65,7 @@ def _interned(label: Label) -> Label:
     return label
 
 
-def settled(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
+def with_values(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
     """The setting with functions replaced by their values for the shapes of the operands."""
     return {k: v(*shapes) if callable(v) else v for k, v in setting.items()}
 
@@ -206,7 +208,7 @@ def constants(names: Sequence[str], shapes: Iterable[Shape]) -> list[tuple[Label
 def _constant(declared: OpSpec, setting: Mapping[str, Any], shape: Shape) -> tuple[Label, TensorType] | None:
     """The constant of a setting, where it has the shape wanted."""
     try:
-        label = Label(declared.name, declared.complete(settled(setting, [shape])))
+        label = Label(declared.name, declared.complete(with_values(setting, [shape])))
         (type,) = declared.result_types([], label.attrs)
     except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
         return None

@@ -102,7 +102,7 @@ def derivations(
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
-            proofs = _Batch(batch, all_rules if batch[0].associates else rules, limit).settled()
+            proofs = _Batch(batch, all_rules if batch[0].associates else rules, limit).proofs()
             for claim, by in zip(batch, proofs, strict=True):
                 if by is None:
                     open_claims.append(claim)
@@ -211,7 +211,7 @@ class _Batch:
     egraph: EGraph = field(default_factory=EGraph)
     congruent: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def settled(self) -> list[tuple[str, ...] | None]:
+    def proofs(self) -> list[tuple[str, ...] | None]:
         """For each claim the rules that prove it, None where its sides stayed apart."""
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]

@@ -15,7 +15,7 @@ from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.conditions.syntax import free_names
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.equations.sides import RuleStatement, expression
+from eqsat.rewrites.discovery.equations.sides import RuleStatement, equation_with, expression
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import applications
@@ -51,20 +51,12 @@ def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
         (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name, origin="candidate")
         read = dict.fromkeys(name for root in rule.roots for name in variables(root))
         names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
-        roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))
+        renamed = equation_with(RuleStatement.of(rule), {name: Var(new) for name, new in names.items()})
         yield LiteralEquation(
-            roots,
-            tuple(_renamed(pattern, names) for pattern in rule.right),
+            renamed.left,
+            renamed.right,
             operands={names[name]: replace(operands[name], name=names[name]) for name in read},
         )
-
-
-def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
-    """A pattern without spreads with its variables renamed."""
-    if isinstance(pattern, Var):
-        return Var(names[pattern.name])
-    operands = tuple(_renamed(o, names) for o in pattern.operands if not isinstance(o, Spread))
-    return App(pattern.op, operands, pattern.fields, pattern.record)
 
 
 def _operand(name: str, type: TensorType) -> Drawn:

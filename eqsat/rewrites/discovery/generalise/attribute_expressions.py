@@ -110,7 +110,7 @@ def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] 
     Those that speak of the tensors `inside` the operator come before those that speak of others.
     """
     costs: dict[str, float] = {}
-    for cost, text in _menu(name, scope):
+    for cost, text in _expressions(name, scope):
         if text in costs:
             continue
         try:
@@ -136,11 +136,11 @@ def small(value: Any) -> bool:
     return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 
-def _menu(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
+def _expressions(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     kind = kind_of(name)
     for text in (*scope.of(kind), *scope.members(name)):
         yield 0.0, text
-    yield from _MENUS.get(kind, _nothing)(scope)
+    yield from _OF_KIND.get(kind, _nothing)(scope)
 
 
 def _nothing(scope: BindingScope) -> Iterator[tuple[float, str]]:
@@ -289,7 +289,7 @@ def splices(op: str, attrs: Attrs, scope: BindingScope) -> list[tuple[float, Exp
     return options
 
 
-_MENUS = {
+_OF_KIND = {
     "axis": _axis,
     "perm": _perm,
     "axes": _axes,

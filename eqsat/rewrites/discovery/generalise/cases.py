@@ -93,10 +93,14 @@ class LeftSideInstance:
 
     def _residues(self) -> tuple[dict[int, Any], list[Any]]:
         if self._exact is None:
-            rng = np.random.default_rng(self._seed)
-            arrays = {id(o): _residues_of(o, rng) for o in self.operands}
+            arrays = self.residues(self._seed)
             self._exact = arrays, values(self.left, Residues(), arrays)
         return self._exact
+
+    def residues(self, seed: int) -> dict[int, Any]:
+        """Random residues for float operands, by identity; of others, the elements drawn with them."""
+        rng = np.random.default_rng(seed)
+        return {id(o): elements(o, rng.integers(0, PRIME, o.type.static)) for o in self.operands}
 
     def _close(self, terms: list[Any], draw: int) -> bool:
         interpretation = Floats(wide=True)
@@ -118,10 +122,6 @@ def _thin(type: TensorType) -> bool:
 def elements(operand: Drawn, floats: Any) -> Any:
     """The array of a float operand; of others, the elements drawn with it."""
     return floats if operand.type.dtype.is_float else operand.array
-
-
-def _residues_of(operand: Drawn, rng: np.random.Generator) -> Any:
-    return elements(operand, rng.integers(0, PRIME, operand.type.static))
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -68,13 +68,13 @@ def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None
     """The rule, and its proof by laws if there is one; or the law that states the same, whose name and phase its
     declaration chose.
     """
-    from eqsat.rewrites.proof.entail import with_premises
+    from eqsat.rewrites.proof.entail import with_conditions
 
     said = _by_form(laws)
     law = said.get(canonical(RuleStatement.of(rule)))
     proof: Entailment | None = None
     if law is None:
-        rule, proof = with_premises(rule, laws)
+        rule, proof = with_conditions(rule, laws)
         law = said.get(canonical(RuleStatement.of(rule)))
     if law is not None:
         return replace(law, origin="candidate"), None
@@ -159,4 +159,4 @@ def _rules(equation: LiteralEquation, effort: GeneralisationEffort, seed: int) -
             best = candidate if best is None or candidate.cost < best.cost else best
     if best is None:
         return ()
-    return tuple(conditioned.rule for conditioned in best.ways)
+    return tuple(conditioned.rule for conditioned in best.rules)

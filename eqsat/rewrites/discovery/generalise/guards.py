@@ -16,7 +16,7 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
+from eqsat.language.arithmetic.residues import ResidueNamespace, Residues
 from eqsat.language.terms.pattern import Left, Pattern, spread_roots
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.discovery.equations.equation import variables
@@ -148,8 +148,7 @@ def _moves(case: LeftSideInstance, right: Sequence[Pattern]) -> bool:
     terms = case.right(right)
     if terms is None:
         return False
-    rng = np.random.default_rng(7)
-    arrays = {id(o): elements(o, rng.integers(0, PRIME, o.type.static)) for o in case.operands}
+    arrays = case.residues(7)
     ours, theirs = (values(side, _Formulas(), arrays) for side in (case.left, terms))
     return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 

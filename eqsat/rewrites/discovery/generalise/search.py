@@ -42,8 +42,8 @@ class GeneralisationEffort:
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
-    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways` rules with
-    the same sides have conditions of their own. With `repeats`, directions that repeat work are looked at.
+    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `alternatives` rules
+    with the same sides have conditions of their own. With `repeats`, directions that repeat work are looked at.
     """
 
     near: int = 48
@@ -59,7 +59,7 @@ class GeneralisationEffort:
     options: int = 2
     plain: float = 3.25
     missed: float = 4.0
-    ways: int = 3
+    alternatives: int = 3
     repeats: bool = False
 
 
@@ -82,7 +82,7 @@ class Found:
     cost: float
     left: Left
     right: tuple[Pattern, ...]
-    ways: Sequence[ConditionedRule]
+    rules: Sequence[ConditionedRule]
 
 
 class RuleSearch:
@@ -170,18 +170,19 @@ class RuleSearch:
         if len(equal) < self.effort.few:
             return None
         rules: list[ConditionedRule] = []
-        while len(rules) < self.effort.ways and (not rules or learner.left_over([w.learned for w in rules]) > _MANY):
-            conditions = self._way(learner, right, equal, rules)
-            if conditions is None:
+        while len(rules) < self.effort.alternatives:
+            enough = rules and learner.left_over([rule.learned for rule in rules]) <= _MANY
+            conditioned = None if enough else self._conditioned(learner, right, equal, rules)
+            if conditioned is None:
                 break
-            rules.append(conditions)
+            rules.append(conditioned)
         if not rules:
             return None
         first = rules[0].learned
         total = cost + sum(a.cost for a in first.predicates) + self.effort.missed * (1 - first.coverage)
         return Found(total, self.template.left, right, rules)
 
-    def _way(
+    def _conditioned(
         self,
         learner: Learner,
         right: tuple[Pattern, ...],
@@ -210,13 +211,13 @@ class RuleSearch:
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
             if typical < self.effort.few // 2 or not fresh or not self._apart(met):
                 return None
-            settled = self._settled(right, learned, guards(self.template.left, right, met))
-            if not isinstance(settled, LeftSideInstance):
-                return ConditionedRule(learned, settled) if settled is not None else None
-            learner.add(settled, False)
+            checked = self._checked(right, learned, guards(self.template.left, right, met))
+            if not isinstance(checked, LeftSideInstance):
+                return ConditionedRule(learned, checked) if checked is not None else None
+            learner.add(checked, False)
         return None
 
-    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
+    def _checked(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
         """The rule, or an instance at which its sides differ, of those that its check would draw first.
 
         Instances with an infinity, NaN or integers may show that it needs guards that others did not. None where too

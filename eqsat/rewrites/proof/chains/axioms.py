@@ -32,9 +32,7 @@ class Ground:
         if number not in self._made:
             term, logic = self.closure.terms[number], self.logic
             if term.leaf is not None:
-                name, index = term.leaf
-                label = name if index is None else f"{name}[{index}]"
-                self._made[number] = logic.constant(f"tensor {label}", logic.tensor)
+                self._made[number] = logic.constant(f"tensor {term.label}", logic.tensor)
             else:
                 fields = {k: self.value(s) for k, s in term.symbols}
                 self._made[number] = logic.apply(term.op, fields, [self.term(c) for c in term.children])
@@ -101,7 +99,7 @@ class Ground:
 
 
 def _label(bound: Bound) -> str:
-    return f"attr {bound.name}" if bound.index is None else f"attr {bound.name}[{bound.index}]"
+    return f"attr {bound.label}"
 
 
 class Place(NamedTuple):

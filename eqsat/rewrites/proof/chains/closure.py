@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.forest import Forest
 from eqsat.language.terms.graph import Attrs
-from eqsat.rewrites.proof.chains.symbols import Symbol
+from eqsat.rewrites.proof.chains.symbols import Symbol, indexed
 
 #: More steps than this are no proof that anyone reads or a solver should check.
 MOST_STEPS = 400
@@ -28,6 +28,11 @@ class ClosureTerm:
     symbols: tuple[tuple[str, Symbol], ...]
     children: tuple[int, ...]
     leaf: tuple[str, int | None] | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of a leaf as text, with its place where it is an element of a sequence."""
+        return indexed(*self.leaf) if self.leaf is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,22 +80,22 @@ class ProofSearch:
         self.left = [self.encode(t) for t in goal.left]
         self.right = [self.encode(t) for t in goal.right]
 
-    def run(self, rules: Sequence[Rule], limits: Limits, *, until_settled: bool = True) -> bool:
+    def run(self, rules: Sequence[Rule], limits: Limits, *, until_proved: bool = True) -> bool:
         """Saturate until each output's two sides are in one class, or, if asked to, on from there.
 
         False where a limit or saturation comes before.
         """
         self.rules = {r.name: r for r in rules}
-        stop = self.is_settled if until_settled else None
+        stop = self.is_proved if until_proved else None
         saturator = Saturator(self.egraph, rules, limits, should_stop=stop)
         try:
             self.stopped_by = saturator.run().stopped_by
         finally:
             # What is recorded refers back to the e-graph, so the collector may drop it in any thread; egglog's may not.
             self.egraph.engine.close()
-        return self.is_settled()
+        return self.is_proved()
 
-    def is_settled(self) -> bool:
+    def is_proved(self) -> bool:
         """True if both sides of every output are in one class."""
         find = self.egraph.find
         return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
@@ -146,8 +146,7 @@ class ProofSearch:
             egraph.constants.append(Constant.of(drawn.array))
             node = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
         else:
-            label = name if index is None else f"{name}[{index}]"
-            node = egraph.add(INPUT, Attrs(name=label), (), types=(drawn.type,))
+            node = egraph.add(INPUT, Attrs(name=self.goal.closure.terms[number].label), (), types=(drawn.type,))
         egraph.eclass(node).finite = name in self.claims.finite
         return node
 
@@ -194,7 +193,7 @@ _MOST_MINIMISED = 24
 
 
 def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
-    """A closure of these equations alone, where they settle the goal; its terms have the numbers of the goal's."""
+    """A closure of these equations alone, where they prove the goal; its terms have the numbers of the goal's."""
     closure = Closure()
     for term in goal.closure.terms:
         closure.intern(term)

@@ -41,8 +41,7 @@ class Printer:
             return self.names[number]
         term = self.closure.terms[number]
         if term.leaf is not None:
-            name, index = term.leaf
-            return name if index is None else f"{name}[{index}]"
+            return term.label
         infix = INFIX.get(term.op)
         if infix is not None and len(term.children) == 2:
             text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
@@ -65,7 +64,7 @@ class Printer:
         if isinstance(symbol, Literal):
             return symbol.text
         if isinstance(symbol, Bound):
-            return symbol.name if symbol.index is None else f"{symbol.name}[{symbol.index}]"
+            return symbol.label
         if isinstance(symbol, Member):
             return f"{self.thing(symbol.record)}.{symbol.key}"
         if isinstance(symbol, SymbolRecord):

@@ -1,4 +1,4 @@
-"""Z3's word on a proof: the whole from laws and premises, or each step of a chain from the one law it uses."""
+"""Z3's verdict on a proof: the whole from laws and premises, or each step of a chain from the one law it uses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PremiseSolver:
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
 
     def verdict(self, case: ProofCase) -> ChainVerdict:
-        """Z3's word on each step of a chain.
+        """Z3's verdict on each step of a chain.
 
         A step's side conditions follow from the premises, or are about values written out, or hold in every instance
         looked at, which the caller has checked; these are reported.

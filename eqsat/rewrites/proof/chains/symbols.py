@@ -12,6 +12,11 @@ from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import compiled
 
 
+def indexed(name: str, index: int | None) -> str:
+    """A name as text, with its place where it is an element of a sequence."""
+    return name if index is None else f"{name}[{index}]"
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A term, by its number in a closure."""
@@ -33,6 +38,11 @@ class Bound:
 
     name: str
     index: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The name as text, with its place where it is an element of a sequence."""
+        return indexed(self.name, self.index)
 
 
 @dataclass(frozen=True, slots=True)
