@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -67,7 +67,7 @@ class Compiled:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """Its value from those of its names; made when first asked for, since most rules never match in a process."""
-        return _function(self.expression, self.names, self.called)
+        return interpreted(self.expression.tree, self.names, {name: _callable(name) for name in self.called})
 
 
 def bound_name(expression: Expression) -> str | None:
@@ -115,10 +115,6 @@ def _function_name(call: ast.Call, text: str) -> str:
             remedy="did you mean " + " or ".join(close) + "?" if close else "",
         )
     return name
-
-
-def _function(expression: Expression, names: tuple[str, ...], called: Iterable[str]) -> Callable[..., Any]:
-    return interpreted(expression.tree, names, {name: _callable(name) for name in called})
 
 
 def _callable(name: str) -> Callable[..., Any]:

@@ -130,7 +130,8 @@ def free_names(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[s
 
 def _check_node(node: ast.AST, text: str, functions: frozenset[str]) -> None:
     if isinstance(node, ast.Constant):
-        _check_constant(node.value, text)
+        if not isinstance(node.value, bool | int | float | str | type(None)):
+            _refuse(f"a literal of type {type(node.value).__name__}", text, "a number, a text, True, False or None")
     elif isinstance(node, ast.comprehension):
         _check_target(node.target, text, functions)
     elif not isinstance(node, _NODES):
@@ -143,11 +144,6 @@ def _check_node(node: ast.AST, text: str, functions: frozenset[str]) -> None:
         _refuse("an asynchronous loop", text, "for x in xs")
     if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
         _refuse(f"{node.attr!r} is no attribute of an operator", text, "a field of a record that the left side binds")
-
-
-def _check_constant(value: object, text: str) -> None:
-    if not isinstance(value, bool | int | float | str | type(None)):
-        _refuse(f"a literal of type {type(value).__name__}", text, "a number, a text, True, False or None")
 
 
 def _check_target(target: ast.expr, text: str, functions: frozenset[str]) -> None:

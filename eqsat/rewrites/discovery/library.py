@@ -11,14 +11,11 @@ from typing import Any
 
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.prune import Drop, Pruned
-from eqsat.rewrites.rules.evidence import Evidence, read_evidence
-from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
-from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.evidence import Evidence, json_lines, read_evidence, read_json_lines, write_json_lines
+from eqsat.rewrites.rules.loader import LIBRARY, shipped_rules
 from eqsat.rewrites.rules.rule import PHASES, Rule
 from eqsat.system.files import write_text
 
-#: The library that is loaded by default.
-LIBRARY = Path(__file__).parent.parent / "library"
 RULES, EVIDENCE, COUNTS = "generated.rules", "evidence.jsonl", "counts.json"
 DROPPED, MISSING, USAGE = "dropped.jsonl", "missing.jsonl", "usage.jsonl"
 #: Number of candidates for each rule that pruning leaves, in the published generator: 28 744 graphs' pairs to 743
@@ -79,14 +76,13 @@ def read_missing(path: Path = LIBRARY / MISSING) -> list[dict[str, str]]:
 
 def ordered(rules: Sequence[Rule], uses: Iterable[Use] = ()) -> list[Rule]:
     """Rules by phase; within one, those first that results owe most to, then those that fire most, then small ones."""
-    chosen: dict[str, int] = {}
-    fired: dict[str, int] = {}
+    chosen, fired = Counter[str](), Counter[str]()
     for use in uses:
-        chosen[use.rule] = chosen.get(use.rule, 0) + use.chosen
-        fired[use.rule] = fired.get(use.rule, 0) + use.fired
+        chosen[use.rule] += use.chosen
+        fired[use.rule] += use.fired
 
     def worth(rule: Rule) -> tuple[Any, ...]:
-        pays = -chosen.get(rule.name, 0), -fired.get(rule.name, 0)
+        pays = -chosen[rule.name], -fired[rule.name]
         return PHASES.index(rule.phase), *pays, RuleStatement.of(rule).effort, rule.name
 
     return sorted(rules, key=worth)

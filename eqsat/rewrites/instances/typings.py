@@ -12,7 +12,7 @@ from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
 from eqsat.language.ops.operands.enumeration import joinable
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Siblings, Spread, Var, spread_roots
+from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.instances.elements import Drawn, Stock
@@ -28,7 +28,7 @@ from eqsat.rewrites.instances.walk import (
     same,
     selects_along_axis,
 )
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, loops
 from eqsat.rewrites.rules.term import types_of
 
 
@@ -250,16 +250,7 @@ def tensor_type(dtype: str, dims: tuple[int, ...]) -> TensorType:
 def _tied(rule: Rule, names: Sequence[str]) -> list[tuple[str, ...]]:
     """The sequences, those that a loop runs over in step together."""
     ties: list[set[str]] = [{n} for n in names]
-    overs = []
-    pending: list[Pattern | Spread] = list(spread_roots(rule.left))
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Spread):
-            overs.append(part.over)
-            pending.append(part.item)
-        elif isinstance(part, App):
-            pending += part.operands
-    for over in overs:
+    for over in reversed(loops(rule.left)):
         together = {s for _, s in over}
         met = [t for t in ties if t & together]
         if len(met) > 1:

@@ -35,7 +35,15 @@ def verify(
     pending: list[Rule] = []
     for rule in rules:
         record = (known or {}).get(rule.name)
-        if record is not None and is_current(rule, record, by_name) and _suffices(record, exhaustive):
+        if (
+            record is not None
+            and is_current(rule, record, by_name)
+            and (
+                record.exhaustive
+                if exhaustive
+                else record.bounded or record.side  # older ones have no bounded instances
+            )
+        ):
             yield record
         else:
             pending.append(rule)
@@ -45,11 +53,6 @@ def verify(
     futures = [executor.submit(_checked, rule, exhaustive, budget) for rule in pending]
     for future in as_completed(futures):
         yield future.result()
-
-
-def _suffices(record: Evidence, exhaustive: bool) -> bool:
-    """True if a record is of as thorough a check as is asked for; older ones have no bounded instances."""
-    return record.exhaustive if exhaustive else bool(record.bounded or record.side)
 
 
 def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:

@@ -21,6 +21,7 @@ from eqsat.language.terms.pattern import (
     Spread,
     Var,
     roots_of,
+    spread_roots,
 )
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 
@@ -160,6 +161,12 @@ class Rule:
 def applications(pattern: Pattern | Spread) -> Iterator[App]:
     """Every App in a pattern, operands before the operators that use them; those left out are none."""
     return (part for part in _parts(pattern) if isinstance(part, App) and part != ABSENT)
+
+
+def loops(left: Left) -> list[tuple[tuple[str, str], ...]]:
+    """The variables and sequences of every loop of a left side, inner ones first."""
+    parts = (part for root in spread_roots(left) for part in _parts(root))
+    return [part.over for part in parts if isinstance(part, Spread)]
 
 
 def _parts(pattern: Pattern | Spread) -> Iterator[App | Spread]:

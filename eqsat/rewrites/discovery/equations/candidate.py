@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eqsat.rewrites.rules.evidence import Evidence
-from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
+from eqsat.rewrites.rules.evidence import Evidence, json_lines, read_json_lines, write_json_lines
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 

@@ -125,14 +125,14 @@ def name_of(left: Left, right: tuple[Pattern, ...]) -> str:
         kinds = dict.fromkeys(a.op for a in applications(inner) if a.op not in ("split", "concat"))
         joined = "-".join(_plain(op) for op in kinds if op != left.item.op)
         sequences = "-".join(s for _, s in left.over)
-        return "-".join(p for p in (_plural(left.item.op), "merge", joined, sequences) if p)
+        return "-".join(p for p in (_many(_plain(left.item.op)), "merge", joined, sequences) if p)
     if len(left) > 1:
         return "-and-".join(_form(app) for app in left) + "-merge"
     ours, theirs = _form(left[0]), _form(right[0])
     if isinstance(right[0], Var):
         return f"{ours}-gone"
     # The way in which an operator moves through another is clear from one side; other forms need both.
-    swapped = theirs.split("-of-")[::-1] == [_singular(w) for w in ours.split("-of-")]
+    swapped = theirs.split("-of-")[::-1] == [word.removesuffix("s") for word in ours.split("-of-")]
     return ours if swapped and "-of-" in ours else f"{ours}-to-{theirs}"
 
 
@@ -162,14 +162,6 @@ def _plain(op: str) -> str:
 def _many(form: str) -> str:
     head, of, rest = form.partition("-of-")
     return head + ("es" if head.endswith(("s", "x", "h")) else "s") + of + rest
-
-
-def _plural(op: str) -> str:
-    return _many(_plain(op))
-
-
-def _singular(form: str) -> str:
-    return form.removesuffix("s")
 
 
 def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expression]) -> Rule:

@@ -140,11 +140,8 @@ def _expressions(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     kind = kind_of(name)
     for text in (*scope.of(kind), *scope.members(name)):
         yield 0.0, text
-    yield from _OF_KIND.get(kind, _nothing)(scope)
-
-
-def _nothing(scope: BindingScope) -> Iterator[tuple[float, str]]:
-    yield from ()
+    if kind in _OF_KIND:
+        yield from _OF_KIND[kind](scope)
 
 
 def _axis(scope: BindingScope) -> Iterator[tuple[float, str]]:

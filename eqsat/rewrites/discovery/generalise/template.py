@@ -123,7 +123,8 @@ class _Maker:
         for key, value in attrs.items():
             kind = kind_of(key)
             sized = kind == "shape" and not small(value)
-            if (kind in self.style.written and not sized) or not _symbolic(kind):
+            # Kinds without names are part of the form: a mode, a flag.
+            if (kind in self.style.written and not sized) or kind not in _POOLS:
                 if value != spec(app.op).attrs[key]:
                     fields[key] = literal(value)
                 continue
@@ -164,11 +165,6 @@ class _Maker:
             options = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
             fields[key] = options[min(self.style.cuts, len(options)) - 1 if key == "axes" else 0][1]
         return fields
-
-
-def _symbolic(kind: str) -> bool:
-    """Kinds that rules leave open; the value of others (a mode, a flag) is part of the form."""
-    return kind in _POOLS
 
 
 def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:

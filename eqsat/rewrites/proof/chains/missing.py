@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,32 +44,26 @@ def missing_law(search: ProofSearch) -> str:
     return _Gap(search).text()
 
 
-@dataclass
-class _Smallest:
-    """The smallest term of each class, by size and then by age."""
-
-    egraph: EGraph
-
-    def __post_init__(self) -> None:
-        self.best: dict[int, tuple[int, int]] = {}
-        changed = True
-        while changed:
-            changed = False
-            for _, _, operands, number in self.egraph.distinct():
-                below = [self.best.get(self.egraph.find(k)) for k in operands]
-                if any(b is None for b in below):
-                    continue
-                entry = (1 + sum(b[0] for b in below if b is not None), number)
-                leader = self.egraph.find(number)
-                if leader not in self.best or entry < self.best[leader]:
-                    self.best[leader] = entry
-                    changed = True
+def _smallest(egraph: EGraph) -> dict[int, tuple[int, int]]:
+    """The size and the number of the smallest term of each class, the oldest of one size."""
+    best: dict[int, tuple[int, int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for _, _, operands, number in egraph.distinct():
+            below = [best.get(egraph.find(k)) for k in operands]
+            entry = (1 + sum(b[0] for b in below if b is not None), number)
+            leader = egraph.find(number)
+            if None not in below and (leader not in best or entry < best[leader]):
+                best[leader] = entry
+                changed = True
+    return best
 
 
 class _Gap:
     def __init__(self, search: ProofSearch) -> None:
         self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
-        self.smallest = _Smallest(self.egraph).best
+        self.smallest = _smallest(self.egraph)
         self._operators = search.goal.rule.operators()
         self._terms: dict[tuple[int, int], list[int]] = {}
         self._members: dict[int, list[int]] = {}

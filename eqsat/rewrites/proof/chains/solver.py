@@ -17,7 +17,7 @@ from eqsat.rewrites.proof.chains.logic import Logic, general_facts
 from eqsat.rewrites.proof.chains.search import Goal
 from eqsat.rewrites.proof.chains.symbols import Computed, Symbol, SymbolRecord, is_closed
 from eqsat.rewrites.proof.chains.terms import Equation
-from eqsat.rewrites.rules.rule import Rule, applications
+from eqsat.rewrites.rules.rule import Rule, applications, loops
 
 #: Conditions about element types, which instances do not vary.
 _OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
@@ -219,21 +219,13 @@ class PremiseSolver:
 def record_fields(rule: Rule) -> dict[str, tuple[str, ...]]:
     """The fields of each record that a rule's left side binds."""
     records: dict[str, tuple[str, ...]] = {}
-    left: Any = rule.left
     for root in rule.roots:
         for app in applications(root):
             if isinstance(app, App) and app.record is not None:
                 fields = tuple(sorted(spec(app.op).attrs))
                 records[app.record] = fields
-    loops = _loops(left if isinstance(left, tuple) else (left,))
-    return records | {sequence: records[variable] for variable, sequence in loops if variable in records}
-
-
-def _loops(parts: Iterable[Any]) -> Iterable[tuple[str, str]]:
-    for part in parts:
-        yield from getattr(part, "over", ())
-        item = getattr(part, "item", None)
-        yield from _loops(getattr(part, "operands", ()) if item is None else (item,))
+    pairs = (pair for over in loops(rule.left) for pair in over)
+    return records | {sequence: records[variable] for variable, sequence in pairs if variable in records}
 
 
 def _arities(law: Rule, goal: Goal) -> list[int]:
