@@ -118,7 +118,7 @@ def mask_spans(q: Operand, k: Operand, mask: Operand) -> bool | Fail:
 
 @function
 def compose(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    """The one permutation that does what two transposes do one after the other."""
+    """The permutation of one transpose that stands for two, one after the other."""
     return tuple(first[i] for i in second)
 
 

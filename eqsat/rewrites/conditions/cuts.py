@@ -53,7 +53,7 @@ def forward(*records: Mapping[str, Any]) -> bool | Fail:
 
 @function
 def after(x: Operand, first: Mapping[str, Any], second: Mapping[str, Any]) -> Attrs:
-    """The slice that does what two slices with positive steps do one after the other."""
+    """The slice that stands for two slices with positive steps, one after the other."""
     slicing = spec("slice")
     (middle,) = slicing.result_types([x.type], slicing.complete(first))
     (last,) = slicing.result_types([middle], slicing.complete(second))

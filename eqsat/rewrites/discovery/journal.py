@@ -77,7 +77,7 @@ def _entries(lines: Iterable[str]) -> Iterable[tuple[str, Any]]:
 
 
 def subject_of(texts: Iterable[str]) -> str:
-    """A digest of what some work is about."""
+    """A digest of the input of some work."""
     digest = hashlib.blake2b(digest_size=12)
     for text in texts:
         digest.update(text.encode() + b"\0")
@@ -106,7 +106,7 @@ class Parts:
             return
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
-            # What begins with a dot is what a process was writing when it was killed.
+            # A name with a dot first is of a file that a process was writing when it was killed.
             if path.name.startswith(".") or (path.suffix == ".npz" and not path.name.startswith(subject + "-")):
                 path.unlink()
 

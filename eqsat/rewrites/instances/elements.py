@@ -1,4 +1,4 @@
-"""Elements for the operands of a rule: what its conditions ask of them, else random ones."""
+"""Elements for the operands of a rule: as its conditions ask, else random ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Filler:
         return self._hints.get(name) or self._hints.get(name.rstrip("0123456789"), [])
 
     def fill(self, operand: Drawn, bindings: Bindings, rng: random.Random) -> None:
-        """Draw the elements; what conditions ask of them goes before chance."""
+        """Draw the elements, those that conditions ask for where they do."""
         hints = self.asked(operand.name)
         operand.constant = bool(hints) or rng.random() < 0.2
         shape = operand.type.static
@@ -129,7 +129,7 @@ class Stock:
 
 
 def _reads(call: ast.Call) -> bool:
-    """True if the number that elements shall equal is worked out from what is bound."""
+    """True if the number that elements shall equal is computed from bound names."""
     return any(isinstance(n, ast.Name) for n in ast.walk(call.args[1]))
 
 

@@ -86,7 +86,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _SMALL) -> Bindings | None:
-    """The instance with integers in place of floats; None where what conditions look at has no integer for it.
+    """The instance with integers in place of floats; None where a condition reads elements that are no integers.
 
     None as well where an operator of the rule takes no integers, by its ONNX schema where it has one.
     """

@@ -34,7 +34,7 @@ def operand_shapes(op: str, known: tuple[Sizes | None, ...], place: int, bounds:
 def settings(
     op: str, types: tuple[TensorType | None, ...], fixed: Attrs, bounds: Bounds
 ) -> tuple[tuple[Attrs, tuple[TensorType, ...]], ...]:
-    """The attributes, `fixed` ones given, that an operator takes for operands of these types, and what it returns."""
+    """The attributes, `fixed` ones given, that an operator takes for operands of these types, and its result types."""
     declared = spec(op)
     dims = [t.static for t in types if t is not None]
     free = [n for n in declared.attrs if n not in fixed]

@@ -44,7 +44,7 @@ _OPEN: dict[str, tuple[Any, ...]] = {
     "input_forget": (False, True),
     "linear_before_reset": (False, True),
 }
-#: Values for those that say what the axes of operands are, so that shapes are drawn for them.
+#: Values for those that give the axes of operands their meaning, so that shapes are drawn for them.
 _AXES: dict[str, tuple[Any, ...]] = {"layout": (0, 0, 1)}
 
 
@@ -59,7 +59,7 @@ class Sampler:
         self.rule = rule
         self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
         self._filler = Filler(rule)
-        #: Why the conditions refused what typed, each reason as often as it was given.
+        #: The reasons for which conditions refused typed bindings, with their counts.
         self.refusals: Counter[str] = Counter()
 
     def draw(self, tries: int) -> Bindings | None:

@@ -33,7 +33,7 @@ from eqsat.rewrites.rules.term import types_of
 
 
 class _WalkPlan(PatternWalk):
-    """The left side for given lengths of its sequences, and what to choose when."""
+    """The left side for given lengths of its sequences, and the order of choices."""
 
     def __init__(self, rule: Rule, lengths: Mapping[str, int]) -> None:
         self.lengths = lengths
@@ -45,7 +45,7 @@ class _WalkPlan(PatternWalk):
         #: By place in `order`, the conditions to check after it, and whether one that has no value yet may hold later.
         self.checks: list[list[tuple[Expression, bool]]] = [[] for _ in self.order]
         self._place_conditions(rule)
-        #: By step, what a concatenation that takes its result takes before it and with it.
+        #: By step, the operands of a concatenation up to and with this step's result.
         self.joined: dict[int, list[tuple[Source, ...]]] = {}
         for step in self.steps:
             for place, operand in enumerate(step.operands if step.app.op == "concat" else ()):

@@ -142,7 +142,7 @@ class Assignment:
             where[name] = tuple(self.bound[(name, i)] for i in range(index + 1) if (name, i) in self.bound)
 
     def unbind(self, key: Key) -> None:
-        """Take back what a name was given last."""
+        """Take back the last operand or attribute of a name."""
         thing = self.bound.pop(key)
         name, index = key
         where: dict[str, Any] = self.here.tensors if isinstance(thing, Drawn) else self.here.attrs
@@ -202,7 +202,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def selects_along_axis(op: str) -> bool:
-    """True if an operator makes what its second operand selects along an axis of its first.
+    """True if the second operand of an operator selects elements along an axis of its first.
 
     >>> selects_along_axis("gather"), selects_along_axis("scatter_elements")
     (True, False)

@@ -143,7 +143,7 @@ def _is_whole(rule: Rule) -> bool:
 
 
 class _Runner(OverBindings):
-    """An evaluator of both sides of one rule that keeps what instances share."""
+    """An evaluator of both sides of one rule that stores values which instances share."""
 
     def __init__(self, rule: Rule, interpretation: Any) -> None:
         super().__init__(rule)

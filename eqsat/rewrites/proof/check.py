@@ -64,7 +64,7 @@ class Instance:
         return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
 
     def features(self) -> set[tuple[str, Any]]:
-        """The features of the instance: attributes, ranks, lengths of groups, and what is on a bound.
+        """The features of the instance: attributes, ranks, lengths of groups, and sizes on a bound.
 
         On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
         channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
@@ -186,7 +186,7 @@ def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
 
 
 def _more(rule: Rule, seed: int) -> list[Instance]:
-    """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
+    """Instances of the grid from all over it, so that those for Z3 show features that are seldom drawn."""
     few = list(_few(rule, seed))
     instances = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
     return [i for i in instances if isinstance(i, Instance)]
@@ -278,7 +278,7 @@ def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], in
 
 
 def _distinct(terms: Iterable[Any]) -> Iterable[Any]:
-    """The terms of a side and in them, each once; what is bound as often as it is read."""
+    """The terms of a side and in them, each once; bound operands as often as they are read."""
     pending, seen = list(terms), set[int]()
     while pending:
         term = pending.pop()

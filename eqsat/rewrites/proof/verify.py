@@ -90,7 +90,7 @@ def verify_rule(
 
 
 def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:
-    """Write what is known of the shipped rules: the library's beside it, that of all other rules beside the axioms."""
+    """Write the evidence of shipped rules: the library's beside it, that of all others beside the axioms."""
     for path, library in ((SHIPPED, False), (LIBRARY / "evidence.jsonl", True)):
         group = [records[r.name] for r in rules if (r.origin == "library") == library and r.name in records]
         if group:

@@ -55,7 +55,7 @@ def definition(op: str, lacking: frozenset[str]) -> Rule | None:
 
 
 def _defines(rule: Rule, op: str) -> bool:
-    """True if a law says of any operands and attributes what the operator makes."""
+    """True if a law states the operator's result for any operands and attributes."""
     if isinstance(rule.left, Siblings) or len(rule.left) != 1 or rule.conditions:
         return False
     (app,) = rule.left

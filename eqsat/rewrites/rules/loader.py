@@ -53,7 +53,7 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library.
+    """Every rule that ships, with evidence or without: axioms, laws that declarations of operators imply, the library.
 
     A rule of the library that says what a law says has its name and stands in its place.
     """
@@ -66,7 +66,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def laws() -> tuple[Rule, ...]:
-    """Laws taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
+    """Laws taken for true of all operators: axioms, those that declarations state and imply, a user's once checked."""
     declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
     return (*_axioms(), *_implied(), *declared)
 

@@ -147,7 +147,7 @@ class _Block:
     line: int
     origin: Origin
     reason: str
-    #: The patterns of calls, by the identities of their trees: what names stand for is one tree wherever it is.
+    #: The patterns of calls, by the identities of their trees: a name stands for one tree wherever it is.
     made: dict[int, App] = field(default_factory=dict)
 
     def rules(self, phase: str) -> list[Rule]:
@@ -187,7 +187,7 @@ class _Block:
         reason: str,
         shown: str,
     ) -> Rule:
-        """A rule, its right side in the text as it is `shown`, with names for what it says often."""
+        """A rule, its right side in the text as it is `shown`, with names for terms that it repeats."""
         for tree in (*_elements(left), *_elements(right)):
             if isinstance(tree, ast.Constant):
                 raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
@@ -293,7 +293,7 @@ class _Block:
         return tuple(map(_expression, trees))
 
     def named(self, side: ast.expr, start: int, end: int) -> tuple[ast.expr, str]:
-        """A side with what names stand for in their place, as a span of the text says; and what it says."""
+        """A side with terms in place of names, by the definitions in a span of the text; and these as text."""
         known: dict[str, ast.expr] = {}
         said: list[str] = []
         for one in _elements(self.tree(start, end)):
@@ -335,8 +335,8 @@ class _Block:
             raise self.error("an expression is missing", start, "an expression")
         lines = before.count("\n")
         column = start - (before.rfind("\n") + 1)
-        # Python reads it where it stands, in a parenthesis one column before it: what fills the line up to there,
-        # since no expression is indented, is the head of a lambda, or signs where that is too long.
+        # Python reads it where it stands, in a parenthesis one column before it: the line is filled up to there,
+        # since no expression is indented, by the head of a lambda, or by signs where that is too long.
         width = column - 1
         head = "lambda " + "_" * (width - 8) + ":" if width > 8 else "-" * width
         try:

@@ -99,7 +99,7 @@ class Rule:
 
     @property
     def parts(self) -> int:
-        """The number of outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        """The number of outputs of a single root that the right side states one by one; 0 where it states the roots."""
         return len(self.right) if not isinstance(self.left, Siblings) and len(self.left) < len(self.right) else 0
 
     @cached_property
@@ -109,7 +109,7 @@ class Rule:
 
     @property
     def is_equation(self) -> bool:
-        """True if the sides are terms of one result each that lack no operand, which is what proofs by logic read."""
+        """True if the sides are terms of one result each that lack no operand: proofs by logic read no others."""
         sides = (*self.roots, *self.right)
         return not self.parts and not any(p == ABSENT for side in sides for p in _parts(side))
 

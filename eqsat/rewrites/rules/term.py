@@ -1,4 +1,4 @@
-"""Both sides of a rule as terms over what a match bound, and their evaluation."""
+"""Both sides of a rule as terms over the bindings of a match, and their evaluation."""
 
 from __future__ import annotations
 

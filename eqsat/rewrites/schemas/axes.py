@@ -182,7 +182,7 @@ def _turned(op: Operator) -> Iterator[Statement]:
 
 
 def _channels_apart(op: Operator) -> Iterator[Statement]:
-    """A convolution at single places mixes channels, and what is linear along the other axes mixes places."""
+    """A convolution at single places mixes channels; an operator that is linear along other axes mixes places."""
     points = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=d, group=g, activation='none'"
     sums = [] if op.spec.movement else ["wide(x)", "finite(x, w)"]
     yield from law(

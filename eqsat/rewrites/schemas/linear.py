@@ -84,7 +84,7 @@ def _zero(spec: OpSpec, op: Operator | None, place: int, side: str) -> list[Stat
 
 
 def _scale_of_one(op: Operator) -> Iterator[Statement]:
-    """A scalar goes through, and so does what varies only along an axis that is walked in step."""
+    """A scalar goes through, and so does a vector along an axis that is walked in step."""
     f, first, result = op.name, op.form.operands[0], op.form.result
     room = ["rank(c) <= rank(x)"] + ([] if _like(first, result) else [f"rank(c) <= {result.fixed}"])
     conditions = [*op.guards, "size(c) == 1", *room, "wide(x)", "finite(x, c)"]

@@ -11,7 +11,7 @@ from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.terms.types import DType, TensorType
 
-#: Variables for the operands by position; what is added is `b`, the record of attributes `a`.
+#: Variables for the operands by position; an added operand is `b`, the record of attributes `a`.
 VARIABLES = ("x", "w", "u", "v", "t", "p", "q")
 ADDED = "b"
 _INFIX = {"matmul": "@"}

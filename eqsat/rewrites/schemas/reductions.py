@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from eqsat.language.declaration.indices import Index
 from eqsat.rewrites.schemas.operator import Operator, Statement, axis, axis_of, law
 
-#: The reductions that are linear, and leave of the other axes what they are.
+#: The reductions that are linear and leave the other axes as they are.
 _LINEAR = ("reduce_sum", "reduce_mean")
 _SPREAD = "broadcast(shape(x), s)"
 
@@ -116,7 +116,7 @@ def reduced_laws(op: Operator, index: Index) -> Iterator[Statement]:
 
 
 def monotone_laws(f: str) -> Iterator[Statement]:
-    """The extreme of what a monotone function makes of numbers is what it makes of their extreme."""
+    """The extreme of the values of a monotone function is its value at the extreme."""
     for extreme in ("max", "min"):
         yield from law(
             f"reduce_{extreme}-of-{f}",

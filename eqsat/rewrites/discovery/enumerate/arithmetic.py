@@ -127,7 +127,7 @@ class ResidueArithmetic:
             table = np.stack(
                 [self.one(label, types, results, [a, b])[0].reshape(-1) for a in units[0] for b in units[1]]
             )
-        except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+        except Exception as error:  # noqa: BLE001 - a reference may refuse strange operands in any way
             _LOG.debug("no table for %s, which is run one instance at a time: %r", label.op, error)
             return None
         arithmetic = self._space(types, results)
@@ -195,7 +195,7 @@ def _later(axes: Any) -> Any:
 def _agrees(run: Batch, operands: Sequence[Any], want: Sequence[Any]) -> bool:
     try:
         got = run(operands)
-    except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+    except Exception as error:  # noqa: BLE001 - a reference may refuse strange operands in any way
         _LOG.debug("a way to run many instances at once fails, so that it is not taken: %r", error)
         return False
     return all(g.shape == w.shape and bool((g == w).all()) for g, w in zip(got, want, strict=True))

@@ -72,7 +72,7 @@ def joint_role(form: IndexForm | None, operands: Sequence[TensorType]) -> str | 
 
 
 # Sides are equal where operators need it and the sizes of different roles differ where they do not, so that few terms
-# agree by accident of shape; what holds at these shapes alone is the generaliser's to find out. Every operator that
+# agree by accident of shape; the generaliser finds out which equations hold at these shapes alone. Every operator that
 # takes part by default does so in some domain, and is left out of those where it would say the same again.
 _WINDOWED = tuple(name for name, one in OPS.items() if one.windowed)
 _NORMS = ("layer_norm", "rms_norm", "batch_norm")

@@ -121,7 +121,7 @@ def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] 
             continue
     cheapest = sorted((cost, text) for text, cost in costs.items())[:_FEW]
     if isinstance(value, bool):
-        # The candidate's shapes may not tell, as with what to count of a padding that is not there.
+        # The candidate's shapes may not tell, as whether to count a padding that is not there.
         cheapest.append((1.2, repr(not value)))
     kind = kind_of(name)
     sized = kind in ("shape", "sizes", "dim", "bounds") and not small(value)

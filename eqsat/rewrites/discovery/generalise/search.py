@@ -244,7 +244,7 @@ class RuleSearch:
                 rule = self._written(right, learned, guarded)
         if count < _LEAST:
             return None
-        # Small instances in order show what few draws meet, such as products of vectors.
+        # Small instances in order show cases that few draws meet, such as products of vectors.
         bindings = run_bounded(rule, self.effort.grid, self.seed).bindings
         if bindings is None:
             return rule

@@ -73,7 +73,7 @@ class Ground:
         return logic.call("record", [self.thing(symbol)], logic.values)
 
     def conditions(self, rule: Rule, env: Iterable[tuple[str, Thing]]) -> list[Any]:
-        """The conditions of a rule under what its names stand for."""
+        """The conditions of a rule under the meaning of its names."""
         translator = Translator(self.logic, {n: self.thing(t) for n, t in env})
         return [translator.condition(c.tree) for c in rule.conditions]
 
@@ -174,7 +174,7 @@ class _Left(_Side):
 
     def __init__(self, axiom: Axiom) -> None:
         super().__init__(axiom)
-        #: Equalities of fields, and fields that have to equal an expression of what names stand for in the end.
+        #: Equalities of fields, and fields that have to equal an expression of names once all are bound.
         self.guards: list[Any] = []
         self.later: list[tuple[Any, Expression, dict[str, Any]]] = []
 

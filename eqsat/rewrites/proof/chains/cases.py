@@ -78,7 +78,7 @@ def rules_used(proved: Sequence[Proved]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Stuck:
-    """An instance in which the sides did not meet, and what stopped the search."""
+    """An instance in which the sides did not meet, and the limit that stopped the search."""
 
     search: ProofSearch | None
     stopped_by: str

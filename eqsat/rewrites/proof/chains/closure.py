@@ -51,7 +51,7 @@ class ClosureLink:
 
 
 class Closure:
-    """Terms numbered from 0, equations between them, and what follows by congruence."""
+    """Terms numbered from 0, equations between them, and their consequences by congruence."""
 
     def __init__(self) -> None:
         self.terms: list[ClosureTerm] = []

@@ -93,7 +93,7 @@ class Logic:
         return self.z3.If(one, self.literal(1), self.literal(0)) if one.sort() == self.boolean else one
 
     def distinct(self) -> list[Any]:
-        """That literals differ, and what is true and what false."""
+        """That literals differ, and that 1 is true and 0 false."""
         literals = list(self.literals.values())
         facts = [self.z3.Distinct(*literals)] if len(literals) > 1 else []
         return [*facts, self.truth(self.literal(1)), self.z3.Not(self.truth(self.literal(0)))]

@@ -122,7 +122,7 @@ class _Gap:
         return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True)
 
     def _closest(self, a: int, b: int) -> list[tuple[int, int]]:
-        """Small terms of two classes, those first that have the least beside what they share."""
+        """Small terms of two classes, those first that have the least beside shared terms."""
         ranked: list[tuple[int, int, int]] = []
         for one, other in itertools.product(self._small(a, _DEPTH), self._small(b, _DEPTH)):
             shared = self._shared(one, other)
@@ -211,7 +211,7 @@ def _itself(search: ProofSearch) -> str:
 
 
 def _with_conditions(text: str, rule: Rule) -> str:
-    """The equation under those of the rule's conditions that speak of what it binds."""
+    """The equation under those of the rule's conditions about names that it binds."""
     try:
         (bare,) = parse_rules(f"gap: {text}", origin="candidate")
     except EqsatError:

@@ -273,7 +273,7 @@ def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
 
 
 def states(law: Rule, rule: Rule) -> bool:
-    """True if a law says what the rule says, in either direction, under conditions no stronger than the rule's.
+    """True if a law states the equation of the rule, in either direction, under conditions no stronger than the rule's.
 
     Turned round, a law says that its right side is equal to its left side wherever the left side is well-typed; the
     rule has to be about the same terms, so no more is asked.

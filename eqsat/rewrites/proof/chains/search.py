@@ -101,7 +101,7 @@ class ProofSearch:
         return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
 
     def replay(self) -> None:
-        """Bring what fired since the last time into the goal's closure, in order."""
+        """Bring the firings since the last time into the goal's closure, in order."""
         applications = self.egraph.applications
         for applied in applications[self._replayed :]:
             equation = None if applied.firing is None else self._equation(applied.firing, applied.root)

@@ -19,7 +19,7 @@ _LONGEST = 48
 
 
 class Printer:
-    """A writer of terms, attributes as expressions over what the rule binds.
+    """A writer of terms, attributes as expressions over the names of the rule.
 
     `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
     attributes as the values that they have in the instance.
@@ -58,7 +58,7 @@ class Printer:
         return self.symbol(thing)
 
     def symbol(self, symbol: Symbol) -> str:
-        """An attribute as an expression over what the rule binds."""
+        """An attribute as an expression over the names of the rule."""
         if symbol in self.symbols:
             return self.symbols[symbol]
         if isinstance(symbol, Literal):

@@ -102,7 +102,7 @@ class PremiseSolver:
         return result if self._meets(case) else ChainVerdict(False, why="the chain does not lead from side to side")
 
     def side_conditions(self, case: ProofCase) -> tuple[ChainVerdict, list[Any]]:
-        """A chain's side conditions, and what they rest on; not confirmed where one about types does not follow."""
+        """A chain's side conditions and their verdict: not confirmed where one about types does not follow."""
         result = ChainVerdict(True)
         granted: list[Any] = []
         solver = self._solver()
@@ -130,7 +130,7 @@ class PremiseSolver:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _track(self, solver: Any, laws: Sequence[Rule]) -> dict[str, str]:
-        """Assert laws so that a proof says which it used; return what their marks stand for."""
+        """Assert laws so that a proof says which it used; return the law of each mark."""
         z3, logic = self.logic.z3, self.logic
         marks: dict[str, str] = {}
         for law in laws:

@@ -1,4 +1,4 @@
-"""Attributes as expressions over what a rule binds, so that a step of a proof is stated for every instance."""
+"""Attributes as expressions over the names of a rule, so that a step of a proof is stated for every instance."""
 
 from __future__ import annotations
 
