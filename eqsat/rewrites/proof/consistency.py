@@ -102,7 +102,7 @@ def collapse(
         aim = goal(law, forms(law, instances)[0][0])
     except GraphError:
         return None
-    leaves = [n for n, t in enumerate(aim.closure.terms) if t.leaf is not None]
+    leaves = aim.closure.leaves
     seeds = _seeds(aim, law)
     general_laws = [general(other) for other in laws]
     names = _collapsed(aim, law, general_laws, seeds)
@@ -123,7 +123,7 @@ def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int])
         return (error.what,)
     except GraphError:
         return None
-    leaves = [n for n, t in enumerate(aim.closure.terms) if t.leaf is not None]
+    leaves = aim.closure.leaves
     classes = [search.egraph.find(search.encode(leaf)) for leaf in leaves]
     if len(set(classes)) == len(classes) or not numbers:
         return None
@@ -141,10 +141,9 @@ def _seeds(aim: Goal, law: Rule) -> list[int]:
     closure = aim.closure
     keeping = sorted(op for op in law.operators() if keeps_shape(op) and keeps_dtype(op))
     seeds = [*aim.left, *aim.right]
-    leaves = [n for n, t in enumerate(closure.terms) if t.leaf is not None]
     for op in keeping:
         (example, *_) = (t for t in closure.terms if t.op == op)
-        for leaf in leaves:
+        for leaf in closure.leaves:
             put = closure.intern(ClosureTerm(op, example.attrs, example.symbols, (leaf,)))
             seeds += [_substituted(closure, side, leaf, put) for side in aim.left]
     for number in seeds:

@@ -39,7 +39,7 @@ class LiteralEquation(RuleStatement):
 def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
     """The candidate from left to right and from right to left, where that way round it can be a rule."""
     operands = {
-        name: _operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
+        name: example_operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
         for name, shape in candidate.shapes.items()
     }
     for left, right in ((candidate.left, candidate.right), (candidate.right, candidate.left)):
@@ -59,7 +59,7 @@ def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
         )
 
 
-def _operand(name: str, type: TensorType) -> Drawn:
+def example_operand(name: str, type: TensorType) -> Drawn:
     """An operand; the elements of integers and booleans are valid indices into any axis of two."""
     operand = Drawn(name, type)
     if not type.dtype.is_float:

@@ -11,14 +11,13 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
 from eqsat.language.ops.sampling import draw
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import Bindings
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.discovery.equations.equation import example_operand
 from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope, kind_of
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance
 from eqsat.rewrites.instances.elements import Drawn
@@ -151,10 +150,7 @@ class _Neighbour:
         if len(shape) > 1 and self.rng.random() < 0.9:
             shape = self.longer(shape)
         type = operand.type.dtype
-        drawn = Drawn(f"{name}{index}", TensorType.of("float64" if type.is_float else type, shape))
-        if not type.is_float:
-            drawn.array = (np.arange(int(np.prod(shape))) % 2).reshape(shape).astype(type.numpy)
-        return drawn
+        return example_operand(f"{name}{index}", TensorType.of("float64" if type.is_float else type, shape))
 
     def attribute(self, name: str, value: Any) -> Any:
         """Another value now and then, with sizes as those of operands are."""

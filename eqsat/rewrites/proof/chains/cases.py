@@ -137,14 +137,14 @@ def extract(search: ProofSearch) -> ProofCase | None:
     """The proof that a search has found, as short as dropping equations makes it."""
     search.replay()
     aim = search.goal
-    if any(aim.closure.find(a) != aim.closure.find(b) for a, b in zip(aim.left, aim.right, strict=True)):
+    if not aim.is_met(aim.closure):
         return None
     equations = minimal(aim, search.equations)
     closure = proves(aim, equations)
     if closure is None:
         return None
     try:
-        chains = [closure.chain(a, b) for a, b in zip(aim.left, aim.right, strict=True)]
+        chains = [closure.chain(a, b) for a, b in aim.pairs]
     except ChainTooLongError:
         return None
     return ProofCase(aim, closure, tuple(equations), tuple(tuple(c or ()) for c in chains))

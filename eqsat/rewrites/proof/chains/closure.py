@@ -58,6 +58,11 @@ class Closure:
         self._ids: dict[ClosureTerm, int] = {}
         self._forest = Forest()
 
+    @property
+    def leaves(self) -> list[int]:
+        """The terms that are leaves."""
+        return [number for number, term in enumerate(self.terms) if term.leaf is not None]
+
     def add(self, term: ClosureTerm) -> int:
         """The number of a term, which takes part in congruence from now on."""
         number = self.intern(term)

@@ -35,6 +35,15 @@ class Goal:
     left: tuple[int, ...]
     right: tuple[int, ...]
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The two sides of each output."""
+        return list(zip(self.left, self.right, strict=True))
+
+    def is_met(self, closure: Closure) -> bool:
+        """True if a closure makes the two sides of every output equal."""
+        return all(closure.find(a) == closure.find(b) for a, b in self.pairs)
+
 
 def goal(rule: Rule, bindings: Bindings) -> Goal:
     """Both sides of a rule over leaves that are named after its variables."""
@@ -177,7 +186,7 @@ class ProofSearch:
 def minimal(goal: Goal, equations: Sequence[Equation]) -> list[Equation]:
     """The equations that a proof of the goal needs: those its chain uses, without the ones it can do without."""
     closure = goal.closure
-    used = sorted({e for a, b in zip(goal.left, goal.right, strict=True) for e in closure.used(a, b)})
+    used = sorted({e for a, b in goal.pairs for e in closure.used(a, b)})
     needed = [equations[i] for i in used]
     if len(needed) > _MOST_MINIMISED:
         return needed
@@ -203,8 +212,7 @@ def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
         for number in (equation.left, equation.right):
             closure.revive(number)
         closure.equate(equation.left, equation.right, index)
-    met = all(closure.find(a) == closure.find(b) for a, b in zip(goal.left, goal.right, strict=True))
-    return closure if met else None
+    return closure if goal.is_met(closure) else None
 
 
 #: What the name of a rule read from right to left ends in.

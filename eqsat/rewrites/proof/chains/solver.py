@@ -64,8 +64,8 @@ class PremiseSolver:
         self._assume(solver)
         if solver.check() == z3.unsat:
             return None  # whatever follows from a contradiction is no proof
-        pairs = zip(self.goal.left, self.goal.right, strict=True)
-        solver.add(z3.Not(z3.And(*(self.ground.term(a) == self.ground.term(b) for a, b in pairs))))
+        equal = (self.ground.term(a) == self.ground.term(b) for a, b in self.goal.pairs)
+        solver.add(z3.Not(z3.And(*equal)))
         if solver.check() != z3.unsat:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
@@ -147,8 +147,9 @@ class PremiseSolver:
 
     def _meets(self, case: ProofCase) -> bool:
         ends = [(c[0].before, c[-1].after) if c else None for c in case.chains]
-        pairs = zip(self.goal.left, self.goal.right, strict=True)
-        return all((e is None and a == b) or e == (a, b) for e, (a, b) in zip(ends, pairs, strict=True))
+        return all(
+            e == pair or (e is None and pair[0] == pair[1]) for e, pair in zip(ends, self.goal.pairs, strict=True)
+        )
 
     def _solver(self) -> Any:
         z3 = self.logic.z3
