@@ -15,10 +15,9 @@ from eqsat.system.files import write_text
 
 def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
     """Verifies the candidates of files and writes what became of each; UsageError without a target."""
-    from eqsat.rewrites.discovery.equations.candidate import read_candidates
-    from eqsat.rewrites.discovery.equations.outcome import verified_rules, written_outcomes
+    from eqsat.rewrites.discovery.equations.candidate import read_candidates, verified_rules, written_outcomes
+    from eqsat.rewrites.discovery.journal import Journal, subject_of
     from eqsat.rewrites.discovery.verification import verify_candidates as verify_all
-    from eqsat.rewrites.discovery.work.journal import Journal, subject_of
     from eqsat.rewrites.rules.loader import laws
 
     if target is None:

@@ -58,7 +58,7 @@ def generate(
         made = generate(
             settings,
             executor=executor,
-            progress=lambda at: follow(f"{at.domain}: {at.stage}", at.done, at.total),
+            progress=follow,
             resume=target.with_name(f"{target.name}.partial"),
         )
     write_candidates(made.candidates, target)

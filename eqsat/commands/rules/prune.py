@@ -26,11 +26,11 @@ def prune(verified: Path, target: Path, alone: bool) -> None:
     The rules that stay are written in the order in which they pay on the benchmark models; beside them, in a file that
     ends in .dropped.jsonl, what went, why, and by which rules. Interrupted, the same command goes on where it stood.
     """
-    from eqsat.rewrites.discovery.equations.outcome import read_outcomes, verified_rules
+    from eqsat.rewrites.discovery.equations.candidate import read_outcomes, verified_rules
+    from eqsat.rewrites.discovery.journal import Journal, subject_of
     from eqsat.rewrites.discovery.library import dropped_text, ordered, read_usage, rules_text
-    from eqsat.rewrites.discovery.select.prune import entailed
-    from eqsat.rewrites.discovery.select.prune import prune as prune_rules
-    from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+    from eqsat.rewrites.discovery.prune import entailed
+    from eqsat.rewrites.discovery.prune import prune as prune_rules
     from eqsat.rewrites.rules.loader import laws
 
     check_target(target, [verified])

@@ -19,7 +19,7 @@ from eqsat.report.report import count, integer
 @debug_option
 def report(as_json: bool) -> None:
     """Show the counts of every stage, laws in use, what lacks a law, and what is written by hand and why."""
-    from eqsat.rewrites.discovery.account import account
+    from eqsat.rewrites.discovery.library import account
 
     found = account()
     if as_json:

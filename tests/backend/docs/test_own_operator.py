@@ -16,8 +16,8 @@ FOUND = """
 import json, sys
 import my_ops
 from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings, generate
-from eqsat.rewrites.discovery.select.prune import prune
-from eqsat.rewrites.discovery.equations.outcome import verified_rules
+from eqsat.rewrites.discovery.prune import prune
+from eqsat.rewrites.discovery.equations.candidate import verified_rules
 from eqsat.rewrites.discovery.verification import verify_candidates
 from eqsat.rewrites.rules.loader import laws
 
