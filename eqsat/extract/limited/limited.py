@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from weakref import ref
 
 from eqsat.extract.limited.lagrange import Demand, Prices, demands_of, priced_choices
 from eqsat.extract.limited.master import UNIT, VIOLATION, Master
@@ -16,9 +15,9 @@ from eqsat.extract.problem.program import Choice, closure, total, unfounded
 from eqsat.extract.problem.schedule import MOST_MOVES
 from eqsat.extract.problem.solution import choice_of
 from eqsat.extract.solvers.bounds import dual_ascent, ruled_out
-from eqsat.extract.solvers.highs import Clock
+from eqsat.extract.solvers.highs import Clock, Progress, reporter
 from eqsat.extract.solvers.ilp import solve_ilp
-from eqsat.extract.solvers.model import Row
+from eqsat.extract.solvers.model import Row, scaling
 from eqsat.extract.solvers.presolve import Presolved, presolve
 
 SLACK = 1e-9
@@ -35,8 +34,6 @@ QUICK_MOVES = 2_000
 
 CLOSE = 1e-6
 """Relative difference up to which a peak equals that of the integer program."""
-
-Progress = Callable[[float, float], None]
 
 
 class LimitedSearch:
@@ -62,20 +59,11 @@ class LimitedSearch:
 
     def watch(self, progress: Progress | None) -> None:
         """Call `progress` whenever the cost or the bound has improved, once there is a choice."""
-        last = (math.inf, -1.0)
-        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
+        self.report = reporter(self, LimitedSearch._standing, progress)
 
-        def report() -> None:
-            nonlocal last
-            search = searched()
-            if search is None or search.choice is None:
-                return
-            now = (search.cost, search.bound())
-            if progress is not None and (now[0] < last[0] or now[1] > last[1]):
-                last = now
-                progress(*now)
-
-        self.report = report
+    def _standing(self) -> tuple[float, float] | None:
+        """The cost and the bound, once there is a choice."""
+        return None if self.choice is None else (self.cost, self.bound())
 
     def bound(self) -> float:
         """The best lower bound known on every choice within the limits."""
@@ -246,8 +234,8 @@ class LimitedSearch:
         """HiGHS, with cuts for cycles, peaks and rounding, until a choice stands or none can."""
         if self.impossible:
             return
-        scale = 1.0 if elastic else _scale(self.cost)
-        unit = max(self._total_size() - self.least_peak, 1e-300) / UNIT
+        scale = 1.0 if elastic else scaling(self.cost)
+        unit = max((sum(self.live.sizes) if self.live is not None else 0.0) - self.least_peak, 1e-300) / UNIT
         master = Master(
             reduction,
             self.demands,
@@ -293,11 +281,12 @@ class LimitedSearch:
     def _faults(self, master: Master, choice: Choice, theta: float) -> list[Row]:
         """Rows that an acyclic choice breaks: limits by a hair, or peak memory."""
         rows = [master.cover(demand, choice) for demand in self.demands if demand.broken(choice)]
-        if rows or self.live is None:
+        live = self.live
+        if rows or live is None:
             return rows
         peak, bound, order = self.schedule(choice)
         if exceeds(peak, self.most):
-            parts = self._offences(choice, order, self.most) if exceeds(bound, self.most) else []
+            parts = live.offences(choice, order, self.most, self.clock.stop) if exceeds(bound, self.most) else []
             if not parts:
                 return [self._forbid(master, choice, None, proved=exceeds(bound, self.most))]
             return [self._forbid(master, choice, part, proved=True) for part in parts]
@@ -305,14 +294,11 @@ class LimitedSearch:
             return []
         rows = []
         for level in (bound * (1 - CLOSE / 10), (bound + theta) / 2):
-            parts = self._offences(choice, order, level) if level > theta else []
+            parts = live.offences(choice, order, level, self.clock.stop) if level > theta else []
             rows += [master.lift_peak(self._groups(choice, part), level) for part in parts]
         if not rows or bound < peak * (1 - CLOSE):
             rows.append(self._forbid(master, choice, None, proved=False))
         return rows
-
-    def _offences(self, choice: Choice, order: Sequence[int], most: float) -> list[Part]:
-        return [] if self.live is None else self.live.offences(choice, order, most, self.clock.stop)
 
     def _groups(self, choice: Choice, part: Part | None) -> list[list[int]]:
         if part is None or self.live is None:
@@ -328,9 +314,6 @@ class LimitedSearch:
         self.forbidden.append(groups)
         return master.forbid(groups)
 
-    def _total_size(self) -> float:
-        return sum(self.live.sizes) if self.live is not None else 0.0
-
 
 def _share(demands: Sequence[Demand], choice: Choice) -> float:
     return sum(demand.used(choice) / demand.most for demand in demands)
@@ -343,8 +326,3 @@ def _joint(demands: Sequence[Demand]) -> list[float]:
         sum(s * a for s, a in zip(scales, amounts, strict=True))
         for amounts in zip(*(demand.amounts for demand in demands), strict=True)
     ]
-
-
-def _scale(cost: float) -> float:
-    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
-    return 2.0 ** round(math.log2(1024.0 / cost)) if cost > 0 else 1.0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.extract.problem.limits import Memory
-from eqsat.extract.problem.program import Choice, ExtractionProgram
+from eqsat.extract.problem.program import Choice, ExtractionProgram, path_bounds
 from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
 
 PROOF_MOVES = 5_000
@@ -87,7 +86,7 @@ class Liveness:
     def floor(self) -> float:
         """Memory that every choice needs: the results, and the least largest working set that delivers them."""
         program = self.program
-        bottleneck = _least_largest(program, self.working_sets())
+        bottleneck = path_bounds(program, program.users(), self.working_sets(), max)
         results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
         return max([results, *(bottleneck[root] for root in program.roots)])
 
@@ -152,23 +151,3 @@ class Liveness:
                 ]
             )
         return found
-
-
-def _least_largest(program: ExtractionProgram, weights: Sequence[float]) -> list[float]:
-    """For every goal the least, over the options that deliver it, of the largest weight of an option used."""
-    waiting = [len(needs) for needs in program.needs]
-    users = program.users()
-    bound = [math.inf] * program.goals
-    heap = [(weights[option], option) for option, count in enumerate(waiting) if count == 0]
-    heapq.heapify(heap)
-    while heap:
-        largest, option = heapq.heappop(heap)
-        goal = program.provides[option]
-        if bound[goal] < math.inf:
-            continue
-        bound[goal] = largest
-        for user in users[goal]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(heap, (max(weights[user], largest), user))
-    return bound

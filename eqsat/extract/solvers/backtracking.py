@@ -24,12 +24,12 @@ import math
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, total
+from eqsat.extract.problem.program import Choice, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, Status, decode
 from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.extract.solvers.highs import Clock, deadline_of
@@ -328,7 +328,7 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
     if unknown:
         raise UsageError(f"start names node {unknown[0]}", expected=f"nodes from 0 to {program.natives - 1}")
     kept = [option for option in range(len(program.costs)) if option >= program.natives or option in start]
-    small = _only(program, kept)
+    small = program.restricted(kept)
     trees = cheapest_trees(small, small.costs)[0]
     for index, root in enumerate(program.roots):
         if root not in trees:
@@ -338,13 +338,3 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
                 remedy="add the nodes that the roots need, or leave start out",
             )
     return {goal: kept[option] for goal, option in trees.items()}
-
-
-def _only(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
-    """The program with these options alone, numbered anew."""
-    return replace(
-        program,
-        provides=[program.provides[option] for option in kept],
-        needs=[program.needs[option] for option in kept],
-        costs=[program.costs[option] for option in kept],
-    )

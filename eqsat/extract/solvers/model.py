@@ -13,6 +13,7 @@ is made. Without these rows the relaxation splits every class among its states a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.extract.problem.program import Choice, ExtractionProgram, components, unfounded
+from eqsat.extract.solvers.bounds import Ascent, dual_ascent
 
 Row = tuple[tuple[int, ...], tuple[float, ...], float]
 """Columns, coefficients, upper bound (rows are <=)."""
@@ -52,9 +54,7 @@ class IntegerProgram:
         self.binary = options
         self._users, self._roots = program.users(), set(program.roots)
         self.upper = [1.0] * (options + program.goals)
-        self.component = components(
-            [{need for o in members for need in program.needs[o]} for members in program.by_goal]
-        )
+        self.component = components(program.successors())
         for goal, members in enumerate(program.by_goal):
             self.equal.append(((*members, self.goal(goal)), (1.0,) * len(members) + (-1.0,), 0.0))
             using: dict[int, list[int]] = defaultdict(list)
@@ -137,8 +137,7 @@ class IntegerProgram:
 
     def break_pairs(self) -> list[Row]:
         """Cuts for all pairs of goals that can need each other."""
-        program, found = self.program, []
-        below = [{need for o in members for need in program.needs[o]} for members in program.by_goal]
+        below, found = self.program.successors(), []
         for goal, needs in enumerate(below):
             for need in needs:
                 if need > goal and goal in below[need]:
@@ -273,3 +272,49 @@ def _loops(support: dict[int, list[int]]) -> list[set[int]]:
     for goal, index in number.items():
         members[component[index]].add(goal)
     return [loop for loop in members.values() if len(loop) > 1]
+
+
+@dataclass(slots=True)
+class Relaxed:
+    """The solved relaxation of a program: its bound, and its solution by column."""
+
+    ascent: Ascent
+    values: Values
+
+
+def selected(program: ExtractionProgram, values: Values) -> Choice:
+    """For every goal the option of largest value."""
+    return {
+        goal: max(members, key=lambda option: (values[option], -option))
+        for goal, members in enumerate(program.by_goal)
+        if members
+    }
+
+
+def reduced_costs(model: IntegerProgram, duals: Values) -> list[float]:
+    """The reduced cost of every option and its goal: its part in the bound of the relaxation with these duals.
+
+    The bound has those of the roots in it already, as roots are always there.
+    """
+    spare = duals.clip(0.0)
+    spare[[model.goal(root) for root in model.program.roots]] = 0.0
+    return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
+
+
+def repairs(model: IntegerProgram, choice: Choice) -> list[Row]:
+    """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
+    cuts = model.cut_choice(choice)
+    if not cuts:
+        return []
+    used = set(choice.values())
+    least = max(model.program.costs) / 100
+    costs = [0.0 if o in used else cost + least for o, cost in enumerate(model.program.costs)]
+    return cuts + model.cover(dual_ascent(model.program, costs, rounds=30).supports)
+
+
+def scaling(cost: float) -> float:
+    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
+    if cost <= 0:
+        return 1.0
+    # The exponents of costs and of what is left of them stay far inside those of floating-point numbers.
+    return float(2.0 ** min(max(round(10.0 - math.log2(cost)), -900), 900))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -53,7 +52,8 @@ def _window(
     search: IlpSearch, small: ExtractionProgram, known: Choice, free: set[int], broken: set[int]
 ) -> Choice | None:
     """A better choice that differs from `known` in the goals `free` only."""
-    near, kept = confine(small, known, free)
+    kept = [option for option, goal in enumerate(small.provides) if goal in free or known.get(goal) == option]
+    near = small.restricted(kept)
     number = {option: index for index, option in enumerate(kept)}
     start = {goal: number[option] for goal, option in known.items()}
     child = search.child(near, start, broken, search.clock, WINDOW_GAP)
@@ -114,19 +114,3 @@ def _release(
             break
         stack += [need for option in program.by_goal[goal] for need in program.needs[option]]
     return opened
-
-
-def confine(program: ExtractionProgram, choice: Choice, free: set[int]) -> tuple[ExtractionProgram, list[int]]:
-    """The program with only the chosen options outside `free`, and the options it is made of."""
-    kept = [option for option, goal in enumerate(program.provides) if goal in free or choice.get(goal) == option]
-    return restrict(program, kept), kept
-
-
-def restrict(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
-    """The program with the options `kept` only."""
-    return dataclasses.replace(
-        program,
-        provides=[program.provides[option] for option in kept],
-        needs=[program.needs[option] for option in kept],
-        costs=[program.costs[option] for option in kept],
-    )

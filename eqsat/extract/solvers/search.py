@@ -7,18 +7,16 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from weakref import ref
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, pieces, total, unfounded
-from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, path_bounds, pieces, total, unfounded
+from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy
-from eqsat.extract.solvers.highs import Clock, Solver
+from eqsat.extract.solvers.highs import Clock, Progress, Solver, reporter
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import IntegerProgram, Row, Values
-from eqsat.extract.solvers.points import Relaxed, reduced_costs, repairs, scaling, selected
+from eqsat.extract.solvers.model import IntegerProgram, Relaxed, Row, Values, reduced_costs, repairs, scaling, selected
 from eqsat.extract.solvers.presolve import Presolved, compose, presolve
 
 SLACK = 1e-9
@@ -42,7 +40,6 @@ FAIR_GAIN = 0.05
 SLOW_ROUNDS = 2
 """Rounds that close less, after which flow cuts are no longer looked for."""
 
-Progress = Callable[[float, float], None]
 #: Offers a search better choices and bounds of a program, given its model and the solution of the relaxation.
 Improver = Callable[["IlpSearch", Presolved, IntegerProgram, Relaxed], None]
 
@@ -83,25 +80,14 @@ class IlpSearch:
         self.report: Callable[[], None] = lambda: None
 
     def watch(self, progress: Progress | None) -> None:
-        """Calls `progress` whenever the cost or the bound has improved."""
-        if progress is None:
-            return
-        last = (float("inf"), -1.0)
-        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
+        """Call `progress` whenever the cost or the bound has improved."""
+        self.report = reporter(self, IlpSearch._standing, progress)
+        self.report()
 
-        def report() -> None:
-            nonlocal last
-            search = searched()
-            if search is None:
-                return
-            now = (total(search.program, search.best()), search.bound())
-            now = (now[0], min(now))
-            if now[0] < last[0] or now[1] > last[1]:
-                last = now
-                progress(*now)
-
-        self.report = report
-        report()
+    def _standing(self) -> tuple[float, float]:
+        """The cost and the bound, which rounding may put above it."""
+        cost = total(self.program, self.best())
+        return cost, min(cost, self.bound())
 
     def best(self) -> Choice:
         """The best choice known, parts included."""

@@ -16,6 +16,7 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
+from eqsat.extract.problem.program import connected
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
@@ -240,7 +241,7 @@ class _ProblemBuilder:
             if all(row[s] for _, s in goals):
                 key = _without_layouts(option)
                 plain[key] = min(plain.get(key, math.inf), node.cost)
-        groups = _connected(len(self.leaders), touched)
+        groups = connected(len(self.leaders), touched)
         saves = [
             node.cost < plain.get(_without_layouts(option), math.inf) * (1 - _TIE)
             for node, option in watched(zip(self.nodes, self.options, strict=True))
@@ -351,28 +352,6 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
     precisions = list(dict.fromkeys(s.precision for s in used))
     grid = [State(layout, precision) for precision in precisions for layout in layouts]
     return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
-
-
-def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
-    """The connected component of every vertex, where the vertices of each group hang together.
-
-    >>> _connected(5, [(4, 1), (3,), (1, 2)])
-    [0, 1, 1, 2, 1]
-    """
-    # SciPy has this too, but takes longer to load than most models to choose for.
-    above = list(range(count))
-
-    def top(vertex: int) -> int:
-        while above[vertex] != vertex:
-            above[vertex] = vertex = above[above[vertex]]
-        return vertex
-
-    for group in watched(together):
-        for other in group[1:]:
-            one, two = top(group[0]), top(other)
-            above[max(one, two)] = min(one, two)
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
 def _without_layouts(option: KernelOption) -> tuple[Any, ...]:
