@@ -119,10 +119,8 @@ class _Decoder:
             self.shared[name] = found.values
         if node.op == CONST:
             self.constants[name] = self.snapshot.constants[node.attrs["index"]]
-        elif node.op == OPAQUE:
-            self.nodes.append(self._opaque(node, (name,)))
         else:
-            self.nodes.append(Node(node.op, self._operands(node), (name,), node.attrs, self._node_name(node)))
+            self.nodes.append(self._made(node, (name,)))
 
     def _emit_several(self, leader: int, node: SnapshotNode) -> None:
         """A node with several outputs: those that anything projects get their original names, if they had one.
@@ -146,22 +144,20 @@ class _Decoder:
                 self.types[name] = type
                 if values:
                     self.shared[name] = tuple(values)
-        if node.op == OPAQUE:
-            self.nodes.append(self._opaque(node, tuple(names)))
-        else:
-            self.nodes.append(Node(node.op, self._operands(node), tuple(names), node.attrs, self._node_name(node)))
+        self.nodes.append(self._made(node, tuple(names)))
 
-    def _opaque(self, node: SnapshotNode, outputs: tuple[str, ...]) -> Node:
+    def _made(self, node: SnapshotNode, outputs: tuple[str, ...]) -> Node:
+        """The node of the graph that an e-node becomes."""
+        operands = tuple(self.names.get(k) for k in node.operands)
+        if node.op != OPAQUE:
+            return Node(node.op, operands, outputs, node.attrs, self._node_name(node))
         kept = self.snapshot.opaque[node.attrs["index"]]
         # An output nobody reads keeps its name: a node that is never looked into may not lose one.
         named = tuple(new or old for new, old in zip(outputs, kept.outputs, strict=True))
         for name, type in zip(named, node.types, strict=True):
             if name:
                 self.types.setdefault(name, type)
-        return Node(OPAQUE_NODE, self._operands(node), named, kept.attrs, kept.name)
-
-    def _operands(self, node: SnapshotNode) -> tuple[str | None, ...]:
-        return tuple(self.names.get(k) for k in node.operands)
+        return Node(OPAQUE_NODE, operands, named, kept.attrs, kept.name)
 
     def _node_name(self, node: SnapshotNode) -> str:
         name = node.original.name if node.original is not None else ""

@@ -82,9 +82,8 @@ class EGraph:
             self.steps[known] = min(self.steps[known], steps)
             return known
         if types is None:
-            given = [self.type(k) for k in children]
-            types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
-            check_size(given, types, op)
+            types = spec(op).result_types(self._tensors(children, op), attrs)
+            check_size([self.type(k) for k in children], types, op)
             self._check_range(op, attrs, children, types)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
@@ -287,10 +286,15 @@ class EGraph:
         """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
         if not operands or not self._is_small(types) or not all(self._is_known(k) for k in operands):
             return
-        given = [None if self.type(k) is _NOTHING else _tensor(self.type(k), op) for k in operands]
+        given = self._tensors(operands, op)
         arrays = [None if t is None else self.value(k) for k, t in zip(operands, given, strict=True)]
         if leaves_range(GraphNode(op, (), (), attrs), arrays, given, _tensor(types[0], op)):
             raise ShapeError(f"a constant leaves the range of {types[0]}", where=op)
+
+    def _tensors(self, operands: Sequence[int], op: str) -> list[TensorType | None]:
+        """The types of an operator's operands, None for those left out; ShapeError where one is no tensor."""
+        types = map(self.type, operands)
+        return [None if type is _NOTHING else _tensor(type, op) for type in types]
 
     def _is_known(self, number: int) -> bool:
         return self.type(number) is _NOTHING or (self.eclass(number).constant and self.value(number) is not None)
@@ -325,8 +329,7 @@ class EGraph:
             operands = [None if self.type(k) is _NOTHING else self.value(k) for k in node.operands]
             if any(o is None and self.type(k) is not _NOTHING for o, k in zip(operands, node.operands, strict=True)):
                 continue
-            step = GraphNode(node.op, (), (), node.attrs)
-            types = [None if self.type(k) is _NOTHING else _tensor(self.type(k), node.op) for k in node.operands]
+            step, types = GraphNode(node.op, (), (), node.attrs), self._tensors(node.operands, node.op)
             return evaluated(Floats(), step, operands, types, _tensor(node.types[0], node.op))
         return None
 

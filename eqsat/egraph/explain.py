@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.forest import Edge, Forest
@@ -134,16 +134,8 @@ class Explainer:
         if (known.source, known.target) == (edge.source, edge.target):
             return known
         turned = tuple((b, a) for a, b in known.equalities) if known.rule == CONGRUENCE else known.equalities
-        return ProofStep(
-            known.rule,
-            edge.source,
-            edge.target,
-            not known.backwards,
-            known.time,
-            turned,
-            known.left,
-            known.right,
-        )
+        backwards = not known.backwards
+        return replace(known, source=edge.source, target=edge.target, backwards=backwards, equalities=turned)
 
     def _made(self, edge: Edge) -> ProofStep:
         source, target, nodes = edge.source, edge.target, self.egraph.nodes
