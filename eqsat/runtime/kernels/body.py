@@ -20,7 +20,7 @@ Where a template makes some value itself (a sum, a tile of a product), it says s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -237,13 +237,22 @@ class KernelBody(Statements):
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
-    def store_results(self, coords: Sequence[AffineIndex]) -> None:
-        """Write the elements of all results at the same coordinates."""
-        for name in self.group.results:
+    def store_made(self, made: str, names: Iterable[str], coords: Coords, value: Expr) -> None:
+        """Store the results of those names, given the element of the value that they are made of."""
+        self.give(made, coords, value)
+        for name in names:
+            at = self.onward(made, name, coords)
+            self.store(name, at, self.value(name, at))
+
+    def store_at(self, names: Iterable[str], coords: Sequence[AffineIndex]) -> None:
+        """Store the elements of results at the same coordinates."""
+        for name in names:
             self.store(name, coords, self.value(name, coords))
 
     def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> KernelSource:
-        """The kernel, once all is written."""
+        """The kernel, once all is written; it takes all results, also those of no elements."""
+        for name in self.group.results:
+            self.pointer(name)
         read = {n: p for n, p in self._pointers.items() if n not in self.group.results}
         written = {n: p for n, p in self._pointers.items() if n in self.group.results}
         parameters = [f"const {STORED[self.group.operands[n].dtype]}* __restrict__ {p}" for n, p in read.items()]

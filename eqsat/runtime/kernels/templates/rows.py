@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from eqsat.language.terms.graph import Node
 from eqsat.language.terms.types import DType
@@ -12,7 +13,7 @@ from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, generated
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.reduction import joined
+from eqsat.runtime.kernels.templates.reduction import extreme_place, joined
 from eqsat.runtime.kernels.templates.sweep import RowKernel
 
 _add, _subtract, _multiply = FUNCTIONS["add"], FUNCTIONS["subtract"], FUNCTIONS["multiply"]
@@ -75,16 +76,7 @@ def _log_softmax(group: Group, core: Node) -> KernelSource:
 def _hardmax(group: Group, core: Node) -> KernelSource:
     axis = _axis(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
-    writer, type = kernel.body.writer, f"Place<{kernel.c_type}>"
-    best = writer.name("best")
-    writer.line(f"{type} {best} = {{0, -1}};")
-
-    def fill(body: PackedBody, coords: Coords) -> None:
-        value, place = body.writer.render(kernel.element(body, coords), "element"), body.writer.index(coords[axis])
-        body.writer.line(f"{best} = Extreme<false, false>::join({best}, {type}{{{value}, {place}}});")
-
-    kernel.first(fill)
-    found = writer.define(type, "found", kernel.team.reduced("Extreme<false, false>", best))
+    found = extreme_place(kernel, axis, "Extreme<false, false>")
 
     def result(body: PackedBody, coords: Coords) -> Expr:
         here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {found}.index)")
@@ -147,14 +139,6 @@ def _normalised(
     scale = kernel.constant(factor(kernel, FUNCTIONS["divide"](squares, count)), "factor")
     kernel.last(lambda b, c: affine(b, c, _multiply(element(b, c), scale)))
     return kernel.source()
-
-
-def _layer_norm(group: Group, core: Node) -> KernelSource:
-    return _trailing(group, core, centred=True)
-
-
-def _rms_norm(group: Group, core: Node) -> KernelSource:
-    return _trailing(group, core, centred=False)
 
 
 def _trailing(group: Group, core: Node, *, centred: bool) -> KernelSource:
@@ -239,8 +223,8 @@ _KINDS: Mapping[str, Callable[[Group, Node], KernelSource]] = {
     "log_softmax": _log_softmax,
     "hardmax": _hardmax,
     "lp_norm": _lp_norm,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
+    "layer_norm": partial(_trailing, centred=True),
+    "rms_norm": partial(_trailing, centred=False),
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "mvn": _mvn,

@@ -67,8 +67,7 @@ class _Selection:
         with writer.block(each):
             value = body.value(self.x, self._coords(i))
             writer.line(f"elements[i] = {value.template};")
-            for name in beside:
-                body.store(name, self._coords(i), body.value(name, self._coords(i)))
+            body.store_at(beside, self._coords(i))
         writer.line("__syncthreads();")
         with writer.block(each):
             writer.line(f"const {type} element = elements[i];")
@@ -83,8 +82,6 @@ class _Selection:
                 writer.line(f"rank += {before} || (other < i && !{after});")
             with writer.block(f"if (rank < {self.kept})"):
                 self._finished(i)
-        for name in self.group.results:
-            body.pointer(name)
         return body.source(entry_name(self.group), (blocks, 1, 1), (threads, 1, 1))
 
     def _finished(self, i: AffineIndex) -> None:

@@ -175,8 +175,7 @@ class RowKernel:
 
         def both(body: PackedBody, coords: Coords) -> None:
             fill(body, coords)
-            for name in self.before:
-                body.store(name, coords, body.value(name, coords))
+            body.store_at(self.before, coords)
 
         self.sweep(both)
         self.has_swept, self.is_held = True, self.held
@@ -236,7 +235,5 @@ class RowKernel:
 
     def source(self) -> KernelSource:
         """The kernel, once all is written."""
-        for name in self.group.results:
-            self.body.pointer(name)
         blocks = -(-self.rows.count // self._rows_in_block)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), self.team.threads)

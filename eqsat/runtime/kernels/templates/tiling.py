@@ -124,7 +124,5 @@ class _Squares:
                 writer.line(f"const int n = left + threadIdx.x + j * {SIDE};")
                 with writer.block(f"if (m < {self.rows} && n < {self.columns})"):
                     total = Expr(self.dtype, "totals[i][j]")
-                    body.give(made, coords, finished(body, self.node, total, coords))
-                    for name in self.group.results:
-                        at = body.onward(made, name, coords)
-                        body.store(name, at, body.value(name, at))
+                    value = finished(body, self.node, total, coords)
+                    body.store_made(made, self.group.results, coords, value)

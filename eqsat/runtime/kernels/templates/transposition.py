@@ -123,7 +123,7 @@ class _Tiles:
                 for access, name in zip(walk.tiled, tiles, strict=True):
                     at = tuple(self._moved(c, coords) for c in access.coords)
                     self.body.hold(replace(access, coords=at), f"{name}[threadIdx.x][row]")
-                self.body.store_results(coords)
+                self.body.store_at(self.group.results, coords)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), (TILE, ROWS, 1))
 
     def _declared(self, access: Access) -> str:

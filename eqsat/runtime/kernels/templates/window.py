@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import entry_name
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.reduction import identity, whole_plane
+from eqsat.runtime.kernels.templates.pointwise import shared_out, walked
+from eqsat.runtime.kernels.templates.reduction import identity, reduced
 from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 
@@ -23,9 +24,6 @@ from eqsat.runtime.kernels.view import WIDEST_ACCESS
 WINDOWS = frozenset({"max_pool", "avg_pool"})
 #: Positions of a window that are written out one after the other, at most.
 MOST_UNROLLED = 32
-THREADS = 256
-LEAST_THREADS = 64
-FEW_BLOCKS = 256
 
 
 def generate(group: Group) -> KernelSource | None:
@@ -33,7 +31,7 @@ def generate(group: Group) -> KernelSource | None:
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
-    return generated(group, core, whole_plane if _is_whole(group, core) else _pooled)
+    return generated(group, core, reduced if _is_whole(group, core) else _pooled)
 
 
 def _pooled(group: Group, core: Node) -> KernelSource:
@@ -119,7 +117,7 @@ class _Pooling:
         return width
 
     def _fits(self, width: int) -> bool:
-        coords = self._coords(width)
+        coords = walked(self.shape, self.order, width)
         if any(c.reads("k") for c in coords[2:]):
             return False
         probe = PackedBody(self.group)
@@ -132,25 +130,17 @@ class _Pooling:
             return False
         return all(chunk_of(self.group.operands[a.value], a.offset, width) for a in found)
 
-    def _coords(self, width: int) -> Coords:
-        """The coordinates of element k of those of thread t."""
-        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
-        walked = unflattened(position, [self.shape[a] for a in self.order])
-        return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
-
     @staticmethod
     def _seen(coords: Coords, places: Sequence[AffineIndex]) -> Coords:
         return (*coords[:2], *places)
 
     def source(self) -> KernelSource:
         body, writer, width = self.body, self.body.writer, self.width
-        threads = THREADS
         count = self.count // width
-        while threads > LEAST_THREADS and -(-count // threads) < FEW_BLOCKS:
-            threads //= 2
+        threads, (blocks,) = shared_out([count])
         writer.line(f"const int t = blockIdx.x * {threads} + threadIdx.x;")
         writer.line(f"if (t >= {count}) return;")
-        coords = body.settled(self.made, self.names, self._coords(width))
+        coords = body.settled(self.made, self.names, walked(self.shape, self.order, width))
         type = STORED[self.dtype]
         writer.line(f"{type} found[{width}];")
         with body.each(width):
@@ -162,7 +152,7 @@ class _Pooling:
         body.load_packs(probe, width)
         with body.stored_packs(probe.stores, width), body.each(width):
             body.store_made(self.made, self.names, coords, body.named(total, self.core.op))
-        return body.source(entry_name(self.group), (-(-count // threads), 1, 1), (threads, 1, 1))
+        return body.source(entry_name(self.group), (blocks, 1, 1), (threads, 1, 1))
 
     @property
     def _k(self) -> str:
