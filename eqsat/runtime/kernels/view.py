@@ -15,6 +15,11 @@ BUFFER_ALIGNMENT = 256
 WIDEST_ACCESS = 16
 
 
+def padded(nbytes: int) -> int:
+    """The bytes that a buffer takes, with those lost to the alignment of the next."""
+    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The elements of a value in a buffer; shape, strides and offset count elements, strides may be 0 or negative.

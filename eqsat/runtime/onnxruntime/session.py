@@ -49,12 +49,9 @@ class SessionBackend:
         from eqsat.language.onnx.write.exporter import to_model
 
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
-            return SessionProgram(
-                graph, session(to_model(graph), threads=threads, where=graph.name, halves=has_halves(graph))
-            )
+            return SessionProgram.of(graph, to_model(graph), threads=threads)
         model, held = _with_tensors_apart(graph)
-        made = session(model, threads=threads, where=graph.name, held=held, halves=has_halves(graph))
-        return SessionProgram(graph, made, held)
+        return SessionProgram.of(graph, model, threads=threads, held=held)
 
 
 class SessionProgram:
@@ -68,6 +65,21 @@ class SessionProgram:
         self._order = [o.name for o in session.get_outputs()]
         values = (*graph.inputs, *graph.outputs.values())
         self._foreign = any(_foreign(graph, v) for v in values)
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        model: ModelProto | Path,
+        *,
+        threads: int | None,
+        held: Mapping[str, Any] | None = None,
+        nodes: int = 0,
+    ) -> SessionProgram:
+        """The program of a graph by its model, of so many nodes where that is a file; the arguments of `session`."""
+        halves = has_halves(graph)
+        made = session(model, threads=threads, where=graph.name, held=held, nodes=nodes, halves=halves)
+        return cls(graph, made, held)
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as `run` has it."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.device.memory import DeviceMemory
-from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
+from eqsat.runtime.cuda.device.profile import Span, moved_bytes
 from eqsat.runtime.cuda.device.toolkit import Toolkit
-from eqsat.runtime.cuda.libraries.calls import Call, Matmul
+from eqsat.runtime.cuda.libraries.calls import Call, library_of
 from eqsat.runtime.cuda.libraries.library import PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
@@ -42,6 +42,16 @@ _WAIT = """extern "C" __global__ void hold() {{
 """
 
 
+def elapsed(cuda: Any, run: Callable[[], object], stream: Any) -> float:
+    """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
+    begin, end = cuda.Event(), cuda.Event()
+    begin.record(stream)
+    run()
+    end.record(stream)
+    end.synchronize()
+    return float(cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
 class PreparedLaunch(Protocol):
     """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
 
@@ -67,15 +77,8 @@ class KernelStep:
         self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
 
 
-class NoStep:
-    """A kernel over no elements."""
-
-    def launch(self, stream: int, workspace: int) -> None:
-        """Do nothing."""
-
-
 class Steps:
-    """Kernels that are one launch of a program, one after the other."""
+    """Kernels that are one launch of a program, one after the other; none for a kernel over no elements."""
 
     def __init__(self, *steps: PreparedLaunch) -> None:
         self._steps = steps
@@ -164,11 +167,11 @@ class GpuMachine:
         return self._call(launch.work, launch.label)
 
     def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
-        return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
+        return Steps() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
     def _call(self, call: Call, label: str) -> PreparedLaunch:
         """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
-        name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
+        name = library_of(call)
         library = self.toolkit.libraries.get(name)
         reason = ""
         # A plan that another version was measured with is no reason to leave the library.
@@ -262,12 +265,7 @@ class GpuMachine:
         """The median time of a run by these graphs, in seconds."""
         times = []
         for _ in range(_REPLAYS):
-            begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
-            begin.record(self.streams[0])
-            self._replay(graphs)
-            end.record(self.streams[0])
-            end.synchronize()
-            times.append(self._cupy.cuda.get_elapsed_time(begin, end) * 1e-3)
+            times.append(elapsed(self._cupy.cuda, lambda: self._replay(graphs), self.streams[0]))
         return float(np.median(times))
 
     def _replay(self, graphs: Sequence[Any]) -> None:
@@ -334,7 +332,7 @@ class GpuMachine:
             self.wait()
             ends = [cupy.cuda.get_elapsed_time(marks[0], mark) * 1e-3 for mark in marks]
         return [
-            Span(launch.label, kind_of(launch), begin, end - begin, moved_bytes(launch), launch.values)
+            Span(launch.label, launch.kind, begin, end - begin, moved_bytes(launch), launch.values)
             for launch, begin, end in zip(self.program.launches, ends[:-1], ends[1:], strict=True)
         ]
 

@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, strided
 from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.shortage import shortage
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.kernels.view import View, padded
 
 #: cudaErrorMemoryAllocation.
 _OUT_OF_MEMORY = 2
@@ -30,7 +30,7 @@ def places(program: CudaProgram, arrangement: Arrangement) -> dict[str, tuple[st
             continue
         begin = ends.get(buffer.role, 0)
         found[name] = (buffer.role, begin)
-        ends[buffer.role] = begin + -(-buffer.nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+        ends[buffer.role] = begin + padded(buffer.nbytes)
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Matmul
+from eqsat.runtime.cuda.libraries.library import check_plan_version
 from eqsat.runtime.kernels.view import View
 
 NAME = "cublaslt"
@@ -193,12 +194,7 @@ def parse_plan(plan: str, version: str) -> tuple[bytes, int]:
     parts = plan.split()
     if len(parts) != 4 or parts[0] != NAME or not parts[3].isdecimal() or len(parts[2]) != 128:
         raise BackendError(f"{plan!r} is no plan of cuBLASLt's", expected=f"{NAME} VERSION ALGORITHM WORKSPACE")
-    if parts[1] != version:
-        raise BackendError(
-            f"the plan is of cuBLASLt {parts[1]}, here is {version}",
-            expected="the version that it was measured with",
-            remedy="measure again",
-        )
+    check_plan_version("cuBLASLt", parts[1], version)
     try:
         return bytes.fromhex(parts[2]), int(parts[3])
     except ValueError as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BackendError, first_line
+from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.libraries.cublaslt import (
@@ -21,7 +21,7 @@ from eqsat.runtime.cuda.libraries.cublaslt import (
     plan_text,
     product_of,
 )
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opened
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: Algorithms that are asked for; the library has fewer for most products.
@@ -32,24 +32,13 @@ _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 
 def library() -> CublasLt:
     """The library, opened; BackendError that names what is missing where nvmath or cuBLASLt is not here."""
-    try:
-        lt: Any = importlib.import_module("nvmath.bindings.cublasLt")
-    except ImportError as error:
-        raise BackendError(
-            "nvmath is not installed"
-            if isinstance(error, ModuleNotFoundError)
-            else f"nvmath fails: {first_line(error)}",
-            expected="nvmath-python, through which cuBLASLt is called",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
-    try:
-        return CublasLt(lt)
-    except Exception as error:
-        raise BackendError(
-            f"cuBLASLt cannot be used: {first_line(error)}",
-            expected="cuBLASLt of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
+    return opened(
+        "nvmath.bindings.cublasLt",
+        CublasLt,
+        called="cuBLASLt",
+        package="nvmath-python, through which cuBLASLt is called",
+        version="cuBLASLt of the CUDA that the driver supports",
+    )
 
 
 class CublasLt:
@@ -120,58 +109,45 @@ class Descriptors:
 
     def _describe(self, bias: int | None) -> None:
         names = self.lt.MatmulDescAttribute
-        self._set_matmul(names.TRANSA, int(self.product.left.turned))
-        self._set_matmul(names.TRANSB, int(self.product.right.turned))
-        self._set_matmul(names.EPILOGUE, EPILOGUES[self.call.epilogue])
+        wanted = {
+            names.TRANSA: int(self.product.left.turned),
+            names.TRANSB: int(self.product.right.turned),
+            names.EPILOGUE: EPILOGUES[self.call.epilogue],
+        }
         if bias is not None:
-            self._set_matmul(names.BIAS_POINTER, bias)
-            self._set_matmul(names.BIAS_DATA_TYPE, TYPES[self.call.result.dtype])
+            wanted |= {names.BIAS_POINTER: bias, names.BIAS_DATA_TYPE: TYPES[self.call.result.dtype]}
+        self._set("matmul_desc", self.matmul, wanted)
 
-    def _set_matmul(self, attribute: Any, value: int) -> None:
-        held = np.array([value], self.lt.get_matmul_desc_attribute_dtype(attribute))
-        self.lt.matmul_desc_set_attribute(self.matmul, attribute, held.ctypes.data, held.nbytes)
+    def _set(self, kind: str, descriptor: int, attributes: Mapping[Any, int]) -> None:
+        """Set attributes of a descriptor of a kind, by the names that nvmath has for both."""
+        type_of, assign = (getattr(self.lt, name) for name in (f"get_{kind}_attribute_dtype", f"{kind}_set_attribute"))
+        for attribute, value in attributes.items():
+            held = np.array([value], type_of(attribute))
+            assign(descriptor, attribute, held.ctypes.data, held.nbytes)
 
     def _lay_out(self, matrix: Matrix) -> None:
         lt, names = self.lt, self.lt.MatrixLayoutAttribute
         layout = lt.matrix_layout_create(TYPES[matrix.view.dtype], matrix.rows, matrix.columns, matrix.ld)
         self.layouts.append(layout)
         if self.product.batch > 1:
-            for attribute, value in (
-                (names.BATCH_COUNT, self.product.batch),
-                (names.STRIDED_BATCH_OFFSET, matrix.step),
-            ):
-                held = np.array([value], lt.get_matrix_layout_attribute_dtype(attribute))
-                lt.matrix_layout_set_attribute(layout, attribute, held.ctypes.data, held.nbytes)
+            batches = {names.BATCH_COUNT: self.product.batch, names.STRIDED_BATCH_OFFSET: matrix.step}
+            self._set("matrix_layout", layout, batches)
 
     def algorithms(self, handle: int, most: int) -> list[tuple[bytes, int]]:
         """Algorithms that the heuristics propose, the best first, each with its workspace in bytes."""
         lt, names = self.lt, self.lt.MatmulPreferenceAttribute
         left, right, result = self.layouts
+        matrices = (self.product.left, self.product.right, self.product.result)
         preference = lt.matmul_preference_create()
         try:
-            wishes = [(names.MAX_WORKSPACE_BYTES, WORKSPACE_BYTES)]
-            held_by = (self.product.left, self.product.right, self.product.result, self.product.result)
-            sides = ("A", "B", "C", "D")
-            wishes += [
-                (names[f"MIN_ALIGNMENT_{s}_BYTES"], _alignment(m.view)) for s, m in zip(sides, held_by, strict=True)
-            ]
-            for attribute, value in wishes:
-                held = np.array([value], lt.get_matmul_preference_attribute_dtype(attribute))
-                lt.matmul_preference_set_attribute(preference, attribute, held.ctypes.data, held.nbytes)
+            views = zip("ABCD", (*matrices, matrices[-1]), strict=True)
+            alignments = {names[f"MIN_ALIGNMENT_{side}_BYTES"]: _alignment(matrix.view) for side, matrix in views}
+            self._set("matmul_preference", preference, {names.MAX_WORKSPACE_BYTES: WORKSPACE_BYTES, **alignments})
             found = np.zeros(most, lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, np.int32)
-            lt.matmul_algo_get_heuristic(
-                handle,
-                self.matmul,
-                left,
-                right,
-                result,
-                result,
-                preference,
-                most,
-                found.ctypes.data,
-                count.ctypes.data,
-            )
+            layouts = (left, right, result, result)
+            out = (found.ctypes.data, count.ctypes.data)
+            lt.matmul_algo_get_heuristic(handle, self.matmul, *layouts, preference, most, *out)
         finally:
             lt.matmul_preference_destroy(preference)
         usable = [one for one in found[: int(count[0])] if one["state"] == 0]
@@ -208,24 +184,9 @@ class PreparedMatmul:
         d = self._descriptors
         left, right, result = d.layouts
         a, b, c = d.addresses
-        self._lt.matmul(
-            self._handle,
-            d.matmul,
-            d.alpha.ctypes.data,
-            a,
-            left,
-            b,
-            right,
-            d.beta.ctypes.data,
-            c,
-            result,
-            c,
-            result,
-            self._algorithm.ctypes.data,
-            workspace,
-            self.workspace,
-            stream,
-        )
+        operands = (d.alpha.ctypes.data, a, left, b, right, d.beta.ctypes.data, c, result, c, result)
+        algorithm = self._algorithm.ctypes.data
+        self._lt.matmul(self._handle, d.matmul, *operands, algorithm, workspace, self.workspace, stream)
 
     def close(self) -> None:
         """Give the descriptors back."""

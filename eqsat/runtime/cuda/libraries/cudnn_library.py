@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from eqsat.runtime.cuda.libraries.cudnn import (
     plan_text,
     views_of,
 )
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opened
 from eqsat.runtime.kernels.view import View
 
 #: Versions of the frontend that have the calls made here; later ones need packages beside cuDNN.
@@ -31,23 +30,14 @@ FRONTEND = ((1, 18), (1, 32))
 
 def library() -> Cudnn:
     """The library, opened; BackendError that names what is missing, or found in a version that does not fit."""
-    try:
-        cudnn: Any = importlib.import_module("cudnn")
-    except ImportError as error:
-        raise BackendError(
-            "cudnn is not installed" if isinstance(error, ModuleNotFoundError) else f"cudnn fails: {error}",
-            expected="nvidia-cudnn-frontend, and cuDNN 9 of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
-    check_version(str(getattr(cudnn, "__version__", "")))
-    try:
-        return Cudnn(cudnn)
-    except Exception as error:
-        raise BackendError(
-            f"cuDNN cannot be used: {first_line(error)}",
-            expected="cuDNN 9 of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
+    return opened(
+        "cudnn",
+        Cudnn,
+        called="cuDNN",
+        package="nvidia-cudnn-frontend, and cuDNN 9 of the CUDA that the driver supports",
+        version="cuDNN 9 of the CUDA that the driver supports",
+        check=lambda cudnn: check_version(str(getattr(cudnn, "__version__", ""))),
+    )
 
 
 def check_version(version: str) -> None:

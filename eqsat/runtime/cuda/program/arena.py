@@ -9,7 +9,7 @@ from typing import Protocol
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.program.launches import Buffer, Launch
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT
+from eqsat.runtime.kernels.view import padded
 
 
 class Launches(Protocol):
@@ -78,11 +78,6 @@ def _size(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def _rounded(nbytes: int) -> int:
-    """Bytes that a buffer takes, with those lost to alignment."""
-    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
-
-
 def lifetimes(program: Launches) -> dict[str, Lifetime]:
     """The long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
     found: dict[str, Lifetime] = {}
@@ -110,7 +105,7 @@ def arrange(program: Launches) -> Arrangement:
     Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
     """
     alive = lifetimes(program)
-    sizes = {name: _rounded(program.buffers[name].nbytes) for name in alive}
+    sizes = {name: padded(program.buffers[name].nbytes) for name in alive}
 
     def span(name: str) -> int:
         return alive[name].last - alive[name].first + 1
@@ -124,7 +119,7 @@ def arrange(program: Launches) -> Arrangement:
     offsets = min(placed, key=lambda o: _end(o, sizes))
 
     def held(role: str) -> int:
-        return sum(_rounded(b.nbytes) for b in program.buffers.values() if b.role == role)
+        return sum(padded(b.nbytes) for b in program.buffers.values() if b.role == role)
 
     largest = max(program.buffers.values(), key=lambda b: b.nbytes, default=None)
     return Arrangement(

@@ -69,8 +69,13 @@ class Emitter:
                 expected="a plan for a GPU",
                 remedy="optimise with device='cuda', or the name of a GPU",
             )
+        return self._buffer(name, type.dtype, type.static, role, stored if order is None else order)
+
+    def _buffer(
+        self, name: str, dtype: DType, shape: Sequence[int], role: Role, order: Sequence[int] | None = None
+    ) -> View:
         title = name if name not in self.buffers else f"{name} ({len(self.buffers)})"
-        view = View.of(title, type.dtype, type.static, stored if order is None else order)
+        view = View.of(title, dtype, shape, order)
         self.buffers[title] = Buffer(title, view.nbytes, role)
         return view
 
@@ -86,8 +91,7 @@ class Emitter:
             view = part if seen is None else seen
         else:
             order = self.wishes.orders.get(held.value) if held.state.layout == "row" else None
-            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
-            view = self.new(name, held.value, held.state, "value", order)
+            view = self.new(_title(held), held.value, held.state, "value", order)
         self.views[held] = view
         return view
 
@@ -97,8 +101,7 @@ class Emitter:
         if found is None:
             if held.value not in self.constants:
                 raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
-            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
-            view = self.new(name, held.value, held.state, "weight")
+            view = self.new(_title(held), held.value, held.state, "weight")
             # What is handed out may be written to by whoever gets it.
             handed_out = held.value in self.graph.outputs.values()
             shared = None if handed_out else self._blocks.shared(self.constants[held.value], view)
@@ -135,11 +138,7 @@ class Emitter:
 
     def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
         """A buffer between two launches, for what is no value of the graph, with its elements in order."""
-        title = f"{label}, in order"
-        title = title if title not in self.buffers else f"{title} ({len(self.buffers)})"
-        view = View.of(title, dtype, shape)
-        self.buffers[title] = Buffer(title, view.nbytes, "value")
-        return view
+        return self._buffer(f"{label}, in order", dtype, shape, "value")
 
     def contiguous(self, view: View, label: str) -> View:
         """A copy with its elements in order."""
@@ -148,6 +147,10 @@ class Emitter:
     def call(self, call: Call, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
         """A launch of a library's kernel."""
         self.launches.append(Launch(call, tuple(reads), (result,), tuple(values), label))
+
+
+def _title(held: Held) -> str:
+    return held.value if held.state.is_plain else f"{held.value} as {held.state}"
 
 
 def _tensor(type: object) -> TensorType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -44,15 +45,8 @@ class ProductTail:
     @property
     def epilogue(self) -> Epilogue:
         """The epilogue by cuBLASLt's name."""
-        names: dict[tuple[str, bool], Epilogue] = {
-            ("", False): "",
-            ("", True): "bias",
-            ("relu", False): "relu",
-            ("relu", True): "relu_bias",
-            ("gelu", False): "gelu",
-            ("gelu", True): "gelu_bias",
-        }
-        return names[self.function, self.bias is not None]
+        parts = (self.function, "bias" if self.bias is not None else "")
+        return cast(Epilogue, "_".join(part for part in parts if part))
 
 
 class Products:
