@@ -7,10 +7,12 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from eqsat.system.deadline import check, watched
 
 INFINITY = float("inf")
+Item = TypeVar("Item")
 
 Choice = dict[int, int]
 """Goal -> the option chosen for it."""
@@ -81,6 +83,26 @@ def provides_roots(program: ExtractionProgram) -> bool:
     """True if some acyclic choice provides all roots."""
     can = derivable(program)
     return all(can[root] for root in program.roots)
+
+
+def operands_first(roots: Iterable[Item], needs: Callable[[Item], Iterable[Item]]) -> list[Item]:
+    """Those that the roots need, directly or not, and the roots: each once, behind all that it needs itself.
+
+    The last root comes first, and of several that one needs the last one.
+
+    >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
+    ['c', 'b', 'a']
+    """
+    done: dict[Item, None] = {}
+    stack = [(root, False) for root in roots]
+    while stack:
+        item, leave = stack.pop()
+        if leave:
+            done[item] = None
+        elif item not in done:
+            stack.append((item, True))
+            stack += [(need, False) for need in needs(item) if need not in done]
+    return list(done)
 
 
 def closure(program: ExtractionProgram, choice: Choice, roots: Iterable[int]) -> Choice:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eqsat.extract.problem.limits import exceeds
+from eqsat.extract.problem.program import operands_first
 
 MOST_MOVES = 30_000
 """Continuations of sets of done steps that the exact search looks at."""
@@ -89,16 +90,8 @@ def depth_first(flow: Dataflow) -> list[int]:
     For trees the best order among those that finish one operand before they begin the next (Sethi and Ullman, 1970).
     """
     room = _rooms(flow)
-    done: dict[int, None] = {}
-    stack = [(step, False) for step in sorted(range(len(room)), key=lambda s: room[s])]
-    while stack:
-        step, leave = stack.pop()
-        if leave:
-            done[step] = None
-        elif step not in done:
-            stack.append((step, True))
-            stack += [(s, False) for s in sorted(set(flow.before[step]), key=lambda s: room[s]) if s not in done]
-    return list(done)
+    steps = sorted(range(len(room)), key=room.__getitem__)
+    return operands_first(steps, lambda step: sorted(set(flow.before[step]), key=room.__getitem__))
 
 
 def _rooms(flow: Dataflow) -> list[float]:

@@ -78,9 +78,7 @@ class Network:
         queue = deque([start])
         while queue and SINK not in before and len(before) <= MOST_VISITED:
             vertex = queue.popleft()
-            if vertex not in residual:
-                residual[vertex] = {}
-            left = residual[vertex]
+            left = residual.setdefault(vertex, {})
             for target, capacity in self.capacities(vertex).items():
                 left.setdefault(target, capacity)
             for target, capacity in left.items():

@@ -57,16 +57,20 @@ class IntegerProgram:
         self.component = components(program.successors())
         for goal, members in enumerate(program.by_goal):
             self.equal.append(((*members, self.goal(goal)), (1.0,) * len(members) + (-1.0,), 0.0))
-            using: dict[int, list[int]] = defaultdict(list)
-            for option in members:
-                for need in program.needs[option]:
-                    using[need].append(option)
-            for need, users in using.items():
+            for need, users in self._using(goal).items():
                 self.rows.append(((*users, self.goal(need)), (1.0,) * len(users) + (-1.0,), 0.0))
 
     def goal(self, goal: int) -> int:
         """The column of a goal."""
         return len(self.program.provides) + goal
+
+    def _using(self, goal: int) -> dict[int, list[int]]:
+        """The goals that options of a goal need, each with these options."""
+        using: dict[int, list[int]] = defaultdict(list)
+        for option in self.program.by_goal[goal]:
+            for need in self.program.needs[option]:
+                using[need].append(option)
+        return using
 
     def column(self, upper: float = 1.0) -> int:
         """A new continuous column from 0 to `upper`."""
@@ -121,12 +125,9 @@ class IntegerProgram:
         return bool(found)
 
     def _precede(self, goal: int, place: dict[int, int], size: float) -> None:
-        using: dict[int, list[int]] = defaultdict(list)
-        for option in self.program.by_goal[goal]:
-            for need in self.program.needs[option]:
-                if need in place:
-                    using[need].append(option)
-        for need, options in using.items():
+        for need, options in self._using(goal).items():
+            if need not in place:
+                continue
             columns = (place[need], place[goal], *options)
             self.rows.append((columns, (1.0, -1.0) + (size + 1.0,) * len(options), size))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, operands_first, unfounded
 from eqsat.extract.solvers.model import TOLERANCE, Values
 from eqsat.extract.solvers.presolve import Presolved
 from eqsat.extract.solvers.search import IlpSearch
@@ -67,23 +67,9 @@ def _window(
     return {goal: kept[option] for goal, option in best.items()}
 
 
-def ordered(program: ExtractionProgram, choice: Choice) -> list[int]:
-    """The goals of a closed acyclic choice, operands first."""
-    done: dict[int, None] = {}
-    stack = [(root, False) for root in reversed(program.roots)]
-    while stack:
-        goal, leave = stack.pop()
-        if leave:
-            done[goal] = None
-        elif goal not in done:
-            stack.append((goal, True))
-            stack += [(need, False) for need in program.needs[choice[goal]] if need not in done]
-    return list(done)
-
-
 def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:
     """Sets of goals to set free, half overlapping, along the order of the choice."""
-    order = ordered(program, choice)
+    order = operands_first(reversed(program.roots), lambda goal: program.needs[choice[goal]])
     classes: dict[int, list[int]] = defaultdict(list)
     for goal, group in enumerate(program.groups):
         classes[group].append(goal)

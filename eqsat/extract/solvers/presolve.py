@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, components, derivable
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, components, derivable
 from eqsat.system.deadline import spend
 
 MOST_PAIRS = 200
@@ -46,16 +46,10 @@ class Presolved:
         for option, parts in enumerate(self.parts):
             if wanted.issuperset(parts):
                 found.setdefault(self.program.provides[option], option)
-        stack, used = list(self.program.roots), Choice()
-        while stack:
-            goal = stack.pop()
-            if goal in used:
-                continue
-            if goal not in found:
-                return None
-            used[goal] = found[goal]
-            stack.extend(self.program.needs[found[goal]])
-        return used
+        try:
+            return closure(self.program, found, self.program.roots)
+        except KeyError:
+            return None
 
 
 def presolve(

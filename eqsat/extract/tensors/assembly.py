@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.model.cost import Cost
@@ -11,6 +11,7 @@ from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
+from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
@@ -135,23 +136,10 @@ class _Assembly:
             return ((goal[0], self.extraction.problem.conversions[converted[goal]].source),)
         return self.extraction.problem.nodes[self.solution.chosen[goal]].operands
 
-    def _order(self, converted: dict[Goal, int]) -> Iterator[Goal]:
+    def _order(self, converted: dict[Goal, int]) -> Sequence[Goal]:
         """The goals of the solution, operands first: as scheduled, where the solution says so."""
-        if self.solution.schedule:
-            yield from self.solution.schedule
-            return
-        done: set[Goal] = set()
-        stack = [(goal, False) for goal in reversed(list(dict.fromkeys(self._roots())))]
-        while stack:
-            goal, leave = stack.pop()
-            if goal in done:
-                continue
-            if leave:
-                done.add(goal)
-                yield goal
-                continue
-            stack.append((goal, True))
-            stack += [(need, False) for need in reversed(self._needs(goal, converted)) if need not in done]
+        roots = reversed(list(dict.fromkeys(self._roots())))
+        return self.solution.schedule or operands_first(roots, lambda goal: reversed(self._needs(goal, converted)))
 
     def _convert(self, goal: Goal, conversion: int) -> None:
         states, found = self.extraction.states, self.extraction.problem.conversions[conversion]

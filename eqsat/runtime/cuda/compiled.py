@@ -120,7 +120,8 @@ class CompiledProgram:
         given = taken(self.graph, inputs, self._device)
         for name, array in outputs.items():
             if name not in self.graph.outputs:
-                raise self._no_output(name)
+                known = "some of " + ", ".join(self.graph.outputs)
+                raise BackendError(f"no output {name!r}", where=self.graph.name, expected=known)
             declared = self.graph.type(self.graph.outputs[name])
             if isinstance(declared, TensorType):
                 check_output(
@@ -199,11 +200,6 @@ class CompiledProgram:
                     expected="sizes of " + (", ".join(names) or "nothing: every shape is known"),
                 )
         return dict(sizes)
-
-    def _no_output(self, name: str) -> BackendError:
-        return BackendError(
-            f"no output {name!r}", where=self.graph.name, expected="some of " + ", ".join(self.graph.outputs)
-        )
 
     def _fed(self, given: PassedArrays) -> Machine:
         machine = self._machine(bound_sizes(self.graph, given.arrays))
