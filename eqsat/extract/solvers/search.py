@@ -7,6 +7,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,6 +45,7 @@ SLOW_ROUNDS = 2
 Improver = Callable[["IlpSearch", Presolved, IntegerProgram, Relaxed], None]
 
 
+@dataclass(eq=False)
 class IlpSearch:
     """The search for one program: its best choice and bound, at any moment, and the searches of its parts.
 
@@ -51,33 +53,23 @@ class IlpSearch:
     choices and bounds.
     """
 
-    def __init__(
-        self,
-        program: ExtractionProgram,
-        choice: Choice,
-        clock: Clock,
-        relative_gap: float,
-        seed: int,
-        broken: set[int],
-        *,
-        improve: Improver | None = None,
-        nodes: int | None = None,
-    ) -> None:
-        self.program = program
-        self.clock = clock
-        self.relative_gap = relative_gap
-        self.seed = seed
-        self.broken = broken
-        self.improve = improve
-        self.nodes = nodes
-        self.choice = choice
-        self.cost = total(program, choice)
-        self.cutoff = math.inf
-        self.floor = 0.0
-        self.reduction: Presolved | None = None
-        self.parts: list[IlpSearch] = []
-        self._ascent: tuple[ExtractionProgram, Ascent] | None = None
-        self.report: Callable[[], None] = lambda: None
+    program: ExtractionProgram
+    choice: Choice
+    clock: Clock
+    relative_gap: float
+    seed: int
+    broken: set[int]
+    improve: Improver | None = None
+    nodes: int | None = None
+    cutoff: float = math.inf
+    floor: float = 0.0
+    reduction: Presolved | None = None
+    parts: list[IlpSearch] = field(default_factory=list)
+    report: Callable[[], None] = lambda: None
+    _ascent: tuple[ExtractionProgram, Ascent] | None = None
+
+    def __post_init__(self) -> None:
+        self.cost = total(self.program, self.choice)
 
     def watch(self, progress: Progress | None) -> None:
         """Call `progress` whenever the cost or the bound has improved."""

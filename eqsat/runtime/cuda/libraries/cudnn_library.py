@@ -286,36 +286,33 @@ def _without_repeats(view: View) -> View:
     return view
 
 
+@dataclass(eq=False)
 class PreparedGraph:
     """A graph of cuDNN's with its plan built; `numbers` are read when it is launched."""
 
-    def __init__(
-        self,
-        cudnn: Any,
-        handle: int | None,
-        graph: Any,
-        index: int,
-        pointers: dict[Any, int],
-        plan: str,
-        numbers: Mapping[Any, ctypes.c_float] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.workspace = int(graph.get_workspace_size_plan_at_index(index))
-        self._cudnn, self._handle, self._graph, self._index, self._pointers = cudnn, handle, graph, index, pointers
-        self._numbers = dict(numbers or {})
-        self._places = pointers | {tensor: ctypes.addressof(number) for tensor, number in self._numbers.items()}
+    cudnn: Any
+    handle: int | None
+    graph: Any
+    index: int
+    pointers: dict[Any, int]
+    plan: str
+    numbers: Mapping[Any, ctypes.c_float]
+
+    def __post_init__(self) -> None:
+        self.workspace = int(self.graph.get_workspace_size_plan_at_index(self.index))
+        self._places = self.pointers | {tensor: ctypes.addressof(number) for tensor, number in self.numbers.items()}
 
     def launch(self, stream: int, workspace: int) -> None:
         """Put the plan's kernels on a stream."""
-        self._cudnn.set_stream(handle=self._handle, stream=stream)
-        self._graph.execute_plan_at_index(self._places, workspace, self._index, handle=self._handle)
+        self.cudnn.set_stream(handle=self.handle, stream=stream)
+        self.graph.execute_plan_at_index(self._places, workspace, self.index, handle=self.handle)
 
     def at(self, call: Call, address: Address) -> PreparedGraph:
         """The same plan at other addresses, without building it once more, which takes long."""
-        pointers = {tensor: address(view) for tensor, view in zip(self._pointers, views_of(call), strict=True)}
-        return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan, self._numbers)
+        pointers = {tensor: address(view) for tensor, view in zip(self.pointers, views_of(call), strict=True)}
+        return replace(self, pointers=pointers)
 
     def close(self) -> None:
         """Forget the graph, which frees its resources."""
-        self._graph = None
-        self._pointers = self._places = {}
+        self.graph = None
+        self.pointers = self._places = {}
