@@ -178,7 +178,7 @@ class EGraph:
 
     def distinct(self) -> list[tuple[str, int, tuple[int, ...], int]]:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
-        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda found: found[3])
+        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda enode: enode[3])
 
     def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...], int]]:
         """Attributes, operands and number of a class's e-nodes with this operator, as of when it was last rebuilt."""
@@ -317,10 +317,10 @@ class EGraph:
         )
 
     def _evaluate(self, leader: int) -> Any | None:
-        found = self._classes[leader]
-        if not found.constant or not self._is_small([found.type]):
+        facts = self._classes[leader]
+        if not facts.constant or not self._is_small([facts.type]):
             return None
-        for number in found.members:
+        for number in facts.members:
             node = self.nodes[number]
             if node.op == CONST:
                 return self.constants[node.attrs["index"]].array
@@ -364,10 +364,10 @@ class TensorView:
     @property
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
-        found = self.egraph.eclass(self.leader)
-        nodes = (self.egraph.nodes[n] for n in found.members) if found.constant else ()
-        held = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
-        return held.attends if held is not None else self.value is not None and rows_attend(self.value)
+        facts = self.egraph.eclass(self.leader)
+        nodes = (self.egraph.nodes[n] for n in facts.members) if facts.constant else ()
+        mask = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
+        return mask.attends if mask is not None else self.value is not None and rows_attend(self.value)
 
 
 def constructor_name(op: str, arity: int) -> str:

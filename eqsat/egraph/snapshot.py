@@ -76,8 +76,8 @@ def snapshot(encoding: Encoding) -> Snapshot:
         types = egraph.nodes[number].types
         nodes.append(SnapshotNode(leader, op, egraph.attrs(attr_id), operands, types, number, original))
     classes = {
-        leader: SnapshotClass(found.type, found.constant, tuple(found.values), tuple(members[leader]))
-        for leader, found in ((k, egraph.eclass(k)) for k in members)
+        leader: SnapshotClass(facts.type, facts.constant, tuple(facts.values), tuple(members[leader]))
+        for leader, facts in ((k, egraph.eclass(k)) for k in members)
     }
     return Snapshot(
         nodes=tuple(nodes),

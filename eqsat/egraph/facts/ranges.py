@@ -26,9 +26,11 @@ def check_size(given: Sequence[ValueType], types: Sequence[ValueType], op: str) 
     """
     source = given[0] if op == "reshape" else None
     if isinstance(source, TensorType) and source.shape is not None:
-        (made,) = (t for t in types if isinstance(t, TensorType))
-        if source.size != made.size:
-            raise ShapeError(f"reshape of {source} to {made}", expected="as many elements for all sizes of named dims")
+        (target,) = (t for t in types if isinstance(t, TensorType))
+        if source.size != target.size:
+            raise ShapeError(
+                f"reshape of {source} to {target}", expected="as many elements for all sizes of named dims"
+            )
     for type in types:
         if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
             raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")

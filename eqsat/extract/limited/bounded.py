@@ -86,9 +86,9 @@ def solve_priced(
     bound = 0.0
     for run in range(PRICED_RUNS):
         priced = problem.variant(costs=prices.weights() if run else None)
-        found = extractor(priced, time_limit=clock.deadline.part(1 / (PRICED_RUNS - run)), **rest)
-        bound = bound if run else found.lower_bound + search.weight * search.least_peak
-        choice = choice_of(priced, found)
+        solution = extractor(priced, time_limit=clock.deadline.part(1 / (PRICED_RUNS - run)), **rest)
+        bound = bound if run else solution.lower_bound + search.weight * search.least_peak
+        choice = choice_of(priced, solution)
         pressed = search.offer(choice)
         broken = [demand.broken(choice) for demand in search.demands]
         if clock.stop() or (not run and not any(broken) and not pressed):
@@ -128,8 +128,8 @@ def least_amount(problem: Problem, name: str, others: Sequence[str], clock: Cloc
     """A bound on the least of a resource with the `others` kept, and whether it is reached; infinite for no choice."""
     only = reduced_to(problem, others, name)
     if not only.is_limited:
-        found = solve_ilp(only, time_limit=clock.deadline, seed=seed, should_stop=clock.should_stop)
-        return (found.cost, True) if found.status == "optimal" else (found.lower_bound, False)
+        solution = solve_ilp(only, time_limit=clock.deadline, seed=seed, should_stop=clock.should_stop)
+        return (solution.cost, True) if solution.status == "optimal" else (solution.lower_bound, False)
     search = LimitedSearch(only, clock, seed=seed)
     search.run()
     if search.impossible:

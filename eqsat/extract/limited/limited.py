@@ -152,15 +152,15 @@ class LimitedSearch:
             nonlocal found_enough
             found_enough = cost <= enough if len(demands) == 1 else bound > enough
 
-        found = solve_ilp(
+        solution = solve_ilp(
             self.problem.variant(costs=_joint(demands)),
             time_limit=self.clock.deadline.part(1 / 2),
             seed=self.seed,
             progress=watch,
             should_stop=lambda: found_enough or self.clock.stop(),
         )
-        self.impossible = exceeds(found.lower_bound, enough)
-        self.offer(choice_of(self.problem, found))
+        self.impossible = exceeds(solution.lower_bound, enough)
+        self.offer(choice_of(self.problem, solution))
 
     def _reduce(self) -> Presolved:
         """Leave out options that occur in no choice within the limits, or in none better than the best."""
@@ -201,18 +201,18 @@ class LimitedSearch:
             costs = self.program.costs
             if price > 0:
                 costs = [c + price * used for c, used in zip(costs, _joint(demands), strict=True)]
-            found = solve_ilp(
+            solution = solve_ilp(
                 self.problem.variant(costs=costs),
                 time_limit=budget,
                 relative_gap=self.relative_gap / 2,
                 seed=self.seed,
                 should_stop=self.clock.stop,
             )
-            choice = choice_of(self.problem, found)
-            self.lift(found.lower_bound - price * len(demands) + self.weight * self.least_peak)
+            choice = choice_of(self.problem, solution)
+            self.lift(solution.lower_bound - price * len(demands) + self.weight * self.least_peak)
             self.offer(choice)
             point = (total(self.program, choice), _share(demands, choice))
-            if self.over() or not demands or found.status != "optimal":
+            if self.over() or not demands or solution.status != "optimal":
                 return
             if point[1] > len(demands):
                 breaks = point

@@ -62,26 +62,26 @@ class Liveness:
             return buffers.setdefault(goal, len(buffers))
 
         def all_of(goals: Iterable[int]) -> set[int]:
-            return {found for found in map(buffer, goals) if found is not None}
+            return {number_of for number_of in map(buffer, goals) if number_of is not None}
 
         touches = [tuple(sorted(all_of((goal, *needs[goal])))) for goal in owners]
         before = [tuple(step[need] for need in needs[goal] if need in step) for goal in owners]
         ready = [goal for goal in members if goal not in step]
         given = all_of(ready) | {b for goal, b in buffers.items() if goal not in members and self.given[goal]}
-        kept = all_of(root for root in self.program.roots if root in members or root in buffers)
+        to_the_end = all_of(root for root in self.program.roots if root in members or root in buffers)
         return Dataflow(
-            [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(kept), owners
+            [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(to_the_end), owners
         )
 
     def working_sets(self) -> list[float]:
         """The memory that every option needs while it runs, whatever else is chosen."""
-        found = []
+        needed = []
         for option, goal in enumerate(self.program.provides):
             live = {need for need in self.program.needs[option] if self.own[need]}
             if option not in self.aliases:
                 live.add(goal)
-            found.append(math.fsum(self.sizes[other] for other in live))
-        return found
+            needed.append(math.fsum(self.sizes[other] for other in live))
+        return needed
 
     def floor(self) -> float:
         """Memory that every choice needs: the results, and the least largest working set that delivers them."""
@@ -92,15 +92,15 @@ class Liveness:
 
     def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
         """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice."""
-        found: list[Part] = []
+        parts: list[Part] = []
         rest = list(order)
-        while len(found) < MOST_PARTS:
+        while len(parts) < MOST_PARTS:
             part = self.offence(choice, rest, most, stop)
             if not part:
                 break
-            found.append(part)
+            parts.append(part)
             rest = [goal for goal in rest if goal not in part]
-        return found
+        return parts
 
     def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
         """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
@@ -135,10 +135,10 @@ class Liveness:
 
     def alike(self, choice: Choice, part: Part) -> list[list[int]]:
         """For every goal of a part, the options with which the part needs as much."""
-        found = []
+        groups = []
         for goal, needed in part.items():
             mine = choice[goal]
-            found.append(
+            groups.append(
                 [
                     option
                     for option in self.program.by_goal[goal]
@@ -150,4 +150,4 @@ class Liveness:
                     )
                 ]
             )
-        return found
+        return groups

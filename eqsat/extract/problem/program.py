@@ -129,7 +129,7 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
     index, low = [-1] * count, [0] * count
     component = [-1] * count
     stack: list[int] = []
-    clock = found = 0
+    clock = count_of_components = 0
     for start in range(count):
         if index[start] >= 0:
             continue
@@ -155,10 +155,10 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
                 if low[vertex] == index[vertex]:
                     while True:
                         member = stack.pop()
-                        component[member] = found
+                        component[member] = count_of_components
                         if member == vertex:
                             break
-                    found += 1
+                    count_of_components += 1
     return component
 
 

@@ -111,11 +111,11 @@ def _rooms(flow: Dataflow) -> list[float]:
             earlier = sorted(set(flow.before[step]), key=lambda s: left[s] - peak[s])
             known = set(flow.given).union(*(flow.touches[s] for s in earlier))
             left[step] = math.fsum(flow.sizes[b] for b in flow.touches[step] if b not in known)
-            held = highest = 0.0
+            live = highest = 0.0
             for s in earlier:
-                highest = max(highest, held + peak[s])
-                held += left[s]
-            peak[step] = max(highest, held + left[step])
+                highest = max(highest, live + peak[s])
+                live += left[s]
+            peak[step] = max(highest, live + left[step])
     return [high - low for high, low in zip(peak, left, strict=True)]
 
 
@@ -197,12 +197,12 @@ class _ScheduleSearch:
         """
         while True:
             for step in ready:
-                found = self._descend(done, live, step, peak)
-                if found is not None:
+                chain = self._descend(done, live, step, peak)
+                if chain is not None:
                     break
             else:
                 return done, live, ready
-            steps, live = found
+            steps, live = chain
             for step in steps:
                 done |= 1 << step
                 ready = self.next_ready(done, ready, step)

@@ -327,8 +327,8 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
     unknown = sorted(start - set(range(program.natives)))
     if unknown:
         raise UsageError(f"start names node {unknown[0]}", expected=f"nodes from 0 to {program.natives - 1}")
-    kept = [option for option in range(len(program.costs)) if option >= program.natives or option in start]
-    small = program.restricted(kept)
+    options = [option for option in range(len(program.costs)) if option >= program.natives or option in start]
+    small = program.restricted(options)
     trees = cheapest_trees(small, small.costs)[0]
     for index, root in enumerate(program.roots):
         if root not in trees:
@@ -337,4 +337,4 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
                 expected="nodes that are a whole graph: of each operand's e-class there is one",
                 remedy="add the nodes that the roots need, or leave start out",
             )
-    return {goal: kept[option] for goal, option in trees.items()}
+    return {goal: options[option] for goal, option in trees.items()}

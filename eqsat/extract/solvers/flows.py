@@ -123,11 +123,11 @@ def flow_cuts(model: IntegerProgram, values: Values, depth: Sequence[float]) -> 
     `depth` are the dearest-operand bounds of the goals.
     """
     network = Network(model, values, depth)
-    found = []
+    bottlenecks = []
     for goal, members in enumerate(model.program.by_goal):
         if sum(values[option] > TOLERANCE for option in members) > 1:
-            found += _bottleneck(network, goal)
-    return [row for _, _, row in sorted(found, key=lambda item: item[:2])[:MOST_CUTS]]
+            bottlenecks += _bottleneck(network, goal)
+    return [row for _, _, row in sorted(bottlenecks, key=lambda item: item[:2])[:MOST_CUTS]]
 
 
 def _bottleneck(network: Network, goal: int) -> list[tuple[float, int, Row]]:

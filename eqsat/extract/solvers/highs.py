@@ -214,8 +214,8 @@ class Solver:
             return SolverOutcome(False, -float("inf"), self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
-        found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
-        values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
+        is_feasible = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(self._highs.getSolution().col_value) if is_feasible else np.zeros(0)
         if status == self._highspy.HighsModelStatus.kInfeasible:
             return SolverOutcome(False, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal

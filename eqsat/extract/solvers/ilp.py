@@ -110,13 +110,13 @@ def _solve_core(search: IlpSearch, reduction: Presolved, model: IntegerProgram, 
     """Look for choices below `reach`; False where the program would hardly be smaller."""
     small = reduction.program
     out = model.gone.union(ruled_out(small, relaxed.ascent, reach - reduction.paid))
-    kept = [option for option in range(len(small.provides)) if option not in out]
-    if len(kept) > MOST_KEPT * len(small.provides):
+    options = [option for option in range(len(small.provides)) if option not in out]
+    if len(options) > MOST_KEPT * len(small.provides):
         return False
-    if not provides_roots(small.restricted(kept)):
+    if not provides_roots(small.restricted(options)):
         search.lift(reach)
         return True
-    child = _search_among(search, reduction, kept, reach)
+    child = _search_among(search, reduction, options, reach)
     search.lift(min(reach, child.bound() + reduction.paid))
     return True
 
@@ -125,18 +125,18 @@ def solve_support(search: IlpSearch, reduction: Presolved, relaxed: Relaxed) -> 
     """Look for choices among the options of the relaxation and of the best choice; prove nothing."""
     small = reduction.program
     known = set((reduction.shrink(search.choice) or {}).values())
-    kept = [o for o in range(len(small.provides)) if relaxed.values[o] > TOLERANCE or o in known]
-    if provides_roots(small.restricted(kept)):
-        _search_among(search, reduction, kept, search.aim())
+    options = [o for o in range(len(small.provides)) if relaxed.values[o] > TOLERANCE or o in known]
+    if provides_roots(small.restricted(options)):
+        _search_among(search, reduction, options, search.aim())
         search.report()
 
 
-def _search_among(search: IlpSearch, reduction: Presolved, kept: list[int], reach: float) -> IlpSearch:
-    """Search the program of the options `kept` for choices below `reach`, and offer the choices found."""
-    near = reduction.program.restricted(kept)
+def _search_among(search: IlpSearch, reduction: Presolved, options: list[int], reach: float) -> IlpSearch:
+    """Search the program of the `options` for choices below `reach`, and offer the choices found."""
+    near = reduction.program.restricted(options)
     clock = Clock(search.clock.deadline.part(MOST_TIME), search.clock.stop)
     child = search.child(near, best_greedy(near), reduction.broken, clock)
     child.cutoff, child.nodes = reach - reduction.paid, CORE_NODES
     child.run()
-    search.offer(reduction.expand({goal: kept[option] for goal, option in child.best().items()}))
+    search.offer(reduction.expand({goal: options[option] for goal, option in child.best().items()}))
     return child

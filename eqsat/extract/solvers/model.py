@@ -114,15 +114,15 @@ class IntegerProgram:
         In such a strongly connected component, what an option needs comes before what it provides.
         """
         provides = self.program.provides
-        found = {self.component[provides[row[0][0]]] for row in cuts} - self.ordered
-        self.ordered |= found
-        for component in sorted(found):
+        cyclic = {self.component[provides[row[0][0]]] for row in cuts} - self.ordered
+        self.ordered |= cyclic
+        for component in sorted(cyclic):
             members = [goal for goal, mine in enumerate(self.component) if mine == component]
             size = float(len(members))
             place = {goal: self.column(size) for goal in members}
             for goal in members:
                 self._precede(goal, place, size)
-        return bool(found)
+        return bool(cyclic)
 
     def _precede(self, goal: int, place: dict[int, int], size: float) -> None:
         for need, options in self._using(goal).items():
@@ -138,12 +138,12 @@ class IntegerProgram:
 
     def break_pairs(self) -> list[Row]:
         """Cuts for all pairs of goals that can need each other."""
-        below, found = self.program.successors(), []
+        below, cuts = self.program.successors(), []
         for goal, needs in enumerate(below):
             for need in needs:
                 if need > goal and goal in below[need]:
-                    found += self.cut({goal, need})
-        return found
+                    cuts += self.cut({goal, need})
+        return cuts
 
     def cover(self, supports: list[tuple[int, ...]], values: Values | None = None) -> list[Row]:
         """Rows that ask for one option of every support; only those that `values` violate, if given."""
@@ -155,9 +155,9 @@ class IntegerProgram:
 
     def discard(self, options: Iterable[int]) -> list[int]:
         """Take options out that no better choice uses; return those that were still in."""
-        found = sorted(set(options) - self.gone)
-        self.gone.update(found)
-        return found
+        fresh = sorted(set(options) - self.gone)
+        self.gone.update(fresh)
+        return fresh
 
     def require(self, goals: Iterable[int]) -> list[Row]:
         """Rows that ask for an option of every goal, and for one that needs it, of goals that every choice provides."""
@@ -171,12 +171,12 @@ class IntegerProgram:
         by options that lead nowhere.
         """
         options = len(self.program.provides)
-        found = []
+        rows = []
         for goal in np.flatnonzero(values[options : options + self.program.goals] > 10 * TOLERANCE).tolist():
             users = self._users[goal]
             if goal not in self._roots and values[users].sum() < values[self.goal(goal)] - 10 * TOLERANCE:
-                found.append(((*users, self.goal(goal)), (-1.0,) * len(users) + (1.0,), 0.0))
-        return found
+                rows.append(((*users, self.goal(goal)), (-1.0,) * len(users) + (1.0,), 0.0))
+        return rows
 
     def cut(self, loop: set[int]) -> list[Row]:
         """The loop formulas of a set of goals, for every goal in it."""
@@ -187,7 +187,7 @@ class IntegerProgram:
             for option in program.by_goal[goal]
             if loop.isdisjoint(program.needs[option])
         ]
-        found = []
+        rows = []
         for goal in sorted(loop):
             own = set(program.by_goal[goal])
             others = tuple(option for option in support if option not in own)
@@ -195,8 +195,8 @@ class IntegerProgram:
             key = (goal, tuple(sorted(loop)))
             if inner and key not in self.cuts:
                 self.cuts.add(key)
-                found.append((inner + others, (1.0,) * len(inner) + (-1.0,) * len(others), 0.0))
-        return found
+                rows.append((inner + others, (1.0,) * len(inner) + (-1.0,) * len(others), 0.0))
+        return rows
 
     def cut_choice(self, choice: Choice) -> list[Row]:
         """Cuts that forbid the cycles of a choice; none if it is acyclic."""
@@ -218,12 +218,12 @@ class IntegerProgram:
             )
             for goal in weak
         }
-        found = []
+        violated = []
         for loop in _loops(support):
             for row in self.cut(loop):
                 if sum(values[c] * a for c, a in zip(row[0], row[1], strict=True)) > 10 * TOLERANCE:
-                    found.append(row)
-        return found[:MOST_CUTS]
+                    violated.append(row)
+        return violated[:MOST_CUTS]
 
 
 def _cyclic(program: ExtractionProgram, component: list[int]) -> list[int]:

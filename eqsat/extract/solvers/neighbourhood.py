@@ -52,9 +52,9 @@ def _window(
     search: IlpSearch, small: ExtractionProgram, known: Choice, free: set[int], broken: set[int]
 ) -> Choice | None:
     """A better choice that differs from `known` in the goals `free` only."""
-    kept = [option for option, goal in enumerate(small.provides) if goal in free or known.get(goal) == option]
-    near = small.restricted(kept)
-    number = {option: index for index, option in enumerate(kept)}
+    options = [option for option, goal in enumerate(small.provides) if goal in free or known.get(goal) == option]
+    near = small.restricted(options)
+    number = {option: index for index, option in enumerate(options)}
     start = {goal: number[option] for goal, option in known.items()}
     child = search.child(near, start, broken, search.clock, WINDOW_GAP)
     child.nodes = WINDOW_NODES
@@ -64,7 +64,7 @@ def _window(
     best = child.best()
     if child.cost >= before * (1 - BETTER):
         return None
-    return {goal: kept[option] for goal, option in best.items()}
+    return {goal: options[option] for goal, option in best.items()}
 
 
 def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:

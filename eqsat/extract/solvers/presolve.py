@@ -42,12 +42,12 @@ class Presolved:
     def shrink(self, choice: Choice) -> Choice | None:
         """The choice of the smaller program that expands to this one, where there is one."""
         wanted = set(choice.values())
-        found: Choice = {}
+        smaller: Choice = {}
         for option, parts in enumerate(self.parts):
             if wanted.issuperset(parts):
-                found.setdefault(self.program.provides[option], option)
+                smaller.setdefault(self.program.provides[option], option)
         try:
-            return closure(self.program, found, self.program.roots)
+            return closure(self.program, smaller, self.program.roots)
         except KeyError:
             return None
 

@@ -100,10 +100,10 @@ class KernelBody(Statements):
     def _pointwise(self, node: Node, name: str, coords: Coords) -> Expr:
         values = [None if v is None else self.value(v, self._read_at(node, i, v, coords)) for i, v in _inputs(node)]
         types = [None if v is None else self._type_at(node, i, v) for i, v in _inputs(node)]
-        made = expression(node, values, types, self.group.types[name])
-        if made is None:
+        expr = expression(node, values, types, self.group.types[name])
+        if expr is None:
             raise UnsupportedError(f"no C expression for {node.op}")
-        return self.named(made, node.op, told(node) if node.op != "cast" else "")
+        return self.named(expr, node.op, told(node) if node.op != "cast" else "")
 
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
         """The coordinates at which an operator element by element reads an operand."""
@@ -176,9 +176,9 @@ class KernelBody(Statements):
     def read(self, name: str, text: str) -> Expr:
         """The value of an operand that C reads as `text`, in the type that it is computed in."""
         view = self.group.operands[name]
-        held = computed(view.dtype)
+        dtype = computed(view.dtype)
         text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
-        return convert(Expr(held, text), computed(self.group.types[name].dtype))
+        return convert(Expr(dtype, text), computed(self.group.types[name].dtype))
 
     def stored(self, name: str, value: Expr) -> str:
         """The text of a value as an element of a result in memory."""
@@ -277,8 +277,8 @@ def entry_name(group: Group) -> str:
     """A name for the kernel of a group: its operators, and the element type of the first result."""
     operators = [n.op.strip("_") for n in group.nodes]
     shown = operators if len(operators) <= 4 else [*operators[:3], f"{len(operators) - 3}_more"]
-    held = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
-    name = "_".join([*shown, _SHORT.get(held, held)])
+    stored = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
+    name = "_".join([*shown, _SHORT.get(stored, stored)])
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
 
 
@@ -309,6 +309,6 @@ def comment(group: Group) -> str:
     lines = []
     for node in group.nodes:
         operands = ", ".join(v or "" for v in node.inputs)
-        made = ", ".join(v or "_" for v in node.outputs)
-        lines.append(f"{made} = {node.op}({operands})" + (f"  [{node.name}]" if node.name else ""))
+        results = ", ".join(v or "_" for v in node.outputs)
+        lines.append(f"{results} = {node.op}({operands})" + (f"  [{node.name}]" if node.name else ""))
     return "\n".join(lines)

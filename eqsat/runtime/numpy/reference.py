@@ -55,7 +55,7 @@ class ReferenceProgram:
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            made = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
+            outputs = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
         except (IndexError, ValueError, ZeroDivisionError) as error:
             raise BackendError(
                 f"NumPy failed: {first_line(error)}",
@@ -63,7 +63,7 @@ class ReferenceProgram:
                 expected="inputs this graph can be run on",
                 remedy="indices and sizes among the inputs must lie within what the graph declares",
             ) from error
-        return {name: np.asarray(value) if np.isscalar(value) else value for name, value in made.items()}
+        return {name: np.asarray(value) if np.isscalar(value) else value for name, value in outputs.items()}
 
 
 class OpaqueNodes:
@@ -78,10 +78,10 @@ class OpaqueNodes:
         names, evaluator = self._evaluator(node)
         feeds = {name: value for name, value in zip(names, operands, strict=True) if name}
         try:
-            made = iter(evaluator.run(None, feeds))
+            outputs = iter(evaluator.run(None, feeds))
         except Exception as error:
             raise self._refusal(node, error) from error
-        return [next(made) if output else None for output in node.outputs]
+        return [next(outputs) if output else None for output in node.outputs]
 
     def _evaluator(self, node: Node) -> tuple[list[str], Any]:
         if node not in self._ready:

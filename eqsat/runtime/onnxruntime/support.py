@@ -164,10 +164,10 @@ def _kernels(name: str, opset: int) -> tuple[tuple[str, ...], tuple[dict[str, tu
     if schema.has_function or schema.has_context_dependent_function:
         return None  # written by its parts where there is no kernel
     since = schema.since_version
-    found = tuple(
+    variants = tuple(
         {place: tuple(types) for place, types in kernel.type_constraints.items()}
         for kernel in state.get_all_opkernel_def()
         if (kernel.op_name, kernel.domain, kernel.provider) == (name, "", "CPUExecutionProvider")
         and kernel.version_range[0] <= since <= kernel.version_range[1]
     )
-    return tuple(i.type_str for i in schema.inputs), found
+    return tuple(i.type_str for i in schema.inputs), variants

@@ -34,8 +34,8 @@ class Cubins:
         return self._made[key]
 
     def _stored(self, key: str) -> CompiledKernel | None:
-        held = self.store.get(key)
-        return None if held is None else _read(held)
+        payload = self.store.get(key)
+        return None if payload is None else _read(payload)
 
     def _compiled(self, key: str, code: str, arch: str, options: Sequence[str]) -> CompiledKernel:
         compiled = compile_cubin(code, arch, options)
@@ -53,6 +53,6 @@ def _written(compiled: CompiledKernel) -> bytes:
     return json.dumps(fields).encode() + b"\n" + compiled.cubin
 
 
-def _read(held: bytes) -> CompiledKernel:
-    head, _, cubin = held.partition(b"\n")
+def _read(payload: bytes) -> CompiledKernel:
+    head, _, cubin = payload.partition(b"\n")
     return CompiledKernel(cubin=cubin, **json.loads(head))

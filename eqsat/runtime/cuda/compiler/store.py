@@ -62,12 +62,12 @@ class Store:
         """The bytes stored under a key, or None."""
         path = self.path(key)
         try:
-            held = path.read_bytes()
+            data = path.read_bytes()
         except OSError:
             return None
         head = len(_MAGIC) + _DIGEST
-        payload = held[head:]
-        if held[:head] != _MAGIC + _checksum(key, payload):
+        payload = data[head:]
+        if data[:head] != _MAGIC + _checksum(key, payload):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # the entries unused for longest are dropped first

@@ -151,9 +151,9 @@ class GpuMachine:
             if isinstance(work, KernelSource):
                 yield work
             elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
-                found = source_of(work)
-                if found is not None:
-                    yield found[0]
+                substitute = source_of(work)
+                if substitute is not None:
+                    yield substitute[0]
 
     def address(self, view: View) -> int:
         """The address of the first element of a view."""
@@ -199,8 +199,8 @@ class GpuMachine:
 
     def _generated(self, call: Call, label: str, name: str, reason: str) -> PreparedLaunch:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
-        found = source_of(call)
-        if found is None:
+        substitute = source_of(call)
+        if substitute is None:
             raise BackendError(
                 f"{label} has no kernel: {reason}",
                 where=self.program.name,
@@ -211,7 +211,7 @@ class GpuMachine:
             warnings.warn(
                 f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2
             )
-        source, views = found
+        source, views = substitute
         return self._kernel(source, [self.address(view) for view in views])
 
     def _more_streams(self, stream_count: int) -> None:
@@ -236,10 +236,10 @@ class GpuMachine:
     def _captured(self, launches: Sequence[Placed]) -> list[Any]:
         """Graphs of the launches between those that no graph can hold, and those as they are."""
         stream = self.streams[0]
-        found: list[Any] = []
+        graphs: list[Any] = []
         for inside, indices in segments([not isinstance(step, FallbackStep) for step in self._steps]):
             if not inside:
-                found.append(self._steps[indices.start])
+                graphs.append(self._steps[indices.start])
                 continue
             stream.begin_capture()
             try:
@@ -250,8 +250,8 @@ class GpuMachine:
                 raise
             graph = stream.end_capture()
             graph.upload(stream)
-            found.append(graph)
-        return found
+            graphs.append(graph)
+        return graphs
 
     def _enqueue(self, launches: Sequence[Placed]) -> None:
         workspaces = {stream.ptr: w for stream, w in zip(self.streams, self._workspaces, strict=True)}

@@ -202,10 +202,10 @@ class CudaSubject:
 
     def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> PreparedLaunch:
         """The kernel that a machine runs where a library has none."""
-        found = source_of(call)
-        if found is None:
+        substitute = source_of(call)
+        if substitute is None:
             raise BackendError(f"{label} has no kernel: {reason}", expected=library_of(call))
-        source, views = found
+        source, views = substitute
         return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
     def close(self) -> None:

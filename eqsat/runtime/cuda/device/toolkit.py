@@ -28,14 +28,14 @@ _MOST_DYNAMIC_SHARED = 8
 
 def opened(openers: Mapping[str, Callable[[], Library]]) -> tuple[dict[str, Library], dict[str, str]]:
     """The libraries that can be used, and for the others why not."""
-    found: dict[str, Library] = {}
+    libraries: dict[str, Library] = {}
     reasons: dict[str, str] = {}
     for name, opener in openers.items():
         try:
-            found[name] = opener()
+            libraries[name] = opener()
         except BackendError as error:
             reasons[name] = error.what
-    return found, reasons
+    return libraries, reasons
 
 
 class Toolkit:

@@ -56,8 +56,8 @@ class MatrixProduct:
 
 def expressible(call: Matmul) -> str | None:
     """None where cuBLASLt can compute a call, else the reason why not."""
-    found = product_of(call)
-    return found if isinstance(found, str) else None
+    product = product_of(call)
+    return product if isinstance(product, str) else None
 
 
 def product_of(call: Matmul) -> MatrixProduct | str:
@@ -85,8 +85,8 @@ def product_of(call: Matmul) -> MatrixProduct | str:
         a_step, b_step = b_step, a_step
         result = _matrix(c, c_step)
     left, right = _matrix(b, b_step), _matrix(a, a_step)
-    for name, made, view in (("result", result, c), ("b", left, b), ("a", right, a)):
-        if made is None:
+    for name, matrix, view in (("result", result, c), ("b", left, b), ("a", right, a)):
+        if matrix is None:
             return f"{name} of shape {list(view.shape)} has strides {list(view.strides)}, none of which is 1"
     if result is None or left is None or right is None or result.turned:
         return f"a result with strides {list(c.strides)}"
@@ -96,11 +96,11 @@ def product_of(call: Matmul) -> MatrixProduct | str:
 
 
 def _type_fault(call: Matmul) -> str | None:
-    a, b, made = call.a.dtype, call.b.dtype, call.result.dtype
+    a, b, result = call.a.dtype, call.b.dtype, call.result.dtype
     if a not in TYPES or a is not b:
         return f"operands of {a.value} and {b.value}"
-    if made not in _RESULTS[a]:
-        return f"a result of {made.value} from {a.value}"
+    if result not in _RESULTS[a]:
+        return f"a result of {result.value} from {a.value}"
     if call.arithmetic not in ("", "tf32") or (call.arithmetic and a is not DType.FLOAT32):
         return f"arithmetic {call.arithmetic!r} on {a.value}"
     if call.epilogue not in EPILOGUES or ("bias" in call.epilogue) != (call.bias is not None):
@@ -109,7 +109,7 @@ def _type_fault(call: Matmul) -> str | None:
         return "an epilogue in float64"
     if call.bias is not None:
         unit = call.bias.strides == (1,) or call.bias.shape == (1,)
-        if call.bias.shape != call.result.shape[-1:] or not unit or call.bias.dtype is not made:
+        if call.bias.shape != call.result.shape[-1:] or not unit or call.bias.dtype is not result:
             return f"a bias of {call.bias.dtype.value}{list(call.bias.shape)}, strides {list(call.bias.strides)}"
     return None
 
@@ -132,8 +132,8 @@ def _size_fault(call: Matmul) -> str | None:
 
 
 def _without_batches_of_one(view: View) -> View:
-    kept = [i for i in range(view.rank) if i >= view.rank - 2 or view.shape[i] != 1]
-    return view.permuted(kept)
+    axes = [i for i in range(view.rank) if i >= view.rank - 2 or view.shape[i] != 1]
+    return view.permuted(axes)
 
 
 def _folded(a: View, b: View, c: View) -> tuple[View, View, View]:

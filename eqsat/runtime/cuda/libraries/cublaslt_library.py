@@ -54,18 +54,18 @@ class CublasLt:
     def plans(self, call: Matmul, address: Address) -> tuple[str, ...]:
         """Every algorithm that cuBLASLt proposes for a call, its own choice first."""
         with Descriptors(self._lt, call, address) as descriptors:
-            found = descriptors.algorithms(self._handle, MOST_ALGORITHMS)
-        return tuple(dict.fromkeys(self._text(algorithm, size) for algorithm, size in found))
+            proposed = descriptors.algorithms(self._handle, MOST_ALGORITHMS)
+        return tuple(dict.fromkeys(self._text(algorithm, size) for algorithm, size in proposed))
 
     def prepare(self, call: Matmul, address: Address, plan: str | None = None) -> PreparedMatmul:
         """The call by an algorithm, or by cuBLASLt's own choice."""
         descriptors = Descriptors(self._lt, call, address)
         try:
             if plan is None:
-                found = descriptors.algorithms(self._handle, 1)
-                if not found:
+                proposed = descriptors.algorithms(self._handle, 1)
+                if not proposed:
                     raise BackendError(f"cuBLASLt {self.version} has no algorithm for {described(call)}")
-                algorithm, size = found[0]
+                algorithm, size = proposed[0]
             else:
                 algorithm, size = parse_plan(plan, self.version)
             return PreparedMatmul(self._lt, self._handle, descriptors, algorithm, size, self._text(algorithm, size))
@@ -87,21 +87,21 @@ class Descriptors:
     """The descriptors of a product, and their lifetime."""
 
     def __init__(self, lt: Any, call: Matmul, address: Address) -> None:
-        found = product_of(call)
-        if isinstance(found, str):
-            raise BackendError(f"cuBLASLt does not compute {described(call)}: {found}")
-        self.lt, self.call, self.product = lt, call, found
+        product = product_of(call)
+        if isinstance(product, str):
+            raise BackendError(f"cuBLASLt does not compute {described(call)}: {product}")
+        self.lt, self.call, self.product = lt, call, product
         self.matmul = 0
         self.layouts: list[int] = []
         double = call.a.dtype is DType.FLOAT64
         scale = np.dtype(np.float64 if double else np.float32)
         self.alpha, self.beta = np.array([call.alpha], scale), np.array([0], scale)
-        self.addresses = [address(m.view) for m in (found.left, found.right, found.result)]
+        self.addresses = [address(m.view) for m in (product.left, product.right, product.result)]
         try:
             compute = _COMPUTE_64F if double else _COMPUTE_TF32 if call.arithmetic == "tf32" else _COMPUTE_32F
             self.matmul = lt.matmul_desc_create(compute, TYPES[DType.FLOAT64 if double else DType.FLOAT32])
             self._describe(None if call.bias is None else address(call.bias))
-            for matrix in (found.left, found.right, found.result):
+            for matrix in (product.left, product.right, product.result):
                 self._lay_out(matrix)
         except BaseException:
             self.close()
@@ -122,8 +122,8 @@ class Descriptors:
         """Set attributes of a descriptor of a kind, by the names that nvmath has for both."""
         type_of, assign = (getattr(self.lt, name) for name in (f"get_{kind}_attribute_dtype", f"{kind}_set_attribute"))
         for attribute, value in attributes.items():
-            held = np.array([value], type_of(attribute))
-            assign(descriptor, attribute, held.ctypes.data, held.nbytes)
+            buffer = np.array([value], type_of(attribute))
+            assign(descriptor, attribute, buffer.ctypes.data, buffer.nbytes)
 
     def _lay_out(self, matrix: Matrix) -> None:
         lt, names = self.lt, self.lt.MatrixLayoutAttribute
@@ -143,14 +143,14 @@ class Descriptors:
             views = zip("ABCD", (*matrices, matrices[-1]), strict=True)
             alignments = {names[f"MIN_ALIGNMENT_{side}_BYTES"]: _alignment(matrix.view) for side, matrix in views}
             self._set("matmul_preference", preference, {names.MAX_WORKSPACE_BYTES: WORKSPACE_BYTES, **alignments})
-            found = np.zeros(most, lt.matmul_heuristic_result_dtype)
+            proposed = np.zeros(most, lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, np.int32)
             layouts = (left, right, result, result)
-            out = (found.ctypes.data, count.ctypes.data)
+            out = (proposed.ctypes.data, count.ctypes.data)
             lt.matmul_algo_get_heuristic(handle, self.matmul, *layouts, preference, most, *out)
         finally:
             lt.matmul_preference_destroy(preference)
-        usable = [one for one in found[: int(count[0])] if one["state"] == 0]
+        usable = [one for one in proposed[: int(count[0])] if one["state"] == 0]
         return [(one["algo"].tobytes(), int(one["workspace_size"])) for one in usable]
 
     def __enter__(self) -> Descriptors:

@@ -79,13 +79,13 @@ class Cudnn:
         """The call by a plan, or by the first of cuDNN's that can be built."""
         stated = self._graph(call)
         wanted = None if plan is None else parse_plan(plan, self.version)
-        found = None if stated is None else self._built(stated.graph, wanted)
-        if stated is None or found is None:
+        index = None if stated is None else self._built(stated.graph, wanted)
+        if stated is None or index is None:
             which = "no plan" if plan is None else f"no plan {plan!r}"
             raise BackendError(f"cuDNN {self.version} has {which} for {described(call)}")
         pointers = {tensor: address(view) for tensor, view in zip(stated.tensors, views_of(call), strict=True)}
-        text = plan_text(stated.graph.get_plan_name_at_index(found), self.version)
-        return PreparedGraph(self._cudnn, self._handle, stated.graph, found, pointers, text, stated.numbers)
+        text = plan_text(stated.graph.get_plan_name_at_index(index), self.version)
+        return PreparedGraph(self._cudnn, self._handle, stated.graph, index, pointers, text, stated.numbers)
 
     def close(self) -> None:
         """Give the handle back."""
@@ -182,7 +182,7 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
     # cuDNN has planes of two axes or more; one of one axis gets another of one element.
     lift = 1 if plane == 1 else 0
     x, w = (graph.tensor(name=n, data_type=dtype, **_placed(v, lift)) for n, v in (("x", call.x), ("w", call.w)))
-    made = graph.conv_fprop(
+    tensor = graph.conv_fprop(
         image=x,
         weight=w,
         pre_padding=[0] * lift + list(call.pads[:plane]),
@@ -195,17 +195,17 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
     if call.addend is not None:
         # Before the bias: so cuDNN has it in its own patterns, whose sums are in float32 in any order.
         added = [graph.tensor(name="addend", data_type=dtype, **_placed(call.addend, lift))]
-        made = graph.add(a=made, b=added[0])
+        tensor = graph.add(a=tensor, b=added[0])
     if call.bias is not None:
         channels = call.bias.shape[0]
         rank = call.x.rank + lift
         dims, strides = [1, channels, *[1] * (rank - 2)], [channels, 1, *[channels] * (rank - 2)]
         bias = graph.tensor(name="bias", data_type=dtype, dim=dims, stride=strides)
-        made = graph.bias(input=made, bias=bias)
+        tensor = graph.bias(input=tensor, bias=bias)
         tensors.append(bias)
     if call.relu:
-        made = graph.relu(input=made)
-    return [*tensors, *added, _finish(made, call.result, dtype, lift)]
+        tensor = graph.relu(input=tensor)
+    return [*tensors, *added, _finish(tensor, call.result, dtype, lift)]
 
 
 def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> list[Any]:
@@ -219,8 +219,8 @@ def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> lis
         options["diagonal_alignment"] = cudnn.diagonal_alignment.TOP_LEFT
         options["diagonal_band_right_bound"] = 0
     q, k, v = tensors[:3]
-    made, _ = graph.sdpa(q=q, k=k, v=v, generate_stats=False, attn_scale=call.scale, **options)
-    return [*tensors, _finish(made, call.result, dtype)]
+    average, _ = graph.sdpa(q=q, k=k, v=v, generate_stats=False, attn_scale=call.scale, **options)
+    return [*tensors, _finish(average, call.result, dtype)]
 
 
 def _state_normalisation(cudnn: Any, graph: Any, call: Normalisation) -> Stated:
@@ -233,10 +233,10 @@ def _state_normalisation(cudnn: Any, graph: Any, call: Normalisation) -> Stated:
     epsilon = graph.tensor(name="epsilon", data_type=single, dim=[1] * 4, stride=[1] * 4, is_pass_by_value=True)
     options = {"norm_forward_phase": cudnn.norm_forward_phase.INFERENCE, "epsilon": epsilon}
     if bias:
-        made, *_ = graph.layernorm(input=x, scale=scale, bias=bias[0], **options)
+        normalised, *_ = graph.layernorm(input=x, scale=scale, bias=bias[0], **options)
     else:
-        made, *_ = graph.rmsnorm(input=x, scale=scale, **options)
-    result = _finish(made, _as_image(call.result), getattr(cudnn.data_type, TYPES[call.result.dtype]))
+        normalised, *_ = graph.rmsnorm(input=x, scale=scale, **options)
+    result = _finish(normalised, _as_image(call.result), getattr(cudnn.data_type, TYPES[call.result.dtype]))
     return Stated(graph, [x, scale, *bias, result], {epsilon: ctypes.c_float(call.epsilon)})
 
 

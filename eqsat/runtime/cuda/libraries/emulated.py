@@ -33,11 +33,11 @@ def compute(call: Call, array: Callable[[View], Array]) -> None:
         values |= {name: tf32(values[name]) for name in map(str, group.nodes[0].inputs[:2])}
     with np.errstate(all="ignore"):
         for node in group.nodes:
-            declared, made = spec(node.op), node.outputs[0]
+            declared, result = spec(node.op), node.outputs[0]
             operands = [_wide(values[str(value)]) for value in node.inputs]
             wide = declared.reference(_XP, *operands, **declared.complete(node.attrs))
-            values[made] = np.asarray(wide).astype(group.types[made].dtype.numpy)
-        array(call.result)[...] = values[made].astype(call.result.dtype.numpy)
+            values[result] = np.asarray(wide).astype(group.types[result].dtype.numpy)
+        array(call.result)[...] = values[result].astype(call.result.dtype.numpy)
 
 
 def tf32(x: Array) -> Array:
@@ -48,8 +48,8 @@ def tf32(x: Array) -> Array:
     """
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     half = np.uint32(1 << (_TF32_DROPPED - 1))
-    kept = (bits + half) & np.uint32(~((1 << _TF32_DROPPED) - 1) & 0xFFFFFFFF)
-    return np.where(np.isfinite(x), kept.view(np.float32), x)
+    rounded = (bits + half) & np.uint32(~((1 << _TF32_DROPPED) - 1) & 0xFFFFFFFF)
+    return np.where(np.isfinite(x), rounded.view(np.float32), x)
 
 
 def _wide(x: Array) -> Array:

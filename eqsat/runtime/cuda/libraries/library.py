@@ -34,14 +34,14 @@ def opened(
     install = "pip install 'eqsat[cuda13]'"
     name = module.partition(".")[0]
     try:
-        found: Any = importlib.import_module(module)
+        loaded: Any = importlib.import_module(module)
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError)
         fault = f"{name} is not installed" if missing else f"{name} fails: {first_line(error)}"
         raise BackendError(fault, expected=package, remedy=install) from error
-    check(found)
+    check(loaded)
     try:
-        return kind(found)
+        return kind(loaded)
     except Exception as error:
         fault = f"{called} cannot be used: {first_line(error)}"
         raise BackendError(fault, expected=version, remedy=install) from error

@@ -29,8 +29,8 @@ def signature(call: Call) -> str:
     for field in fields(call):
         value = getattr(call, field.name)
         # Plans may ask for an alignment, which the place within a buffer decides.
-        held = replace(value, buffer="", offset=value.alignment) if isinstance(value, View) else value
-        parts.append(f"{field.name}={held!r}")
+        stated = replace(value, buffer="", offset=value.alignment) if isinstance(value, View) else value
+        parts.append(f"{field.name}={stated!r}")
     return hashlib.blake2b("; ".join(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -80,23 +80,23 @@ def _size(nbytes: int) -> str:
 
 def lifetimes(program: Launches) -> dict[str, Lifetime]:
     """The long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
-    found: dict[str, Lifetime] = {}
+    alive: dict[str, Lifetime] = {}
     for index, launch in enumerate(program.launches):
         for view in launch.reads:
             if program.buffers[view.buffer].role != "value":
                 continue
-            if view.buffer not in found:
+            if view.buffer not in alive:
                 raise BackendError(
                     f"launch {index} ({launch.label}) reads {view.buffer!r}, which nothing before it writes",
                     where=program.name,
                     expected="launches in an order that writes before it reads",
                 )
-            found[view.buffer] = Lifetime(found[view.buffer].first, index)
+            alive[view.buffer] = Lifetime(alive[view.buffer].first, index)
         for view in launch.writes:
             if program.buffers[view.buffer].role == "value":
-                known = found.get(view.buffer, Lifetime(index, index))
-                found[view.buffer] = Lifetime(known.first, index)
-    return found
+                known = alive.get(view.buffer, Lifetime(index, index))
+                alive[view.buffer] = Lifetime(known.first, index)
+    return alive
 
 
 def arrange(program: Launches) -> Arrangement:

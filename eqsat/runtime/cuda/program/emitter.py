@@ -104,8 +104,8 @@ class Emitter:
 
     def read(self, held: Held) -> View:
         """Where a value lies in a state; a constant is put in that state when first asked for."""
-        found = self.views.get(held)
-        if found is None:
+        view_there = self.views.get(held)
+        if view_there is None:
             if held.value not in self.constants:
                 raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
             view = self.new(_title(held), held.value, held.state, "weight")
@@ -114,13 +114,13 @@ class Emitter:
             shared = None if handed_out else self._blocks.shared(self.constants[held.value], view)
             if shared is not None:
                 del self.buffers[view.buffer]
-            found = self.views[held] = view if shared is None else shared
-        return found
+            view_there = self.views[held] = view if shared is None else shared
+        return view_there
 
     def operand(self, part: Part, value: str) -> View:
         """The view a part reads a value by."""
-        found = part.inner.get(value)
-        return self.read(Held(value, part.states.get(value, part.state))) if found is None else found
+        view = part.inner.get(value)
+        return self.read(Held(value, part.states.get(value, part.state))) if view is None else view
 
     def result(self, part: Part, value: str) -> View:
         """The view a part writes a value to: its place, or a buffer that only the part itself reads."""

@@ -34,8 +34,8 @@ def plain_plan(graph: Graph) -> Plan:
     steps = []
     for node in graph.nodes:
         operands = dict.fromkeys(Held(v, PLAIN) for v in node.inputs if v is not None)
-        made = tuple(Held(v, PLAIN) for v in node.outputs if v)
-        steps.append(Kernel((made[0].value,), tuple(operands), made))
+        results = tuple(Held(v, PLAIN) for v in node.outputs if v)
+        steps.append(Kernel((results[0].value,), tuple(operands), results))
     return Plan(graph, tuple(steps))
 
 
@@ -123,10 +123,10 @@ class _Fixing:
                 )
 
     def _tensor(self, value: str) -> TensorType:
-        found = self.graph.type(value)
-        if not isinstance(found, TensorType):
-            raise _refused(self.graph, f"{value!r} is no tensor but {found}", "tensors alone")
-        return found
+        type = self.graph.type(value)
+        if not isinstance(type, TensorType):
+            raise _refused(self.graph, f"{value!r} is no tensor but {type}", "tensors alone")
+        return type
 
     def _node(self, node: Node) -> None:
         if node.op == OPAQUE:
@@ -159,24 +159,24 @@ class _Fixing:
             return np.broadcast_to(np.zeros((), type.dtype.numpy), type.static) if known is None else known.array
 
         arrays = [array(v, t) for v, t in zip(node.inputs, operands, strict=True)]
-        made = run_node(_FLOATS, node, arrays, operands, list(results))
-        for value, found, type in zip(node.outputs, made, results, strict=False):
+        computed = run_node(_FLOATS, node, arrays, operands, list(results))
+        for value, elements, type in zip(node.outputs, computed, results, strict=False):
             if value:
-                self.constants[value] = Constant.of(found, type.dtype)
+                self.constants[value] = Constant.of(elements, type.dtype)
 
     def _step(self, step: Step) -> Step | None:
         """The step without nodes that are constants by now; None where nothing is left of it."""
-        made = {n.outputs[0] or next(o for o in n.outputs if o): n for n in self.nodes}
+        producers = {n.outputs[0] or next(o for o in n.outputs if o): n for n in self.nodes}
         if isinstance(step, Conversion):
             return None if step.value in self.constants else step
-        kept = tuple(v for v in step.nodes if v in made)
-        if not kept:
+        values = tuple(v for v in step.nodes if v in producers)
+        if not values:
             return None
-        if kept == step.nodes:
+        if values == step.nodes:
             return step
-        within = {o for v in kept for o in made[v].outputs}
+        within = {o for v in values for o in producers[v].outputs}
         known = {held.value: held for held in step.operands}
         state = step.results[0].state
-        read = dict.fromkeys(v for n in kept for v in made[n].inputs if v is not None and v not in within)
+        read = dict.fromkeys(v for n in values for v in producers[n].inputs if v is not None and v not in within)
         operands = tuple(known.get(v, Held(v, state)) for v in read)
-        return replace(step, nodes=kept, operands=operands)
+        return replace(step, nodes=values, operands=operands)

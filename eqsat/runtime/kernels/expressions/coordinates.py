@@ -194,9 +194,9 @@ def _sum(terms: Iterable[tuple[IndexVariable, int]], constant: int) -> AffineInd
     for variable, factor in total.items():
         whole = _whole(variable, factor, total) if variable.kind == "%" and factor else None
         if whole is not None:
-            gone, made = whole
-            kept = [(v, c) for v, c in total.items() if v not in gone]
-            return _sum([*kept, *made.terms], constant + made.constant)
+            gone, joined = whole
+            others = [(v, c) for v, c in total.items() if v not in gone]
+            return _sum([*others, *joined.terms], constant + joined.constant)
     ordered = sorted(((v, c) for v, c in total.items() if c), key=lambda t: t[0].key)
     return AffineIndex(tuple(ordered), constant)
 

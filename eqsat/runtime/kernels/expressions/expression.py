@@ -160,9 +160,9 @@ def convert(x: Expr, dtype: DType) -> Expr:
 
 def cast(x: Expr, dtype: DType) -> Expr:
     """The result of the operator `cast`: the value in an element type, rounded to it where it has 16 bits."""
-    made = convert(x, computed(dtype))
+    value = convert(x, computed(dtype))
     narrow = STORED[dtype]
-    return made if narrow in C_TYPES.values() else Expr(made.dtype, f"widen(narrow<{narrow}>({{0}}))", (made,))
+    return value if narrow in C_TYPES.values() else Expr(value.dtype, f"widen(narrow<{narrow}>({{0}}))", (value,))
 
 
 def joined(*values: Expr) -> tuple[Expr, ...]:

@@ -287,8 +287,8 @@ def _float32(value: float) -> float:
 
 def _hard_swish(xp: Any, x: Expr) -> Expr:
     line = xp.add(xp.multiply(x, number(np.float64(1) / 6, x.dtype)), number(0.5, x.dtype))
-    held: Expr = xp.maximum(number(0.0, x.dtype), xp.minimum(number(1.0, x.dtype), line))
-    return _PRODUCT(x, held)
+    clipped: Expr = xp.maximum(number(0.0, x.dtype), xp.minimum(number(1.0, x.dtype), line))
+    return _PRODUCT(x, clipped)
 
 
 #: References of operators for which arithmetic of another order is faster, or closer to the truth.

@@ -181,9 +181,9 @@ def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
     with kernel.one_of_each_row() as row:
         at = kernel.rows.coords(row, AffineIndex.number(0))
         coords = tuple(AffineIndex.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
-        made = convert(value, computed(kernel.group.types[kernel.made].dtype))
+        result = convert(value, computed(kernel.group.types[kernel.made].dtype))
         coords = body.settled(kernel.made, kernel.after, coords)
-        body.store_made(kernel.made, kernel.after, coords, body.named(made, core.op))
+        body.store_made(kernel.made, kernel.after, coords, body.named(result, core.op))
     return kernel.source()
 
 

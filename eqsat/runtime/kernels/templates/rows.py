@@ -49,9 +49,9 @@ def _softmax(group: Group, core: Node) -> KernelSource:
     top = _top(kernel)
 
     def weight(body: PackedBody, coords: Coords) -> Expr:
-        made = body.named(_exp(_subtract(kernel.element(body, coords), top)), "weight")
-        kernel.replace(body, made)
-        return made
+        exponential = body.named(_exp(_subtract(kernel.element(body, coords), top)), "weight")
+        kernel.replace(body, exponential)
+        return exponential
 
     total = joined(kernel, "Sum", kernel.dtype, "total", weight)
     kernel.is_replaced = kernel.held
@@ -76,10 +76,10 @@ def _log_softmax(group: Group, core: Node) -> KernelSource:
 def _hardmax(group: Group, core: Node) -> KernelSource:
     axis = _axis(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
-    found = extreme_place(kernel, axis, "Extreme<false, false>")
+    extreme = extreme_place(kernel, axis, "Extreme<false, false>")
 
     def result(body: PackedBody, coords: Coords) -> Expr:
-        here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {found}.index)")
+        here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {extreme}.index)")
         return Expr(kernel.dtype, "({0} ? {1} : {2})", (here, number(1, kernel.dtype), number(0, kernel.dtype)))
 
     kernel.last(result)

@@ -40,9 +40,9 @@ class _Selection:
         self.size, self.kept = shape[self.axis], node.attrs["k"]
         self.others = [n for axis, n in enumerate(shape) if axis != self.axis]
         self.dtype = computed(group.types[self.x].dtype)
-        made = [output for output in node.outputs if output]
+        outputs = [output for output in node.outputs if output]
         #: Results by the part of the selection they are made of; None for those beside it.
-        self.origins = {n: next((m for m in made if self.body.depends(n, m)), None) for n in group.results}
+        self.origins = {n: next((m for m in outputs if self.body.depends(n, m)), None) for n in group.results}
         if any(m is None and self.body.shape(n) != shape for n, m in self.origins.items()):
             raise UnsupportedError("a result of another shape beside the selection")
 
@@ -86,8 +86,8 @@ class _Selection:
 
     def _finished(self, i: AffineIndex) -> None:
         body, coords = self.body, self._coords(AffineIndex.variable("rank", self.kept))
-        made = dict(zip(self.node.outputs, self._elements(i), strict=True))
-        for name, value in made.items():
+        elements = dict(zip(self.node.outputs, self._elements(i), strict=True))
+        for name, value in elements.items():
             if name:
                 body.give(name, coords, value)
         for name, origin in self.origins.items():

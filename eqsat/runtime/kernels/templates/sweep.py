@@ -72,10 +72,10 @@ class RowKernel:
         width = WIDEST_ACCESS
         while width > 1:
             if self.rows.size % width == 0:
-                found = self._accesses(self._coords(width))
-                sizes = [self.group.operands[a.value].dtype.itemsize for a in found if a.offset.reads("k")]
+                accesses = self._accesses(self._coords(width))
+                sizes = [self.group.operands[a.value].dtype.itemsize for a in accesses if a.offset.reads("k")]
                 # As many as the narrowest type has in one access, as long as registers hold them.
-                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(found))
+                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(accesses))
                 if sizes and together and width * min(sizes) <= WIDEST_ACCESS and self._leads_back(width):
                     return width
             width //= 2

@@ -124,11 +124,11 @@ class _Pooling:
         probe.value(
             self.x, self._seen(coords, [AffineIndex.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)])
         )
-        found = varying(probe.accesses)
-        sizes = [self.group.operands[a.value].dtype.itemsize for a in found]
+        accesses = varying(probe.accesses)
+        sizes = [self.group.operands[a.value].dtype.itemsize for a in accesses]
         if not sizes or width * min(sizes) > WIDEST_ACCESS:
             return False
-        return all(chunk_of(self.group.operands[a.value], a.offset, width) for a in found)
+        return all(chunk_of(self.group.operands[a.value], a.offset, width) for a in accesses)
 
     @staticmethod
     def _seen(coords: Coords, places: Sequence[AffineIndex]) -> Coords:
@@ -189,18 +189,18 @@ class _Pooling:
 
     def _finished(self, coords: Coords) -> Expr:
         """The element of the result; that of a window with nothing but padding as the reference has it."""
-        found = Expr(self.dtype, f"found[{self._k}]")
+        joined = Expr(self.dtype, f"found[{self._k}]")
         padding = self.mean and bool(self.core.attrs["count_include_pad"])
         counts = [axis.counts(padding=padding) for axis in self.axes]
         if all(len(c) == 1 for c in counts) and (self.mean or all(min(c) for c in counts)):
             count = number(math.prod(min(c) for c in counts), self.dtype)
-            return FUNCTIONS["divide"](found, count) if self.mean else found
+            return FUNCTIONS["divide"](joined, count) if self.mean else joined
         if not self.mean and all(min(c, default=1) for c in counts):
-            return found
+            return joined
         at = [self.body.writer.index(c) for c in coords[2:]]
         names = [a if a.isidentifier() or a.isdigit() else f"({a})" for a in at]
         text = " * ".join(axis.counted(name, padding=padding) for axis, name in zip(self.axes, names, strict=True))
         inside = self.body.writer.define("int", "count", text)
         if self.mean:
-            return Expr(self.dtype, f"({{0}} / ({STORED[self.dtype]}){inside})", (found,))
-        return Expr(self.dtype, f"({inside} ? {{0}} : 0)", (found,))
+            return Expr(self.dtype, f"({{0}} / ({STORED[self.dtype]}){inside})", (joined,))
+        return Expr(self.dtype, f"({inside} ? {{0}} : 0)", (joined,))
