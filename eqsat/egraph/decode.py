@@ -185,7 +185,7 @@ class _Decoder:
 def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
     """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much.
 
-    `known` carries what was evaluated from one graph to the next that is derived from the same constants.
+    `known` carries evaluated constants from one graph to the next that is derived from the same ones.
     """
     known = {} if known is None else known
     keys: dict[str, Any] = {v: id(c) for v, c in graph.constants.items()}
@@ -221,7 +221,8 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
             if result.dtype.is_float or is_portable(node.op, node.attrs, elements):
                 array = evaluated(exact, node, operands, types, result)
             check(0)
-            with np.errstate(over="ignore", invalid="ignore"):  # the certificate says what leaves its type's range
+            # The certificate names values outside their type's range.
+            with np.errstate(over="ignore", invalid="ignore"):
                 known[key] = None if array is None else (array, Constant.of(array, result.dtype))
         if known[key] is None:
             computed.append(node)

@@ -33,10 +33,10 @@ _NOTHING = OpaqueType("left out")
 class EGraph:
     """E-nodes numbered from 0, in egglog for matching and congruence, and here with types, facts and origins.
 
-    Every e-node is added through `add`, so types are known at once; `rebuild` brings in what egglog found equal. Two
-    tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math` every tensor
-    counts as finite, without it (False) only constants that are; where it is None inputs do, but for those that are
-    `doubted`, and what operators without poles make of finite operands.
+    Every e-node is added through `add`, so types are known at once; `rebuild` brings in the equalities that egglog
+    found. Two tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math`
+    every tensor counts as finite, without it (False) only constants that are; where it is None inputs do, but for those
+    that are `doubted`, and results of operators without poles on finite operands.
     """
 
     def __init__(self, *, finite_math: bool | None = None, doubted: Collection[str] = ()) -> None:
@@ -207,7 +207,7 @@ class EGraph:
         """The elements of a small constant class, else None."""
         leader = self.find(number)
         if leader not in self._values:
-            self._values[leader] = None  # what asks for itself while it is evaluated has no value that way
+            self._values[leader] = None  # a class that asks for itself while it is evaluated has no value that way
             self._values[leader] = self._evaluate(leader)
         return self._values[leader]
 

@@ -34,7 +34,7 @@ class ProofStep:
 
     @property
     def is_gap(self) -> bool:
-        """True if the rule was applied, but it is not known what it matched."""
+        """True if the rule was applied, but its match is not known."""
         return self.rule != CONGRUENCE and self.left is None
 
     @property
@@ -61,7 +61,7 @@ class Derivation:
 
     @property
     def gaps(self) -> int:
-        """The number of pairs without a chain, or with a step of which it is not known what the rule matched."""
+        """The number of pairs without a chain, or with a step whose match is not known."""
         return sum(chain is None or any(s.is_gap for s in chain) for chain in self.chains.values())
 
     @property

@@ -12,7 +12,7 @@ from eqsat.language.terms.graph import Node as GraphNode
 from eqsat.language.terms.types import TensorType, ValueType
 from eqsat.system.deadline import check
 
-#: A derived constant takes at most this many bytes, or so many times those of what it is derived from.
+#: A derived constant takes at most this many bytes, or so many times those of the constants it is derived from.
 DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
 
 

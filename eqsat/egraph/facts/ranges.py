@@ -1,4 +1,4 @@
-"""Bounds on what rules may make: tensors that a machine holds, and constants within the range of their element type."""
+"""Bounds on the results of rules: tensors that a machine holds, and constants in the range of their element type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1 << 40
 
 
 def check_size(given: Sequence[ValueType], types: Sequence[ValueType], op: str) -> None:
-    """Rules that grow what they match could otherwise make tensors that no machine holds.
+    """Rules that grow tensors could otherwise make some that no machine holds.
 
     Nor may they reshape to a shape that has as many elements at some sizes of named dims alone: a graph whose channels
     are named by its input and counted by its weights runs at one size, which is not known here.
@@ -54,7 +54,7 @@ def evaluated(
 def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType | None], result: TensorType) -> bool:
     """Return whether a result overflows or vanishes in its type, or is infinite or NaN of finite operands.
 
-    What falls below the normal numbers of a type vanishes in part: fewer bits are left than its other elements have.
+    A number below the normal ones of a type vanishes in part: fewer bits are left than its other elements have.
 
     Rules regroup constants as if they were real numbers; where they leave the range, the two sides are not equal.
     """

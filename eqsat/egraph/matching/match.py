@@ -151,7 +151,7 @@ class Binder:
     def _spread(self, spread: Spread, leaders: list[int], begun: _Form, known: _Form) -> Iterator[_Form]:
         """The ways a spread matches all operands.
 
-        What the elements share must be the same in all of them; for the rest the first form of each operand is taken.
+        Bindings that the elements share must be equal in all of them; else the first form of each operand is taken.
         """
         item, over = spread.item, dict(spread.over)
         if isinstance(item, Var):

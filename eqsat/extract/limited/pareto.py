@@ -69,7 +69,7 @@ def front(
 ) -> Front:
     """The Pareto front of two terms, by the epsilon-constraint method: least x for ever smaller limits on y.
 
-    A term is "cost", what the problem minimises; a resource among its limits, finite or not; or "peak_memory" where it
+    A term is "cost", which the problem minimises; a resource among its limits, finite or not; or "peak_memory" where it
     has a memory. The limits of the problem hold. When time (seconds) is up, the points found so far are returned.
     Raises ExtractionError where no choice is within the limits, or none was found in the time given.
 

@@ -105,7 +105,7 @@ class Liveness:
     def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
         """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
 
-        Parts along `order` are left out, in halves, quarters and so on, as long as what remains needs too much.
+        Parts along `order` are left out, in halves, quarters and so on, as long as the rest needs too much.
         """
 
         def too_much(part: Part) -> bool:

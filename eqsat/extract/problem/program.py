@@ -247,8 +247,8 @@ def path_bounds(
 ) -> list[float]:
     """For every goal the dearest-operand bound; infinite for goals that cannot be provided.
 
-    That of an option is its cost plus the largest bound of its operands, or what else `join` makes of the two; it must
-    not be below either.
+    That of an option is its cost plus the largest bound of its operands, or another function `join` of the two, which
+    must not be below either.
     """
     waiting = [len(needs) for needs in program.needs]
     bounds = [INFINITY] * program.goals

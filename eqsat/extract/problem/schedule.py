@@ -193,7 +193,7 @@ class _ScheduleSearch:
         """Run every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
 
         Run later, it adds no more and frees no less, as others may only have touched more; so at any time it does not
-        add to what is live, and neither does the rest of it where a part has run, for no part of it leaves less.
+        add to the live bytes, and neither does the rest of it where a part has run, for no part of it leaves less.
         """
         while True:
             for step in ready:

@@ -20,7 +20,7 @@ Status = Literal["optimal", "time_limit", "interrupted", "heuristic"]
 class Solution:
     """The choice for every needed (e-class, state): a node index, or one of `conversions` (indices).
 
-    `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is what is used of
+    `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is the use of
     every resource that the problem names, peak memory included; `schedule` is the order of which it is the peak, empty
     where the problem has no memory.
     """

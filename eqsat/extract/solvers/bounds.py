@@ -2,8 +2,9 @@
 
 The dearest-operand bound of an option is its cost plus the largest bound of its operands; of a goal, the least over its
 options. Computed in settling order it never uses a goal to support itself, so zero-cost cycles do not hurt it. If costs
-are split, c = c1 + c2 + ..., the bounds under each part add up. Dual ascent takes from the costs only what the current
-bound needs, adds that bound to the total, and repeats on what is left (compare Wong's dual ascent for Steiner trees).
+are split, c = c1 + c2 + ..., the bounds under each part add up. Dual ascent takes from the costs only the part that the
+current bound needs, adds that bound to the total, and repeats on the rest (compare Wong's dual ascent for Steiner
+trees).
 """
 
 from __future__ import annotations

@@ -196,8 +196,8 @@ class Solver:
     ) -> SolverOutcome:
         """Solve the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
-        `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
-        bound is that at the end: what HiGHS calls its bound on the way has been above the optimum.
+        `watch` is called while it runs, and says whether the known solution is enough; `see` with better ones. The
+        bound is that at the end: the bound that HiGHS reports on the way has been above the optimum.
         """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)

@@ -111,7 +111,7 @@ class IntegerProgram:
     def order(self, cuts: list[Row]) -> bool:
         """Add order variables where `cuts` had to forbid cycles; False if they are there already.
 
-        In such a strongly connected component, what an option needs comes before what it provides.
+        In such a strongly connected component, the needs of an option come before the goal it provides.
         """
         provides = self.program.provides
         cyclic = {self.component[provides[row[0][0]]] for row in cuts} - self.ordered
@@ -317,5 +317,5 @@ def scaling(cost: float) -> float:
     """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
     if cost <= 0:
         return 1.0
-    # The exponents of costs and of what is left of them stay far inside those of floating-point numbers.
+    # The exponents of costs and of reduced costs stay far inside those of floating-point numbers.
     return float(2.0 ** min(max(round(10.0 - math.log2(cost)), -900), 900))

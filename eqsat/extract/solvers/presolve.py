@@ -62,7 +62,7 @@ def presolve(
     """Reduce `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
     work = _ReducedProgram(program, without, stop)
     work.broken.update(broken)
-    steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
+    steps = work.prune, work.take_free, work.take_only_options, work.contract, work.part_roots, work.drop_dominated
     for _ in range(passes):
         work.changed = False
         for step in steps:
@@ -166,7 +166,7 @@ class _ReducedProgram:
             if self.provides[option] not in reached:
                 self.drop(option)
 
-    def settle_free(self) -> None:
+    def take_free(self) -> None:
         """Take every goal with an option that costs and needs nothing, and forget it."""
         users, table = self.users(), self.by_goal()
         ready = [o for o in self.alive() if not self.needs[o] and self.costs[o] == 0]
@@ -196,7 +196,7 @@ class _ReducedProgram:
         groups = self.original.groups
         self.broken.update(groups[self.original.provides[part]] for part in self.parts[option])
 
-    def settle_roots(self) -> None:
+    def take_only_options(self) -> None:
         """Take the only option of a root; the goals it needs become roots."""
         users, table = self.users(), self.by_goal()
         ready = sorted(self.roots)
@@ -332,7 +332,7 @@ class Dominance:
     def _among(self, members: Sequence[int]) -> Iterator[int]:
         costs = self.program.costs
         alike: dict[int, list[int]] = defaultdict(list)  # options kept, by their first operand
-        dearer: list[tuple[float, int]] = []  # options kept, by what they cost with their cheapest operand's tree
+        dearer: list[tuple[float, int]] = []  # options kept, by their cost with their cheapest operand's tree
         for option in sorted(members, key=lambda o: (costs[o], len(self.needs[o]), o)):
             if self._contains_one(option, alike) or self._pays_for_one(option, dearer):
                 yield option

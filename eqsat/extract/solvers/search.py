@@ -115,22 +115,22 @@ class IlpSearch:
         return self.bound() >= self.aim() * (1 - max(self.relative_gap, SLACK))
 
     def offer(self, choice: Choice) -> None:
-        """Takes a choice if it is better than the best so far."""
+        """Take a choice if it is better than the best so far."""
         choice = closure(self.program, choice, self.program.roots)
         cost = total(self.program, choice)
         if cost < self.cost and not unfounded(self.program, choice):
             self.choice, self.cost = choice, cost
 
     def lift(self, bound: float) -> None:
-        """Takes a bound if it is better than the best so far."""
+        """Take a bound if it is better than the best so far."""
         self.floor = max(self.floor, bound)
 
     def run(self) -> None:
-        """Reduces, splits, and solves, until optimal or stopped."""
+        """Reduce, split, and solve, until optimal or stopped."""
         self.solve_reduced(presolve(self.program, broken=self.broken, stop=self.clock.stop))
 
     def solve_reduced(self, reduction: Presolved) -> None:
-        """Reduces further, and solves what is left, in parts if it is not connected."""
+        """Reduce further, and solve the rest, in parts if it is not connected."""
         reduction = self._reduce(reduction)
         self.report()
         if self.done() or self.clock.stop():
@@ -152,7 +152,7 @@ class IlpSearch:
             self.report()
 
     def _reduce(self, reduction: Presolved) -> Presolved:
-        """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
+        """Presolve, dual ascent and the options it rules out, until nothing is left or nothing changes."""
         while True:
             self.reduction = reduction
             small = reduction.program
@@ -211,7 +211,7 @@ class IlpSearch:
                 solver.add(cuts)
 
     def _shrunk(self, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> bool:
-        """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
+        """Go on with the options that the relaxation leaves, where those are clearly fewer."""
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
             return False
@@ -222,7 +222,7 @@ class IlpSearch:
         return ruled_out(reduction.program, ascent, self.aim() * (1 - SLACK) - reduction.paid)
 
     def _relaxation(self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float) -> Relaxed | None:
-        """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
+        """Solve the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
         best = Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
@@ -290,7 +290,7 @@ class IlpSearch:
         return repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
 
     def _improve(self, reduction: Presolved, choice: Choice) -> None:
-        """Offers a choice if it is acyclic, and greedy choices that prefer its options."""
+        """Offer a choice if it is acyclic, and greedy choices that prefer its options."""
         small = reduction.program
         used = closure(small, choice, small.roots)
         if not unfounded(small, used):

@@ -36,8 +36,8 @@ class _Operand:
 def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[FusedChain]:
     """Each attention over joined heads as one kernel, where its time was measured.
 
-    From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
-    again. `offered` are the e-nodes that may be chosen, as positions.
+    From the tensor that is reshaped and transposed to heads, or read by three products with constants, to the result
+    joined again. `offered` are the e-nodes that may be chosen, as positions.
     """
     if pricing.model.cost is not None or not pricing.model.knows_fused_with("attention"):
         return

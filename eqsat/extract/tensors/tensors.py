@@ -77,7 +77,7 @@ class TensorProblem:
             plain = option.split is not None or len(option.positions) == 1
             nodes = [self.snapshot.nodes[position] for position in option.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
-            # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
+            # Inputs come as the caller holds them, and constants are held in any state.
             there = not self.problem.nodes[index].operands
             plain = plain and all(i.is_plain for i in option.implementations) and not self.problem.nodes[index].state
             if there or (plain and given):

@@ -248,9 +248,9 @@ class CompiledProgram:
 class StaticProgram:
     """A program whose inputs and outputs stay in place: fill `inputs`, call, and read `outputs`.
 
-    Both are arrays on the device, by name. A call copies in what it is given and returns `outputs`, which the next
-    call writes anew; given NumPy arrays, it returns copies of NumPy's. BackendError for an input that shares memory
-    with an output.
+    Both are arrays on the device, by name. A call copies in the arrays it is given and returns `outputs`, which the
+    next call writes anew; given NumPy arrays, it returns copies of NumPy's. BackendError for an input that shares
+    memory with an output.
     """
 
     def __init__(self, program: CompiledProgram, sizes: Sizes) -> None:
@@ -295,7 +295,7 @@ class StaticProgram:
         passed = {name: given.arrays[name] for name in inputs}
         for name, array in passed.items():
             self._check_size(name, array)
-        # What is in place already is not copied: an output may be that very input.
+        # An array in place already is not copied: an output may be that very input.
         fresh = {name: array for name, array in passed.items() if not is_same(array, machine.inputs[name])}
         for name, array in machine.outputs.items():
             # Outputs may share memory with each other: one may be another, seen in another way.

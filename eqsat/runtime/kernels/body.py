@@ -9,7 +9,7 @@ A template says which element is wanted, and asks for it::
     body.store("y", coords, body.value("y", coords))
     return body.source("relu_f16", grid=(blocks, 1, 1), threads=(256, 1, 1))
 
-Where a template makes some value itself (a sum, a tile of a product), it says so before it asks for what comes after::
+Where a template makes some value itself (a sum, a tile of a product), it says so before it asks for later values::
 
     body.give("sum", coords, Expr(DType.FLOAT32, "total"))
     for name in group.results:
@@ -67,7 +67,7 @@ class KernelBody(Statements):
         self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
         self.producers: dict[str, Producer] = {}
         self._pointers: dict[str, str] = {}
-        self._lanes: tuple[int, int] | None = None
+        self._pack_loop: tuple[int, int] | None = None
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
@@ -140,24 +140,24 @@ class KernelBody(Statements):
 
     @property
     def _depth(self) -> int:
-        return self._lanes[0] if self._lanes is not None else 0
+        return self._pack_loop[0] if self._pack_loop is not None else 0
 
     @contextmanager
-    def lanes(self, width: int) -> Iterator[None]:
+    def side_by_side(self, width: int) -> Iterator[None]:
         """A loop over k, for that many elements: operands in which they follow each other are read in one access."""
         with self.writer.loop(f"for (int k = 0; k < {width}; ++k)", "k", unroll=True):
-            self._lanes = self.writer.depth, width
+            self._pack_loop = self.writer.depth, width
             yield
-            self._lanes = None
+            self._pack_loop = None
 
     def _pack(self, name: str, place: AffineIndex) -> str | None:
         """The element of the lane that is written, of several elements read at once; None where they lie apart.
 
         Where conditions hold for all lanes or for none, the access is made where they hold.
         """
-        if self._lanes is None or self._lanes[0] + len(self.conditions) != self.writer.depth:
+        if self._pack_loop is None or self._pack_loop[0] + len(self.conditions) != self.writer.depth:
             return None
-        width, view = self._lanes[1], self.group.operands[name]
+        width, view = self._pack_loop[1], self.group.operands[name]
         if width == 1 or not fits(view, place, width):
             return None
         first, condition = self.writer.index(place.without("k")), " && ".join(self.conditions)

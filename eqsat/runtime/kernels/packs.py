@@ -35,8 +35,8 @@ class PackedBody(KernelBody):
         else:
             self.writer.line(f"{pack} = {self.stored(name, value)};")
 
-    def settled(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
-        """The coordinates, or plain ones where what is made of the element there cannot be led back to it otherwise."""
+    def forwardable(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
+        """The coordinates, or plain ones where results made of the element there are not found by them."""
         probe = PackedBody(self.group)
         try:
             probe.store_made(made, names, coords, Expr(computed(self.group.types[made].dtype), "made"))

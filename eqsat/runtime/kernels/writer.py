@@ -78,7 +78,7 @@ class CodeWriter:
     def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
         """A block that is run many times: definitions that read no varying name are put before it.
 
-        What varies is the variables named, those that the block assigns to among them, and what it defines by them.
+        The names that vary are those given, those that the block assigns to, and those that it defines by them.
         """
         with self._scope(head, _CodeBlock(varying=set(variables)), "#pragma unroll" if unroll else ""):
             yield

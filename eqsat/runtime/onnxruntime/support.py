@@ -27,7 +27,7 @@ def available_on(
 ) -> Callable[[str, Attrs, Types, Types], bool]:
     """Return whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
 
-    With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that. `windowed`
+    With `contrib`, operators that ONNX Runtime has of its own count too, where it has kernels of them. `windowed`
     are dims that the original moves windows over: at sizes where one is 0 it does not run either.
     """
 

@@ -26,9 +26,9 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel as a GPU runs it, and what ptxas says of it: registers a thread, static shared memory a block.
+    """A kernel as a GPU runs it, with the report of ptxas: registers a thread, static shared memory a block.
 
-    `stack` is the memory of a thread that is no register, `spill_bytes` what moves there because registers run out.
+    `stack` is the memory of a thread that is no register, `spill_bytes` the traffic there because registers run out.
     """
 
     cubin: bytes
@@ -67,7 +67,7 @@ def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -
 
 @cache
 def nvrtc() -> Nvrtc:
-    """NVRTC as cuda-bindings calls it, else as CuPy does; BackendError that says what to install where neither can."""
+    """NVRTC as cuda-bindings calls it, else as CuPy does; BackendError with the package to install if neither can."""
     reasons = []
     for kind in (_Bindings, _CuPy):
         try:

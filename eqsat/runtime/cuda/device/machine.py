@@ -107,7 +107,7 @@ class GpuMachine:
 
     All memory is taken, every kernel loaded and every plan built here; a run then replays captured graphs and allocates
     nothing, fallbacks aside. `choose` names the library plan of each call. BackendError where a kernel does not
-    compile; DeviceMemoryError where memory is short. What was taken by then is given back.
+    compile; DeviceMemoryError where memory is short. Memory taken by then is given back.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class GpuMachine:
         self._workspaces: list[int] = []
         self._more_streams(1)
         for step in self._steps:
-            step.launch(self.streams[0].ptr, self._workspaces[0])  # what first launches set up is set up here
+            step.launch(self.streams[0].ptr, self._workspaces[0])  # the set-up of first launches, before capture
         self.wait()
         self._capture(dependencies(program, arrangement))
 

@@ -147,7 +147,7 @@ class DeviceMemory:
             self._runtime.memcpyAsync(self._base(view.buffer), pinned.ctypes.data, pinned.nbytes, kind, stream)
 
     def download(self, view: View, stream: Any) -> Any:
-        """A view's elements as an array of NumPy's, once what the stream was given before is done."""
+        """A view's elements as an array of NumPy's, once the earlier work of the stream is done."""
         pinned = self._host(view)
         if pinned.nbytes:
             kind = self._runtime.memcpyDeviceToHost

@@ -158,7 +158,7 @@ class CudaSubject:
         return self._steps[plan, place]
 
     def prepared_steps(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
-        """A launch made ready: of a library's call by a plan, with what it takes beside the call."""
+        """A launch made ready: of a library's call by a plan, with the kernels it takes beside the call."""
         toolkit, work = self._watch.toolkit, launch.work
         if isinstance(work, Fallback):
             raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
@@ -224,7 +224,7 @@ class CudaReplay:
     def __init__(self, watch: CudaStopwatch, steps: Sequence[PreparedLaunch]) -> None:
         self._watch = watch
         stream = watch.stream
-        # What is set up by a first launch cannot be captured.
+        # The set-up of a first launch cannot be captured.
         for step in {id(step): step for step in steps}.values():
             step.launch(stream.ptr, watch.workspace.ptr)
         stream.synchronize()

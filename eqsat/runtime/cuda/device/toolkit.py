@@ -39,10 +39,10 @@ def opened(openers: Mapping[str, Callable[[], Library]]) -> tuple[dict[str, Libr
 
 
 class Toolkit:
-    """One GPU: `number` is CUDA's, `arch` what kernels are compiled for.
+    """One GPU: `number` is CUDA's, `arch` the architecture that kernels are compiled for.
 
     `libraries` are those that can be used; `missing` says of the others why not. BackendError where the driver is too
-    old for what is installed.
+    old for the packages installed.
     """
 
     def __init__(self, number: int = 0) -> None:

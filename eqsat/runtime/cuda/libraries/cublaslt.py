@@ -190,7 +190,7 @@ def plan_text(algorithm: bytes, workspace: int, version: str) -> str:
 
 
 def parse_plan(plan: str, version: str) -> tuple[bytes, int]:
-    """The algorithm and its workspace from text; BackendError for what another version has written, or is no plan."""
+    """The algorithm and its workspace from text; BackendError for one of another version, or text that is no plan."""
     parts = plan.split()
     if len(parts) != 4 or parts[0] != NAME or not parts[3].isdecimal() or len(parts[2]) != 128:
         raise BackendError(f"{plan!r} is no plan of cuBLASLt's", expected=f"{NAME} VERSION ALGORITHM WORKSPACE")

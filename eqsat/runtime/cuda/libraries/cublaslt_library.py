@@ -31,7 +31,7 @@ _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 
 
 def library() -> CublasLt:
-    """The library, opened; BackendError that names what is missing where nvmath or cuBLASLt is not here."""
+    """The library, opened; BackendError that names the missing part where nvmath or cuBLASLt is not here."""
     return opened(
         "nvmath.bindings.cublasLt",
         CublasLt,

@@ -156,7 +156,7 @@ def plan_text(name: str, version: str) -> str:
 
 
 def parse_plan(plan: str, version: str) -> str:
-    """The name of a plan from text; BackendError for what another version has written, or is no plan of cuDNN's.
+    """The name of a plan from text; BackendError for one of another version, or text that is no plan of cuDNN's.
 
     >>> parse_plan("cudnn 92800 eng57_k2=2", "92800")
     'eng57_k2=2'

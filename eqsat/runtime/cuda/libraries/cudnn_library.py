@@ -29,7 +29,7 @@ FRONTEND = ((1, 18), (1, 32))
 
 
 def library() -> Cudnn:
-    """The library, opened; BackendError that names what is missing, or found in a version that does not fit."""
+    """The library, opened; BackendError that names a part that is missing, or of a version that does not fit."""
     return opened(
         "cudnn",
         Cudnn,
@@ -138,7 +138,7 @@ def _is_built(graph: Any, index: int) -> bool:
 
 
 def _unwanted(cudnn: Any, call: Call) -> list[Any]:
-    """Arithmetic that is not what was asked for: narrower operands or sums, TF32 where float32 stands."""
+    """Arithmetic that was not asked for: narrower operands or sums, TF32 where float32 stands."""
     notes = cudnn.numerical_note
     unwanted = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
     exact = isinstance(call, Convolution) and call.x.dtype is DType.FLOAT32 and not call.arithmetic
@@ -157,11 +157,11 @@ class Stated:
 def state(cudnn: Any, call: Call, **device: int | None) -> Stated:
     """A call as a graph of cuDNN's.
 
-    `device` is what the graph is to know of where it runs: a handle, or a compute capability as `sm_version`.
+    `device` is a handle of the device that the graph is to run on, or its compute capability as `sm_version`.
     """
     stated = _state(cudnn, call, **device)
     for tensor, view in zip(stated.tensors, views_of(call), strict=True):
-        # The frontend takes what says nothing to lie at multiples of 16 bytes; parts of other tensors need not.
+        # The frontend takes tensors to lie at multiples of 16 bytes unless told; parts of other tensors need not.
         tensor.set_alignment(view.alignment)
     return stated
 

@@ -27,9 +27,9 @@ def opened(
     version: str,
     check: Callable[[Any], None] = lambda module: None,
 ) -> Opened:
-    """A library by its Python module, made by `kind` once `check` has passed; BackendError that names what is missing.
+    """A library by its Python module, made by `kind` once `check` has passed; BackendError that names the missing part.
 
-    `package` and `version` say what is expected where the module is missing, and where the library fails.
+    `package` is expected where the module is missing, `version` where the library fails.
     """
     install = "pip install 'eqsat[cuda13]'"
     name = module.partition(".")[0]

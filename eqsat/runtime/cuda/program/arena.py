@@ -45,7 +45,7 @@ class Arrangement:
     """The places of the buffers of values in one arena, and the bytes of the rest; all sizes are in bytes.
 
     `bound` is the most that is alive at one launch, which no arrangement in this order of launches can be below; `sum`
-    is what the values would take without sharing.
+    is the bytes that the values would take without sharing.
     """
 
     arena: int
@@ -166,7 +166,7 @@ def _bound(alive: Mapping[str, Lifetime], sizes: Mapping[str, int], launches: in
 def check(program: Launches, arrangement: Arrangement) -> None:
     """BackendError unless no two buffers that are needed at one launch share a byte, and every view lies in its buffer.
 
-    Works launch by launch from the views alone, and so shares nothing with what placed the buffers.
+    Works launch by launch from the views alone, and so shares nothing with the placement of the buffers.
     """
     needed = _needed(program)
     for index, names in enumerate(needed):

@@ -38,7 +38,7 @@ class Part:
 
     @property
     def state(self) -> State:
-        """The state of what is made on the way."""
+        """The state of the values made on the way."""
         return next(iter(self.results.values()))
 
     def rest(self, taken: int) -> Part:
@@ -109,7 +109,7 @@ class Emitter:
             if held.value not in self.constants:
                 raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
             view = self.new(_title(held), held.value, held.state, "weight")
-            # What is handed out may be written to by whoever gets it.
+            # An output may be written to by whoever gets it.
             handed_out = held.value in self.graph.outputs.values()
             shared = None if handed_out else self._blocks.shared(self.constants[held.value], view)
             if shared is not None:
@@ -144,7 +144,7 @@ class Emitter:
         return target
 
     def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
-        """A buffer between two launches, for what is no value of the graph, with its elements in order."""
+        """A buffer between two launches, for elements in order that are no value of the graph."""
         return self._buffer(f"{label}, in order", dtype, shape, "value")
 
     def contiguous(self, view: View, label: str) -> View:

@@ -23,7 +23,7 @@ _UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError
 def run_fallback(work: Fallback, launch: Launch, array: Callable[[View], Any], interpretation: Any) -> list[Any]:
     """The results of an operator by its reference, for those of its outputs that are used.
 
-    `array` finds the elements of a view; `interpretation` is what is computed with. Reads and writes of the launch are
+    `array` finds the elements of a view; `interpretation` is the arithmetic. Reads and writes of the launch are
     the operands that are there and the results that are used, in the node's order.
     """
     node = work.node

@@ -27,7 +27,7 @@ def program_of(
     """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
-    attention; what they do not compute is generated. BackendError for what cannot run on a GPU at all.
+    attention; the rest is generated. BackendError for nodes that cannot run on a GPU at all.
     """
     sizes = whole_sizes(sizes or {}, (given.graph if isinstance(given, Plan) else given).name)
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
@@ -100,7 +100,7 @@ class Lowering(Emitter):
     def _unfold(self, part: Part) -> int:
         """Replace nodes that no kernel computes at once by operators with kernels; their number, or 0 if one stays.
 
-        What comes after it in its part goes on after the last of them.
+        The nodes after it in its part follow the last of them.
         """
         node = part.nodes[0]
         if node.op == "gemm" and "cublaslt" not in self.products.libraries:

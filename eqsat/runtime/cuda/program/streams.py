@@ -149,7 +149,7 @@ def enqueue(
     """Start launches on their streams, which fork from the first and join it at the end.
 
     `start(index, stream)` starts one; streams have `wait_event(event)`, events `record(stream)`, as CuPy's do. Waits
-    for launches that are not among these are left out: what came before is done when the first stream begins.
+    for launches that are not among these are left out: earlier launches are done when the first stream begins.
     """
     used = sorted({p.stream for p in launches} - {0})
     here = {p.index for p in launches}

@@ -21,7 +21,7 @@ _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
 
 @dataclass
 class Unfolded:
-    """Nodes in place of one, the last making what it made, with the types and constants that they bring."""
+    """Nodes in place of one, the last with its result, and the types and constants that they bring."""
 
     fresh: Callable[[str], str]
     types: dict[str, TensorType]
@@ -79,7 +79,7 @@ def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str],
 def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
     """softmax(q kᵀ · scale + mask) v by products and a softmax; `types` are those of its operands.
 
-    Where a mask keeps no key at all, the result is what the operator says: 0 or NaN.
+    Where a mask keeps no key at all, the result is 0 or NaN, as the operator says.
     """
     parts = Unfolded(fresh, types)
     q, k, v = (str(x) for x in node.inputs[:3])

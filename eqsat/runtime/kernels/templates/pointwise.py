@@ -90,7 +90,7 @@ class _Part:
         if self.count % width or not all(fits(v, offset(coords, v.strides), width) for v in views):
             return False
         probe = KernelBody(self.group)
-        with probe.lanes(width):
+        with probe.side_by_side(width):
             for name in self.names:
                 probe.value(name, coords)
         apart = [a for a in probe.accesses if a.offset.reads("k") and not a.packed and not a.conditional]
@@ -109,7 +109,7 @@ class _Part:
         packs = {name: writer.name(f"{body.pointer(name)}_pack") for name in self.names}
         for name, pack in packs.items():
             writer.line(f"Pack<{STORED[self.group.results[name].dtype]}, {self.width}> {pack};")
-        with body.lanes(self.width):
+        with body.side_by_side(self.width):
             for name, pack in packs.items():
                 writer.line(f"{pack}.at[k] = {body.stored(name, body.value(name, coords))};")
         for name, pack in packs.items():

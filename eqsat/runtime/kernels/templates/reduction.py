@@ -182,7 +182,7 @@ def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
         at = kernel.rows.coords(row, AffineIndex.number(0))
         coords = tuple(AffineIndex.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
         result = convert(value, computed(kernel.group.types[kernel.made].dtype))
-        coords = body.settled(kernel.made, kernel.after, coords)
+        coords = body.forwardable(kernel.made, kernel.after, coords)
         body.store_made(kernel.made, kernel.after, coords, body.named(result, core.op))
     return kernel.source()
 
@@ -216,7 +216,7 @@ def _running_sum(group: Group, core: Node) -> KernelSource:
         else:
             shown = running
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):
-            coords = body.settled(kernel.made, kernel.after, coords)
+            coords = body.forwardable(kernel.made, kernel.after, coords)
             body.store_made(kernel.made, kernel.after, coords, Expr(kernel.dtype, shown))
         writer.line(f"{carry} = {f'last_of_warp({running})' if warp else running};")
     return kernel.source()

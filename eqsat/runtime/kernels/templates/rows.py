@@ -23,7 +23,7 @@ _exp, _log, _sqrt, _abs = FUNCTIONS["exp"], FUNCTIONS["log"], FUNCTIONS["sqrt"],
 def generate(group: Group) -> KernelSource | None:
     """One kernel of such an operator with the operators before and after it; None for other groups.
 
-    What is element by element with the operand may be a result as well: a residual sum beside its norm.
+    A value element by element with the operand may be a result as well: a residual sum beside its norm.
     """
     core = next((node for node in group.nodes if node.op in _KINDS), None)
     if core is None or not group.types[str(core.inputs[0])].dtype.is_float:

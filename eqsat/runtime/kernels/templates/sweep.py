@@ -58,7 +58,7 @@ class RowKernel:
         self.has_swept = self.is_held = self.is_replaced = False
         self._begin()
 
-    # ---- what the kernel is like --------------------------------------------------------------------------------
+    # ---- rows, width and results --------------------------------------------------------------------------------
 
     def _accesses(self, coords: Coords) -> list[Access]:
         probe = KernelBody(self.group)
@@ -86,7 +86,7 @@ class RowKernel:
         if self.body.shape(self.made) != self.body.shape(self.x):
             return True
         probe = PackedBody(self.group)
-        coords = probe.settled(self.made, self.after, self._coords(width))
+        coords = probe.forwardable(self.made, self.after, self._coords(width))
         try:
             probe.store_made(self.made, self.after, coords, Expr(self.dtype, "made"))
         except UnsupportedError:
@@ -187,17 +187,17 @@ class RowKernel:
             value = body.named(result(body, coords), self.core.op)
             body.store_made(self.made, self.after, coords, value)
 
-        self.sweep(fill, settle=True)
+        self.sweep(fill, forward=True)
 
-    def sweep(self, fill: Fill, *, settle: bool = False) -> None:
+    def sweep(self, fill: Fill, *, forward: bool = False) -> None:
         """Visit the elements of a row: side by side, several are read and stored at once."""
         if not self.rows.size:
             return
         body, width = self.body, self.team.width
         with self._turns():
             coords = self._coords(width)
-            if settle:
-                coords = body.settled(self.made, self.after, coords)
+            if forward:
+                coords = body.forwardable(self.made, self.after, coords)
             probe = PackedBody(self.group)
             fill(probe, coords)
             body.load_packs(probe, width)

@@ -91,7 +91,7 @@ class _Pooling:
         self.shape = self.body.shape(self.made)
         self.axes = self._axes()
         self.names = list(group.results)
-        for name in self.names:  # what is not made of the pooling has no place here
+        for name in self.names:  # only results made of the pooling have a place here
             self.body.onward(self.made, name, [AffineIndex.number(0)] * len(self.shape))
         view = group.results[self.names[0]]
         fits = view.shape == self.shape
@@ -140,7 +140,7 @@ class _Pooling:
         threads, (blocks,) = shared_out([count])
         writer.line(f"const int t = blockIdx.x * {threads} + threadIdx.x;")
         writer.line(f"if (t >= {count}) return;")
-        coords = body.settled(self.made, self.names, walked(self.shape, self.order, width))
+        coords = body.forwardable(self.made, self.names, walked(self.shape, self.order, width))
         type = STORED[self.dtype]
         writer.line(f"{type} found[{width}];")
         with body.each(width):
