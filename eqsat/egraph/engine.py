@@ -98,21 +98,22 @@ class Engine:
 
     def constructor(self, name: str, arity: int) -> None:
         """Declare an operator of `arity` operands; its attributes are one number."""
-        if name not in self._declared:
-            self._declared.add(name)
-            self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
+        self._declare(name, f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
 
     def packed(self, name: str) -> None:
         """Declare an operator of one operand that stands for many; see `insert`."""
-        if "operands" not in self._declared:
-            self.constructor("operands", 2)
+        self.constructor("operands", 2)
         self.constructor(name, 1)
 
     def presence(self, name: str) -> None:
         """Declare a relation over classes, for `mark`."""
+        self._declare(name, f"(relation {name} ({_SORT}))")
+
+    def _declare(self, name: str, program: str) -> None:
+        """Run a declaration, once."""
         if name not in self._declared:
             self._declared.add(name)
-            self._run(f"(relation {name} ({_SORT}))")
+            self._run(program)
 
     def ruleset(self, name: str) -> None:
         """Declare a set of queries that run together."""

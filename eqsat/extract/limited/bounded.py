@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eqsat.errors import ExtractionError
-from eqsat.extract.limited.lagrange import Prices
 from eqsat.extract.limited.limited import LimitedSearch
 from eqsat.extract.problem.limits import PEAK, exceeds, written
 from eqsat.extract.problem.problem import Problem
@@ -80,8 +79,7 @@ def solve_priced(
     clock = Clock(deadline_of(time_limit), should_stop)
     search = LimitedSearch(problem, clock, relative_gap, seed)
     search.watch(progress)
-    pressing = None if search.live is None else [search.live.sizes[goal] for goal in search.program.provides]
-    prices = Prices(search.program, search.demands, pressing)
+    prices = search.new_prices()
     rest: dict[str, Any] = {"relative_gap": relative_gap, "seed": seed, "progress": None, "should_stop": should_stop}
     bound = 0.0
     for run in range(PRICED_RUNS):

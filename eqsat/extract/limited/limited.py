@@ -136,10 +136,13 @@ class LimitedSearch:
 
     def _by_prices(self) -> None:
         """Greedy choices under prices, of the options left after the reduction."""
+        self.prices = self.new_prices()
+        priced_choices(self.program, self.prices, self.offer, self.over)
+
+    def new_prices(self) -> Prices:
+        """Prices of the limits, and of the bytes of all values where peak memory is bounded or priced."""
         pressing = None if self.live is None else [self.live.sizes[goal] for goal in self.program.provides]
-        prices = Prices(self.program, self.demands, pressing)
-        priced_choices(self.program, prices, self.offer, self.over)
-        self.prices = prices
+        return Prices(self.program, self.demands, pressing)
 
     def _thrifty(self) -> None:
         """The choice that uses least of all limits together, or the first found that keeps them."""

@@ -18,8 +18,10 @@ from eqsat.extract.solvers.search import IlpSearch
 from eqsat.system.deadline import Deadline
 
 FAR = 0.02
-"""Relative gap between bound and best choice above which a core that brings nothing is the last, and neighbourhoods are
-searched; below, the relaxation has led to a good choice already."""
+"""Relative gap from which neighbourhoods are searched; below, the relaxation has led to a good choice already."""
+
+CORE_GAP = 0.02
+"""Relative gap above which a core that brings nothing is the last: the bound is too far from the optimum."""
 
 PARTS = (1 / 64, 1 / 16, 1 / 4)
 """Supposed costs, as parts of the way from the bound to the best choice."""
@@ -102,7 +104,7 @@ def solve_cores(search: IlpSearch, reduction: Presolved, model: IntegerProgram, 
         if not _solve_core(search, reduction, model, relaxed, reach):
             return
         search.report()
-        if search.cost >= before and low < before * (1 - FAR):
+        if search.cost >= before and low < before * (1 - CORE_GAP):
             return
 
 

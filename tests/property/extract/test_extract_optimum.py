@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
 from eqsat.extract.problem.program import closure, path_bounds, total, unfounded
-from eqsat.extract.solvers import core, ilp
+from eqsat.extract.solvers import ilp
 from eqsat.extract.solvers import search as searching
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
@@ -254,8 +254,8 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "LARGE", 0)
         patch.setattr(ilp, "FAR", -1.0)
-        patch.setattr(core, "MOST_KEPT", 1.0)
-        patch.setattr(core, "FAR", 1.0)
+        patch.setattr(ilp, "MOST_KEPT", 1.0)
+        patch.setattr(ilp, "CORE_GAP", 1.0)
         begin, clock = best_greedy(problem.program), Clock(Deadline(60.0))
         search = IlpSearch(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
         search.solve_reduced(presolve(problem.program, passes=0))

@@ -77,16 +77,14 @@ class Store:
         """Keep bytes under a key: all of them or none."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write(self.path(key), _MAGIC + _checksum(key, payload) + payload)
+            path = self.path(key)
+            with staged(path, _SUFFIX) as (file, partial):
+                file.write(_MAGIC + _checksum(key, payload) + payload)
+                file.close()
+                partial.replace(path)
             self._prune()
         except OSError as error:
             self._say(error)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with staged(path, _SUFFIX) as (file, partial):
-            file.write(data)
-            file.close()
-            partial.replace(path)
 
     def _prune(self) -> None:
         now = time.time()

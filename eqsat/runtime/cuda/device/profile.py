@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -29,10 +30,7 @@ def moved_bytes(launch: Launch) -> int:
 
 
 def _distinct(shape: Sequence[int], strides: Sequence[int]) -> int:
-    count = 1
-    for size, stride in zip(shape, strides, strict=True):
-        count *= size if stride or not size else 1
-    return count
+    return math.prod(size if stride or not size else 1 for size, stride in zip(shape, strides, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,15 +76,15 @@ def product_of(call: Matmul) -> MatrixProduct | str:
     count, steps = batch
     a, b, c = (replace(v, shape=v.shape[-2:], strides=v.strides[-2:]) for v in views)
     a_step, b_step, c_step = steps
-    result = _matrix(c, c_step)
+    result = matrix_of(c, c_step)
     if result is None or result.turned:
         if call.bias is not None:
             return f"a bias by columns of a result with strides {list(c.strides)}"
         # A result in columns is the product of the transposes in rows.
         a, b, c = (v.permuted((1, 0)) for v in (b, a, c))
         a_step, b_step = b_step, a_step
-        result = _matrix(c, c_step)
-    left, right = _matrix(b, b_step), _matrix(a, a_step)
+        result = matrix_of(c, c_step)
+    left, right = matrix_of(b, b_step), matrix_of(a, a_step)
     for name, matrix, view in (("result", result, c), ("b", left, b), ("a", right, a)):
         if matrix is None:
             return f"{name} of shape {list(view.shape)} has strides {list(view.strides)}, none of which is 1"
@@ -167,7 +167,7 @@ def _one_batch(views: Sequence[View]) -> tuple[int, tuple[int, ...]] | str:
     return math.prod(shape), tuple(v.strides[len(shape) - 1] for v in views)
 
 
-def _matrix(view: View, step: int) -> Matrix | None:
+def matrix_of(view: View, step: int) -> Matrix | None:
     """A matrix of rows as one in columns; None where neither stride is 1.
 
     In columns it has its axes exchanged: one that lies in rows is taken as it is, one in columns is `turned`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,7 +72,7 @@ class Cudnn:
             return ()
         graph = stated.graph
         graph.build_plans(self._cudnn.build_plan_policy.ALL)
-        usable = [i for i in _indices(graph) if _is_built(graph, i)]
+        usable = [i for i in range(graph.get_execution_plan_count()) if _is_built(graph, i)]
         return tuple(dict.fromkeys(plan_text(graph.get_plan_name_at_index(i), self.version) for i in usable))
 
     def prepare(self, call: Call, address: Address, plan: str | None = None) -> PreparedGraph:
@@ -115,7 +115,7 @@ class Cudnn:
         return stated
 
     def _built(self, graph: Any, wanted: str | None) -> int | None:
-        for index in _indices(graph):
+        for index in range(graph.get_execution_plan_count()):
             if wanted is not None and graph.get_plan_name_at_index(index) != wanted:
                 continue
             # A plan that the heuristics list may still not be one for this device.
@@ -123,10 +123,6 @@ class Cudnn:
                 graph.build_plan_at_index(index)
                 return index
         return None
-
-
-def _indices(graph: Any) -> Iterator[int]:
-    return iter(range(graph.get_execution_plan_count()))
 
 
 def _is_built(graph: Any, index: int) -> bool:

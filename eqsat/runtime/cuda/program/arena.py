@@ -156,11 +156,7 @@ def _bound(alive: Mapping[str, Lifetime], sizes: Mapping[str, int], launches: in
     for name, life in alive.items():
         changes[life.first] += sizes[name]
         changes[life.last + 1] -= sizes[name]
-    most = now = 0
-    for change in changes:
-        now += change
-        most = max(most, now)
-    return most
+    return max(itertools.accumulate(changes), default=0)
 
 
 def check(program: Launches, arrangement: Arrangement) -> None:

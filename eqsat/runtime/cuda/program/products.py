@@ -16,6 +16,7 @@ from eqsat.language.terms.state import LAYOUTS, State
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
+from eqsat.runtime.cuda.libraries.cublaslt import matrix_of
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow
@@ -88,7 +89,7 @@ class Products:
                 bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
         a = a if a.rank > 1 else a.broadcast_to((1, *a.shape))
         b = b if b.rank > 1 else _column(b)
-        batch = self._batch(a, b)
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         count = math.prod(batch)
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
         before = len(self.emitter.launches)
@@ -134,11 +135,6 @@ class Products:
         stated = self.emitter.types[tail.constant].dtype
         state = State("row", "" if dtype == stated else dtype.value)
         return self._vector(self.emitter.read(Held(tail.constant, state)), size)
-
-    def _batch(self, a: View, b: View) -> tuple[int, ...]:
-        rank = max(a.rank, b.rank) - 2
-        pairs = zip((1,) * (rank - a.rank + 2) + a.shape[:-2], (1,) * (rank - b.rank + 2) + b.shape[:-2], strict=True)
-        return tuple(max(x, y) for x, y in pairs)
 
     def _joined(
         self, a: View, b: View, batch: tuple[int, ...], matrix: tuple[int, ...], label: str
@@ -327,9 +323,5 @@ def _column(view: View) -> View:
 
 def _is_matrix(view: View) -> bool:
     """Return whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
-    (rows, columns), (down, along) = view.shape[-2:], view.strides[-2:]
-    if rows == 1 and columns == 1:
-        return True
-    in_rows = (along == 1 or columns == 1) and (down >= columns or rows == 1)
-    in_columns = (down == 1 or rows == 1) and (along >= rows or columns == 1)
-    return in_rows or in_columns
+    last = replace(view, shape=view.shape[-2:], strides=view.strides[-2:])
+    return matrix_of(last, 0) is not None
