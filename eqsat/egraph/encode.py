@@ -39,7 +39,7 @@ def encode(
     """Write a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
-    that are `doubted` do not count as finite; where outputs are `heard`, what reads them may tell a zero's sign.
+    that are `doubted` do not count as finite; where outputs are `heard`, their readers may tell a zero's sign.
     """
     result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph) | set(doubted)), graph)
     for name in graph.inputs:

@@ -54,7 +54,7 @@ class Firing:
 class RuleUnion:
     """One union that a rule made: the e-node its left side matched and the e-node its right side became.
 
-    `firing` is what was bound, None where nobody said so, and `root` says which of the rule's roots this is.
+    `firing` has the bindings, None where they were not recorded, and `root` says which of the rule's roots this is.
     """
 
     rule: str

@@ -12,7 +12,7 @@ from eqsat.language.terms.graph import Node as GraphNode
 from eqsat.language.terms.types import TensorType, ValueType
 from eqsat.system.deadline import check
 
-#: A derived constant takes at most this many bytes, or so many times those of what it is derived from.
+#: A derived constant takes at most this many bytes, or so many times those of the constants it is derived from.
 DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
 
 
@@ -76,8 +76,8 @@ def snapshot(encoding: Encoding) -> Snapshot:
         types = egraph.nodes[number].types
         nodes.append(SnapshotNode(leader, op, egraph.attrs(attr_id), operands, types, number, original))
     classes = {
-        leader: SnapshotClass(found.type, found.constant, tuple(found.values), tuple(members[leader]))
-        for leader, found in ((k, egraph.eclass(k)) for k in members)
+        leader: SnapshotClass(facts.type, facts.constant, tuple(facts.values), tuple(members[leader]))
+        for leader, facts in ((k, egraph.eclass(k)) for k in members)
     }
     return Snapshot(
         nodes=tuple(nodes),

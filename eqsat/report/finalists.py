@@ -299,12 +299,9 @@ class _Compiling:
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
         if name == "original" and self.source is not None:
-            from eqsat.runtime.onnxruntime.halves import has_halves
-            from eqsat.runtime.onnxruntime.session import SessionProgram, session
+            from eqsat.runtime.onnxruntime.session import SessionProgram
 
-            many, halves = len(graph.nodes), has_halves(graph)
-            made = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)
-            return SessionProgram(graph, made)
+            return SessionProgram.of(graph, self.source, threads=self.threads, nodes=len(graph.nodes))
         try:
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:

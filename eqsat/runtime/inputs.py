@@ -1,4 +1,4 @@
-"""The check that what a caller passes fits the inputs a graph declares."""
+"""The check that arrays passed by a caller fit the inputs a graph declares."""
 
 from __future__ import annotations
 

@@ -87,16 +87,12 @@ def _program(given: Given, threads: int) -> Program | None:
     """The model as ONNX Runtime runs it; None where that is not installed, or does not take the model at all."""
     if BACKENDS["onnxruntime"].available() is not None:
         return None
-    from eqsat.runtime.onnxruntime.halves import has_halves
-    from eqsat.runtime.onnxruntime.session import SessionProgram, session
+    from eqsat.runtime.onnxruntime.session import SessionProgram
 
     try:
         if given.source is None:
             return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
         source = Path(given.source) if isinstance(given.source, str) else given.source
-        return SessionProgram(
-            given.graph,
-            session(source, threads=threads, where=given.graph.name, nodes=given.nodes, halves=has_halves(given.graph)),
-        )
+        return SessionProgram.of(given.graph, source, threads=threads, nodes=given.nodes)
     except EqsatError:
         return None

@@ -46,7 +46,7 @@ class Pricing:
 
     def __init__(self, snapshot: Snapshot, model: CostModel) -> None:
         self.snapshot, self.model = snapshot, model
-        self._ways: dict[Any, tuple[Implementation, ...]] = {}
+        self._implementations: dict[Any, tuple[Implementation, ...]] = {}
         self.derived = self._derived()
         self.splits = tuple(self._splits())
 
@@ -66,9 +66,9 @@ class Pricing:
         """The implementations of an e-node."""
         operands, results, const = tuple(self.types(node)), tuple(self.results(node)), tuple(self.constants(node))
         question = (node.op, node.attrs, operands, results, const)
-        if question not in self._ways:
-            self._ways[question] = implementations(node.op, node.attrs, operands, results, const, choices)
-        return self._ways[question]
+        if question not in self._implementations:
+            self._implementations[question] = implementations(node.op, node.attrs, operands, results, const, choices)
+        return self._implementations[question]
 
     def constant(self, leader: int, state: State = PLAIN) -> Priced:
         """A constant class held in a state."""

@@ -62,10 +62,10 @@ def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int],
     for eclass, state in goals:
         split = splits.get(eclass)
         leader = extraction.leaders[eclass] if split is None else split.source
-        found = snapshot.classes[leader]
-        if found.constant:
+        eclass_facts = snapshot.classes[leader]
+        if eclass_facts.constant:
             continue
-        types = snapshot.nodes[found.nodes[0]].types
+        types = snapshot.nodes[eclass_facts.nodes[0]].types
         sizes[eclass, state] = float(sum(_bytes(t, extraction.states[state], model) for t in types))
     return sizes
 
@@ -73,8 +73,8 @@ def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int],
 def _bytes(type: object, state: State, model: CostModel) -> int:
     if not isinstance(type, TensorType) or type.shape is None:
         return 0
-    held = state.typed(type)
-    return held.elements(model.sizes) * held.dtype.itemsize
+    stored = state.typed(type)
+    return stored.elements(model.sizes) * stored.dtype.itemsize
 
 
 def _aliases(extraction: TensorProblem) -> dict[int, tuple[int, int]]:

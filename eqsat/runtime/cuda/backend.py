@@ -38,8 +38,8 @@ class CupyBackend:
     def compile(self, graph: Graph | Plan, *, threads: int | None = None, plans: Iterable[str] = ()) -> CompiledProgram:
         """The graph or plan made ready; `plans` are those of libraries that a table of costs has, `threads` is unused.
 
-        Where every dim is known, kernels are compiled and memory is taken at once. BackendError for what cannot run on
-        a GPU, a kernel that does not compile, and for too little memory.
+        Where every dim is known, kernels are compiled and memory is taken at once. BackendError for nodes that cannot
+        run on a GPU, a kernel that does not compile, and for too little memory.
         """
         from eqsat.runtime.cuda.compiled import CompiledProgram
         from eqsat.runtime.cuda.libraries.tuning import choice

@@ -33,7 +33,7 @@ def ends_the_process(perm: Sequence[int], type: TensorType | None) -> bool:
     """True for halves whose first axis goes behind all others but the last.
 
     With a product by constant weights behind it, ONNX Runtime 1.31 ends the process as it makes the session
-    (MatmulTransposeFusion, with the cast between them that it puts in). What the original has stays.
+    (MatmulTransposeFusion, with the cast between them that it puts in). The original's own products stay.
     """
     turned = len(perm) > 2 and tuple(perm) == (*range(1, len(perm) - 1), 0, len(perm) - 1)
     return turned and type is not None and type.dtype is DType.FLOAT16
