@@ -71,7 +71,7 @@ def optimise(name: str, folder: Path) -> dict[str, Any]:
         "gap": report.gap,
         "cost_ratio": report.cost_after / report.cost_before if report.cost_before else 1.0,
         "estimated_share": report.estimated_share,
-        "certificate": {k: report.certificate[k] for k in ("kind", "error", "text")},
+        "certificate": {k: getattr(report.certificate, k) for k in ("kind", "error", "text")},
         "opaque": len(report.opaque),
     }
 
@@ -81,7 +81,7 @@ def usage(name: str, folder: Path) -> dict[str, Any]:
     import eqsat
 
     report = eqsat.optimize(folder / "model.onnx", measure=False).report
-    chosen = Counter(rule for change in report.changes for rule in change["rules"] for _ in change["values"])
+    chosen = Counter(rule for change in report.changes for rule in change.rules for _ in change.values)
     uses = [
         {"rule": rule, "model": name, "fired": fired, "chosen": chosen[rule]}
         for rule, fired in sorted(report.rules_fired.items())

@@ -8,13 +8,14 @@ from typing import Literal, TypeAlias
 
 from eqsat.certify.compare import DRAWS
 from eqsat.language.arithmetic.residues import PRIME
+from eqsat.moved import FormerDict
 
 #: How a region was checked.
 Kind: TypeAlias = Literal["exact", "float64"]
 
 
 @dataclass(frozen=True)
-class CheckedRegion:
+class CheckedRegion(FormerDict):
     """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
 
     values: tuple[str, ...]

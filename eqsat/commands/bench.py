@@ -15,7 +15,7 @@ from rich.table import Table
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.errors import EqsatError, UsageError
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
 

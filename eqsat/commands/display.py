@@ -20,7 +20,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from eqsat.report.report import PHASES, WIDTH, Progress, duration, integer, percent
+from eqsat.report.report import PHASES, WIDTH, Progress
+from eqsat.report.units import duration, integer, percent
 from eqsat.system import interrupts
 from eqsat.system.terminal import Terminal, standard_error
 

@@ -14,7 +14,8 @@ from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
-from eqsat.report.report import Progress, count, duration, integer
+from eqsat.report.report import Progress
+from eqsat.report.units import count, duration, integer
 from eqsat.system.terminal import standard_error
 
 #: Rules and changes that are printed.

@@ -12,7 +12,8 @@ from eqsat.commands.arguments import DURATION, debug_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
 from eqsat.errors import printable
-from eqsat.report.report import Progress, count, percent
+from eqsat.report.report import Progress
+from eqsat.report.units import count, percent
 from eqsat.system.files import write_text
 from eqsat.system.terminal import standard_error
 

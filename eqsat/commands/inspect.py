@@ -15,7 +15,7 @@ from eqsat.commands.arguments import SIZE, debug_option
 from eqsat.commands.display import console
 from eqsat.commands.opaque import Listing, joined, listing, print_listing
 from eqsat.errors import EqsatError, printable
-from eqsat.report.report import count, integer, quantity
+from eqsat.report.units import count, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.language.terms.graph import Graph

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from eqsat.report.report import count, integer, percent
+from eqsat.report.units import count, integer, percent
 
 if TYPE_CHECKING:
     from onnx import NodeProto

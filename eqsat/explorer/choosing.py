@@ -15,8 +15,8 @@ from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms.plan import Conversion
 from eqsat.report.finalists import Candidate
-from eqsat.report.report import count, duration, percent
-from eqsat.report.summary import Baseline
+from eqsat.report.parts import Baseline
+from eqsat.report.units import count, duration, percent
 
 #: A gap that is none but the rounding of sums.
 _ROUNDING = 1e-9

@@ -15,7 +15,7 @@ from eqsat.explorer.locating import Where
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import RunView
 from eqsat.report.explanation import Explanation
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 _COLUMNS = ("tensor", "was", "is")
 

@@ -31,9 +31,10 @@ from eqsat.options import checks
 from eqsat.options.keywords import ExploreKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
-from eqsat.report.report import Report, count
+from eqsat.report.report import Report
 from eqsat.report.result import Result
 from eqsat.report.summary import steps_of
+from eqsat.report.units import count
 from eqsat.run import Run
 from eqsat.steps.settings import limits_for
 from eqsat.system.files import write_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eqsat.explorer.naming import amount
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import ClassView, FormView
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 _COLUMNS = ("", "form", "cost", "with what it needs", "held as", "by rule")
 

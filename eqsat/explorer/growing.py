@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.egraph.saturation import SaturationStep
 from eqsat.explorer.page.markup import html_table, text_table
-from eqsat.report.report import count, duration
+from eqsat.report.units import count, duration
 
 #: Places and reasons that one row of a table names.
 _PLACES, _REASONS = 4, 2

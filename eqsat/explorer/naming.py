@@ -11,7 +11,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.graph import Node as GraphNode
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 
 #: Operators of an e-graph that are none of a program, as they are shown.
 _SHOWN = {CONST: "constant", PROJECTION: "result"}

@@ -20,8 +20,8 @@ from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
 from eqsat.report.explanation import Explanation
+from eqsat.report.parts import Baseline
 from eqsat.report.result import Result
-from eqsat.report.summary import Baseline
 from eqsat.run import Finished, Run
 from eqsat.steps.choosing import Chosen
 from eqsat.steps.failures import is_for_the_caller

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eqsat.egraph.explain import CONGRUENCE, Explainer, ProofStep
 from eqsat.egraph.notation import Notation
 from eqsat.explorer.page.markup import html_block
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 
 @dataclass(frozen=True, slots=True)

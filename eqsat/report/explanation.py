@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.report.report import count, duration
+from eqsat.moved import FormerDict
+from eqsat.report.units import count, duration
 
 #: Cause of a change that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
@@ -65,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(FormerDict):
     """A part of the graph that is computed in another way, between values that both graphs have.
 
     `values` are what it computes, in every place where the very same change was made (`places` of them); `before` and

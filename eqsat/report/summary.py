@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from eqsat.certify import Certificate
 from eqsat.costs.model.cost import Cost
@@ -20,18 +19,18 @@ from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
 from eqsat.language.terms.plan import Conversion
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import RUN_SECONDS, Candidate, Measured
-from eqsat.report.report import Report, count, percent
+from eqsat.report.parts import (
+    Baseline,
+    BodyCertificate,
+    CertificateSummary,
+    ControlChange,
+    CostedSizes,
+    OpaqueNode,
+    StepCost,
+)
+from eqsat.report.report import Report
+from eqsat.report.units import count, percent
 from eqsat.runtime.examples import SizePoint
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """The outcome of a search other than the one asked for: its cost, in units of the objective, and seconds."""
-
-    name: str
-    cost: float
-    seconds: float
-    status: str
 
 
 @dataclass(frozen=True)
@@ -90,19 +89,16 @@ def report_of(
         estimated_share=kept.cost.estimated_share,
         rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
         rules_refused=refused,
-        certificate={
-            "kind": certificate.kind,
-            "error": certificate.error,
-            "regions": [
-                {"values": list(r.values), "kind": r.kind, "error": r.error, "nodes": list(r.nodes)}
-                for r in certificate.regions
-            ],
-            "folded": certificate.folded,
-            "draws": certificate.draws,
-            "sizes": [dict(s) for s in certificate.sizes],
-            "text": _certified(certificate, bodies),
-            "bodies": [{"place": body.place, **body.certificate} for body in bodies],
-        },
+        certificate=CertificateSummary(
+            kind=certificate.kind,
+            error=certificate.error,
+            regions=certificate.regions,
+            folded=certificate.folded,
+            draws=certificate.draws,
+            sizes=[dict(s) for s in certificate.sizes],
+            text=_certified(certificate, bodies),
+            bodies=[BodyCertificate(body.place, body.certificate) for body in bodies],
+        ),
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
         measured_after=measured.median(kept.name) if measured else None,
@@ -111,21 +107,17 @@ def report_of(
         kept=kept.name,
         kept_because=outcome.because,
         opaque=[
-            {"name": n.name or n.outputs[0], "op": str(n.attrs["op_type"]), "reason": str(n.attrs["reason"])}
+            OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
             for n in original.nodes
             if n.op == OPAQUE
         ],
         operators_before=operators_of(original),
         operators_after=operators_of(kept.graph),
-        changes=[
-            *_settled(original),
-            *(_change_inside(body) for body in bodies),
-            *(c.as_dict() for c in outcome.explained.changes),
-        ],
+        changes=[*_settled(original), *map(_change_inside, bodies), *outcome.explained.changes],
         amounts=dict(kept.amounts),
         steps=list(steps_of(kept)),
-        baselines=[asdict(b) for b in outcome.baselines],
-        sizes=[{"sizes": shown(original, p), "weight": p.weight} for p in points],
+        baselines=list(outcome.baselines),
+        sizes=[CostedSizes(shown(original, p), p.weight) for p in points],
         measured_at=described(original, measured.points) if measured else "",
         warnings=list(warnings),
     )
@@ -136,21 +128,17 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
-def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
-    """The nodes that reading put in the place of control flow, as rows of changes."""
+def _settled(graph: Graph) -> Iterator[ControlChange]:
+    """The nodes that reading put in the place of control flow, as changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
-        yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
+        yield ControlChange(settled.text, rules=("known ahead",), predicted=settled.runs * RUN_SECONDS)
 
 
-def _change_inside(body: Inside) -> dict[str, Any]:
-    """A body that was optimised, as a row of changes."""
+def _change_inside(body: Inside) -> ControlChange:
+    """A body that was optimised, as a change."""
     before, after = body.nodes
-    return {
-        "what": f"{body.place}: {before} -> {count(after, 'node')}",
-        "nodes": after - before,
-        "rules": list(body.rules),
-        "predicted": body.saved,
-    }
+    text = f"{body.place}: {before} -> {count(after, 'node')}"
+    return ControlChange(text, after - before, body.rules, body.saved)
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
@@ -166,7 +154,7 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
     return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))
 
 
-def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
+def steps_of(kept: Candidate) -> Iterator[StepCost]:
     """The steps in order: each kernel and each conversion with its operators, states and cost."""
     if kept.assembled is None:
         for node, cost in kept.cost.nodes:
@@ -184,18 +172,10 @@ def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
             yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
 
 
-def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arithmetic: str = "") -> dict[str, Any]:
-    return {
-        "op": op,
-        "value": value,
-        "operands": list(taken),
-        "result": made,
-        "arithmetic": arithmetic,
-        "seconds": cost.seconds,
-        "flops": cost.flops,
-        "bytes": cost.bytes,
-        "estimated": cost.estimated,
-    }
+def _step(op: str, value: str, operands: Sequence[str], result: str, cost: Cost, arithmetic: str = "") -> StepCost:
+    return StepCost(
+        op, value, operands, result, arithmetic, cost.seconds, cost.flops, cost.bytes, estimated=cost.estimated
+    )
 
 
 def operators_of(graph: Graph) -> dict[str, int]:

@@ -175,7 +175,7 @@ class _Bodies:
             self.log.warnings.append(f"{place} was left as it was: {told(error)}")
             return [Inside(place, (size, size), failure=told(error))], None
         report = result.report
-        rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.get("rules", ())))
+        rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.rules))
         costs = (report.cost_before, report.cost_after)
         mine = Inside(place, (size, after), costs, runs, rules, report.certificate, report.failure)
         return [*records, mine], new

@@ -15,8 +15,8 @@ from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, 
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import opset_of
 from eqsat.report.finalists import Candidate
+from eqsat.report.parts import Baseline
 from eqsat.report.report import Progress
-from eqsat.report.summary import Baseline
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
 from eqsat.steps.candidates import Finalists

@@ -25,6 +25,7 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Candidate
+from eqsat.report.parts import CertificateSummary
 from eqsat.report.report import Phase, Report
 from eqsat.report.result import Result
 from eqsat.report.summary import operators_of
@@ -166,7 +167,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
         stopped_by="failed" if failures else "interrupted" if interrupted else "time_limit",
         extraction="none",
         objective={} if costs.cost is not None else dict(costs.objective),
-        certificate={"kind": "identical", "error": 0.0, "text": "nothing changed"},
+        certificate=CertificateSummary("identical", 0.0, text="nothing changed"),
         seconds=dict(log.seconds),
         kept_because="the run failed"
         if failures

@@ -13,7 +13,7 @@ from rich.table import Table
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import CostError
-from eqsat.report.report import duration, integer, percent
+from eqsat.report.units import duration, integer, percent
 
 if TYPE_CHECKING:
     from eqsat.costs.model.validation import Validation

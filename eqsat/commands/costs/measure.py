@@ -11,7 +11,7 @@ from eqsat.commands.arguments import DURATION, SIZE, debug_option
 from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.errors import UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 from eqsat.runtime.threads import check_threads
 
 if TYPE_CHECKING:

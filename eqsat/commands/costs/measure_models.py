@@ -16,7 +16,7 @@ from eqsat.commands.costs.keys import keys_of_model, light_models
 from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
 

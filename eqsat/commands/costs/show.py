@@ -14,7 +14,7 @@ from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
 from eqsat.commands.display import console
 from eqsat.errors import UsageError
-from eqsat.report.report import count, duration, integer, quantity
+from eqsat.report.units import count, duration, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
     from eqsat.costs.table.entry import Entry
     from eqsat.costs.table.table import CostTable
+    from eqsat.report.parts import StepCost
     from eqsat.report.result import Result
 
 #: What choosing a graph needs, which measuring kernels does not.
@@ -65,8 +66,8 @@ def measure_whole(
     own = table.own(environment)
     if key.text in own:
         return 0
-    kernels = sum(step["bytes"] > 0 for step in steps)
-    seconds = sum(step["seconds"] for step in steps)
+    kernels = sum(step.bytes > 0 for step in steps)
+    seconds = sum(step.seconds for step in steps)
     plain = correction(measured_graphs(table.entries(environment))).sum(seconds, kernels) if device.gpu else seconds
     inputs = _inputs(result, sizes)
     if watch is None:
@@ -78,9 +79,9 @@ def measure_whole(
     return 1
 
 
-def _identity(step: Mapping[str, Any]) -> list[Any]:
+def _identity(step: StepCost) -> list[Any]:
     """A step without its cost."""
-    return [step[name] for name in ("op", "value", "operands", "result", "arithmetic")]
+    return [step.op, step.value, step.operands, step.result, step.arithmetic]
 
 
 def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import alone_option, jobs_option, workers
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 
 @click.command()

@@ -9,7 +9,7 @@ from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import workers
 from eqsat.commands.targets import check_target
 from eqsat.errors import UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 from eqsat.system.files import write_text
 
 

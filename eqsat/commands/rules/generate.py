@@ -11,7 +11,7 @@ from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.targets import check_target
-from eqsat.report.report import count, duration
+from eqsat.report.units import count, duration
 from eqsat.system.files import write_text
 
 

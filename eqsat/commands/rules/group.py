@@ -20,7 +20,7 @@ from eqsat.commands.rules.report import report
 from eqsat.commands.rules.show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.rules.evidence import Evidence

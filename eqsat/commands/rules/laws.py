@@ -16,7 +16,7 @@ from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck

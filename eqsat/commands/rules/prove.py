@@ -14,7 +14,7 @@ from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console, followed
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof

@@ -10,7 +10,7 @@ from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import alone_option
 from eqsat.commands.targets import check_target
-from eqsat.report.report import count
+from eqsat.report.units import count
 from eqsat.system.files import write_text
 
 

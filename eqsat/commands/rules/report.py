@@ -11,7 +11,7 @@ import click
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import printable
-from eqsat.report.report import count, integer
+from eqsat.report.units import count, integer
 
 
 @click.command()

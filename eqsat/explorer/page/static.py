@@ -12,7 +12,7 @@ from itertools import pairwise
 from eqsat.explorer.page.layout import layered
 from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 
 #: A graph with more nodes is drawn with its blocks folded.
 MOST_NODES = 60

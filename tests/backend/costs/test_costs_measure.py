@@ -336,7 +336,7 @@ def test_a_measured_fused_kernel_is_chosen_where_it_costs_least():
     (key, *_) = listed(activated()).fused
     table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
     (step,) = eqsat.optimize(activated(), table=table, measure=False).report.steps
-    assert (step["op"], step["seconds"], step["estimated"]) == ("conv + relu", 1e-9, False)
+    assert (step.op, step.seconds, step.estimated) == ("conv + relu", 1e-9, False)
 
 
 def test_a_measured_column_major_product_is_chosen_where_it_costs_least():
@@ -344,5 +344,5 @@ def test_a_measured_column_major_product_is_chosen_where_it_costs_least():
     key = parsed("matmul {} float32[4, 16] float32[16, 8]@column")
     table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
     steps = eqsat.optimize(turned(), table=table, measure=False, sizes={"n": 8}).report.steps
-    (product,) = (step for step in steps if step["op"] == "matmul")
-    assert (product["operands"], product["seconds"], product["estimated"]) == (["row", "column"], 1e-9, False)
+    (product,) = (step for step in steps if step.op == "matmul")
+    assert (product.operands, product.seconds, product.estimated) == (["row", "column"], 1e-9, False)
