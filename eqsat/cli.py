@@ -13,7 +13,7 @@ import click
 from eqsat.commands.arguments import CommandState
 from eqsat.commands.bench import bench
 from eqsat.commands.costs.group import costs
-from eqsat.commands.costs.measure_models import measure
+from eqsat.commands.costs.measure import measure
 from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect

@@ -121,7 +121,7 @@ assert any("@column" in key.text for key in keys)
 
 # %% [markdown]
 # `fill` measures what the table lacks. A second call finds it all there. On the command line this
-# is `eqsat costs measure model.onnx`.
+# is `eqsat measure model.onnx`.
 
 # %%
 table = CostTable(Path(folder.name) / "costs.sqlite3", shipped=False)

@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {
         40,
         kills.attempt,
         kills.BOUNDS,
-        "`eqsat optimize`, `costs measure` and `rules generate` killed at random moments, some as they write",
+        "`eqsat optimize`, `measure` and `rules generate` killed at random moments, some as they write",
         "a target is the old file or the new one, whole; tables pass SQLite's check and lose no entry; the same "
         "command then goes on where it stood",
         "tests/backend/benchmarks/test_faults_processes.py",

@@ -53,7 +53,7 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
             raise CostError(
                 f"no entry of this environment; {mismatch}",
                 expected="entries measured here",
-                remedy="`eqsat costs measure` makes some",
+                remedy="`eqsat measure` makes some",
             )
     wholes = measured_graphs(entries)
     found, predicted, fitted = validate(of, entries, folds, seed), predictions(wholes), correction(wholes)

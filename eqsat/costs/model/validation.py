@@ -49,7 +49,7 @@ def validate(device: Device, entries: Mapping[str, Entry], parts: int = 5, seed:
         raise CostError(
             f"{len(entries)} entries in this environment, too few to hold some back",
             expected=f"at least {parts}, one for each fold",
-            remedy="fill the table with `eqsat costs measure`",
+            remedy="fill the table with `eqsat measure`",
         )
     plain: list[float] = []
     after: list[float] = []

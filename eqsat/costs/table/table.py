@@ -207,7 +207,7 @@ class CostTable:
                 error.what,
                 where=f"{self.path}: {key}",
                 expected=error.expected,
-                remedy="the file was changed by another program; delete it, and `eqsat costs measure` fills it again",
+                remedy="the file was changed by another program; delete it, and `eqsat measure` fills it again",
             ) from error
 
     def _merge(self, best: dict[tuple[str, str], TableRecord]) -> Merged:
@@ -282,7 +282,7 @@ def fault(path: str, error: sqlite3.Error) -> CostError:
             f"the cost table is damaged: {error}",
             where=path,
             expected="an SQLite file written by eqsat",
-            remedy="delete it; `eqsat costs measure` fills it again",
+            remedy="delete it; `eqsat measure` fills it again",
         )
     return CostError(
         f"the cost table failed: {error}",
