@@ -18,7 +18,7 @@ from eqsat.bench.ours import FORMS, Ours
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, EqsatError
-from eqsat.runtime.measure import LEAST_ROUNDS, interleaved, ratio_bound
+from eqsat.runtime.measure import Timings, interleaved
 
 #: Rounds and seconds a comparison of one model may take, beside making it ready.
 ROUNDS, SECONDS = 100, 60.0
@@ -66,12 +66,10 @@ class Comparison:
 
     def ratio(self, name: str, to: str) -> tuple[float, float, float] | None:
         """The time of one contender over that of another: the median over rounds, and its 90 % interval."""
-        known = {r.name: r.samples for r in self.results}
-        if name not in known or to not in known:
+        timings = Timings({r.name: r.samples for r in self.results}, "wall")
+        if not {name, to} <= timings.samples.keys():
             return None
-        ratios = np.asarray(known[name]) / np.asarray(known[to])
-        below = 1 / ratio_bound(known[to], known[name])
-        return float(np.median(ratios)), below, ratio_bound(known[name], known[to])
+        return timings.ratio(name, to), 1 / timings.ratio_bound(to, name), timings.ratio_bound(name, to)
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON has it, without the samples."""
@@ -135,8 +133,7 @@ def compare(
         timings = interleaved(
             calls, rounds, case.seed, clock="wall", time_limit=seconds, warm_up=3, should_stop=should_stop
         )
-    if timings.rounds < LEAST_ROUNDS:
-        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds", where=case.name)
+    timings.check_rounds(case.name)
     results = tuple(ContenderResult(name, ours[name], timings.samples[name], errors[name]) for name in ready)
     return Comparison(case.name, case.device.name, case.precision, case.limits, results, skipped)
 

@@ -22,7 +22,7 @@ from eqsat.language.terms.plan import Plan
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
-from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved
+from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Timings, clock_for, combined, interleaved
 from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 from eqsat.system.deadline import check, current
 
@@ -119,7 +119,7 @@ def measure_finalists(
         when_compared(ready)
     if follow is not None:
         follow("timing")
-    clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
+    clock = clock_for(threads) if backend == "onnxruntime" else "wall"
     calls: dict[str, Callable[[], object]] = {}
     parts: dict[str, list[tuple[str, float]]] = {}
     for name, program in ready.programs.items():
@@ -132,8 +132,7 @@ def measure_finalists(
             for part, _ in parts.pop(name):
                 del calls[part]
         timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
-    if timings.rounds < LEAST_ROUNDS:
-        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
+    timings.check_rounds()
     return Measured(
         combined(timings, parts), refused, ready.losses, ready.differing, ready.points, timings if worst else None
     )

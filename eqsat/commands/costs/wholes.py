@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from eqsat.commands.costs.keys import read_as
 from eqsat.errors import MissingExtraError
 
@@ -92,13 +90,12 @@ def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _timed(result: Result, inputs: Mapping[str, Any], threads: int) -> Entry:
     from eqsat.costs.table.entry import Entry
-    from eqsat.runtime.measure import interleaved
+    from eqsat.runtime.measure import clock_for, interleaved
 
     program = result.compile("onnxruntime")
-    clock: Any = "thread" if threads == 1 else "wall"
-    timings = interleaved({"whole": program.bind(inputs)}, _ROUNDS, clock=clock, time_limit=_SECONDS)
-    low, middle, high = (float(q) for q in np.quantile(timings.samples["whole"], (0.1, 0.5, 0.9)))
-    return Entry(middle, low, high, timings.rounds)
+    calls = {"whole": program.bind(inputs)}
+    timings = interleaved(calls, _ROUNDS, clock=clock_for(threads), time_limit=_SECONDS)
+    return Entry.of(timings.samples["whole"])
 
 
 def _timed_on_gpu(result: Result, inputs: Mapping[str, Any], watch: Any, plans: list[str]) -> Entry:

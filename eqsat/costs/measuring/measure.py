@@ -20,7 +20,7 @@ from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.measure import interleaved
+from eqsat.runtime.measure import clock_for, interleaved
 
 #: The device whose operators are measured here.
 DEVICE = "onnxruntime-cpu"
@@ -112,14 +112,12 @@ def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, se
     timings = interleaved(
         {name: program.run for name, program in programs.items()},
         seed=seed,
-        clock="thread" if threads == 1 else "wall",
+        clock=clock_for(threads),
         time_limit=seconds,
     )
     first, last = (np.asarray(timings.samples[str(n)]) for n in (lengths[0], lengths[-1]))
     whole = last if len(lengths) == 1 else (last - first) / lengths[0]
-    times = np.maximum(whole - programs[str(lengths[0])].extra, 0.0)
-    low, middle, high = np.quantile(times, (0.1, 0.5, 0.9))
-    return Entry(float(middle), float(low), float(high), timings.rounds)
+    return Entry.of(np.maximum(whole - programs[str(lengths[0])].extra, 0.0).tolist())
 
 
 def _constant_bytes(key: Key) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError, EqsatError
+from eqsat.runtime.measure import sampled
 
 #: Replays of each graph, and of each candidate before the best are looked at closely.
 REPLAYS, SCREENED = 20, 5
@@ -90,9 +91,8 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
         found = _sampled(slopes, replays, rng)
     cold = {plan: samples for (plan, is_hot), samples in found.items() if not is_hot}
     best = min(cold, key=lambda plan: (float(np.median(cold[plan])), plans.index(plan)))
-    low, middle, high = (float(q) for q in np.quantile(cold[best], (0.1, 0.5, 0.9)))
-    hot = found.get((best, True))
-    return Entry(middle, low, high, replays, best, None if hot is None else min(float(np.median(hot)), middle))
+    entry, hot = Entry.of(cold[best], best), found.get((best, True))
+    return entry if hot is None else replace(entry, hot=min(float(np.median(hot)), entry.seconds))
 
 
 def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
@@ -104,10 +104,9 @@ def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
     copies = _copies(subject, (plan,))
     with ExitStack() as held:
         short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
-        slope = _Slope(short, long, copies, hot=True)
-        samples = [slope.sample() for _ in range(replays + 1)][1:]
-    low, middle, high = (float(q) for q in np.quantile(samples, (0.1, 0.5, 0.9)))
-    return Entry(middle, low, high, replays, plan)
+        slopes = {(plan, True): _Slope(short, long, copies, hot=True)}
+        (samples,) = _sampled(slopes, replays, np.random.default_rng(0)).values()
+    return Entry.of(samples, plan)
 
 
 def settled(subject: Subject) -> float:
@@ -213,14 +212,8 @@ def _sampled(
     slopes: dict[tuple[str, bool], _Slope], rounds: int, rng: np.random.Generator
 ) -> dict[tuple[str, bool], list[float]]:
     """Samples of each candidate, in rounds of all of them, after one that is not counted."""
-    samples: dict[tuple[str, bool], list[float]] = {name: [] for name in slopes}
-    names: list[Any] = list(slopes)
-    for done in range(rounds + 1):
-        for index in rng.permutation(len(names)):
-            taken = slopes[names[index]].sample()
-            if done:
-                samples[names[index]].append(taken)
-    return samples
+    samples = sampled({name: slope.sample for name, slope in slopes.items()}, rounds + 1, rng)
+    return {name: counted for name, (_, *counted) in samples.items()}
 
 
 def _held(stack: ExitStack, subject: Subject, plan: str, copies: int, weights: int) -> Replay:

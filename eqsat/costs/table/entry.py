@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
@@ -28,6 +31,12 @@ class Entry:
     samples: int
     plan: str = ""
     hot: float | None = None
+
+    @classmethod
+    def of(cls, samples: Sequence[float], plan: str = "", hot: float | None = None) -> Entry:
+        """The entry of samples in seconds."""
+        low, middle, high = (float(q) for q in np.quantile(samples, (0.1, 0.5, 0.9)))
+        return cls(middle, low, high, len(samples), plan, hot)
 
     def __post_init__(self) -> None:
         for name in ("seconds", "p10", "p90"):
