@@ -85,11 +85,11 @@ class Comparison:
     def _ratios(self) -> dict[str, Any]:
         """Times of peers over ours, and of parts of eqsat's optimisation over all of it; above 1 eqsat is faster."""
         ours = next((r.name for r in self.results if r.ours), None)
-        found: dict[str, Any] = {}
+        ratios: dict[str, Any] = {}
         for other in self.results:
             if ours is not None and other.name != ours and (ratio := self.ratio(other.name, ours)) is not None:
-                found[other.name] = {"median": ratio[0], "low": ratio[1], "high": ratio[2]}
-        return found
+                ratios[other.name] = {"median": ratio[0], "low": ratio[1], "high": ratio[2]}
+        return ratios
 
 
 def contenders(table: CostTable, *, forms: Sequence[str] = FORMS, time_limit: float = 30.0) -> list[Contender]:
@@ -116,14 +116,14 @@ def compare(
     errors: dict[str, float | None] = {}
     ready: dict[str, Loaded] = {}
     ours = {contender.name: contender.ours for contender in taking_part}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for contender in taking_part:
             if should_stop is not None and should_stop():
                 raise BackendError("interrupted before anything was measured", where=case.name)
             reason = contender.missing(case)
             if reason is None:
                 progress(f"{case.name}: {contender.name}")
-                reason = _load(case, contender, check, ready, errors, held)
+                reason = _load(case, contender, check, ready, errors, stack)
             if reason is not None:
                 skipped[contender.name] = reason
         if not ready:
@@ -144,12 +144,12 @@ def _load(
     check: bool,
     ready: dict[str, Loaded],
     errors: dict[str, float | None],
-    held: ExitStack,
+    stack: ExitStack,
 ) -> str | None:
     """Make a contender ready and check it; the reason where it fails, which must not end the comparison."""
     try:
         loaded = contender.load(case)
-        held.callback(loaded.close)
+        stack.callback(loaded.close)
         loaded.call()
         errors[contender.name] = case.error(loaded.outputs(case.checked[0])) if check else None
     except EqsatError as error:

@@ -77,9 +77,9 @@ def _applied(declared: OpSpec, count: int) -> tuple[str, tuple[int, ...]] | None
     """The function that a reference applies to its operands, where that is all it does."""
     given = [_Applied(str(place), ()) for place in range(count)]
     try:
-        made = declared.reference(_TracedNames(), *given)
+        applied = declared.reference(_TracedNames(), *given)
     except (AttributeError, TypeError, ValueError):
         return None
-    if not isinstance(made, _Applied) or len(made.operands) != count or set(made.operands) != set(given):
+    if not isinstance(applied, _Applied) or len(applied.operands) != count or set(applied.operands) != set(given):
         return None
-    return made.name, tuple(int(operand.name) for operand in made.operands)
+    return applied.name, tuple(int(operand.name) for operand in applied.operands)

@@ -93,20 +93,20 @@ def stated_difference(
     """
     feeds = _inputs(graph, sizes, seed)
     arithmetic, boxes = arithmetic or Narrow(), _Boxes(graph, sizes, seed)
-    held = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
-    ones, others = boxes.run(graph, feeds, arithmetic), boxes.run(stated, held, arithmetic)
+    stored = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
+    ones, others = boxes.run(graph, feeds, arithmetic), boxes.run(stated, stored, arithmetic)
     if [name for name, _ in ones] != [name for name, _ in others]:
         return float("inf")
     worst = 0.0
     for (name, one), (_, other) in zip(ones, others, strict=True):
         if one is other:
             continue
-        reference, found = np.asarray(one), _plain(np.asarray(other), boundary.get(name, PLAIN))
-        if reference.dtype.kind not in "fV" and reference.dtype != found.dtype:
+        reference, result = np.asarray(one), _plain(np.asarray(other), boundary.get(name, PLAIN))
+        if reference.dtype.kind not in "fV" and reference.dtype != result.dtype:
             return float("inf")
-        wide = found.astype(np.float64) if reference.dtype.kind in "fV" else found
-        kept = reference.astype(np.float64) if reference.dtype.kind in "fV" else reference
-        worst = max(worst, relative_difference(kept, wide))
+        wide = result.astype(np.float64) if reference.dtype.kind in "fV" else result
+        expected = reference.astype(np.float64) if reference.dtype.kind in "fV" else reference
+        worst = max(worst, relative_difference(expected, wide))
     return worst
 
 

@@ -169,13 +169,13 @@ def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Seq
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for package in ("eqsat", "numpy", "onnx", "onnxruntime", "torch", "jax", "jaxlib", "triton"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _show(done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
@@ -206,15 +206,15 @@ def table_of(one: Comparison) -> Table:
     """The contenders of a model under the limits of the hardware; ratios are their times over eqsat's."""
     limits = one.limits
     least = f"bytes {duration(limits.memory_seconds)}, arithmetic {duration(limits.arithmetic_seconds)}"
-    made = Table(title=f"{one.model}, {one.precision}; limits of {one.device}: {least}")
-    made.add_column("by", no_wrap=True)
+    table = Table(title=f"{one.model}, {one.precision}; limits of {one.device}: {least}")
+    table.add_column("by", no_wrap=True)
     for heading in ("median", "p10", "p90", "/ limit", "/ eqsat", "90 %", "error"):
-        made.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
     ratios = one.as_dict()["ratios"]
     for row in one.results:
         ratio = ratios.get(row.name)
         times = (duration(s) for s in (row.median, *row.spread))
         shown = ("", "") if ratio is None else (f"{ratio['median']:.2f}", f"{ratio['low']:.2f}–{ratio['high']:.2f}")
         beyond = f"{row.median / limits.seconds:.1f}" if limits.seconds else ""
-        made.add_row(row.name, *times, beyond, *shown, "" if row.error is None else f"{row.error:.1e}")
-    return made
+        table.add_row(row.name, *times, beyond, *shown, "" if row.error is None else f"{row.error:.1e}")
+    return table

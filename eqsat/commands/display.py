@@ -32,10 +32,10 @@ _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n
 
 def console() -> Console:
     """Standard output, as wide as a report where it is no terminal."""
-    found = Terminal()
-    if not found.is_terminal:
-        found.width = WIDTH
-    return found
+    terminal = Terminal()
+    if not terminal.is_terminal:
+        terminal.width = WIDTH
+    return terminal
 
 
 def count_bar() -> Bar:

@@ -74,9 +74,9 @@ def explore(
     out.print(str(explorer.choice), soft_wrap=True)
     out.print()
     out.print(_changes(view.changes, result.report.kept_because))
-    for found in forms:
+    for form in forms:
         out.print()
-        out.print(str(found), soft_wrap=True)
+        out.print(str(form), soft_wrap=True)
     for warning in result.report.warnings:
         out.print(f"warning: {warning}", soft_wrap=True)
     if page_file is not None:

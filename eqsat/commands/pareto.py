@@ -47,7 +47,7 @@ def pareto(
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         try:
-            found = run(
+            frontier = run(
                 model,
                 x,
                 y,
@@ -60,8 +60,8 @@ def pareto(
                 raise click.Abort from error
             raise
     if plot_file is not None:
-        found.plot(plot_file)
+        frontier.plot(plot_file)
     if json_file is not None:
-        document = {"terms": [x, y], "complete": found.front.is_complete, "points": found.points}
+        document = {"terms": [x, y], "complete": frontier.front.is_complete, "points": frontier.points}
         write_text(json_file, json.dumps(document, indent=2) + "\n")
-    console().print(found)
+    console().print(frontier)

@@ -190,11 +190,11 @@ class Explorer:
         """
         leader = self._locator().eclass(x)
         run = self._current()
-        found = class_view(run, leader)
-        snapshot, notation = run.choice.framed.snapshot, self._notation()
+        described = class_view(run, leader)
+        snapshot, notation = run.choice.extraction.snapshot, self._notation()
         positions = {snapshot.nodes[position].number: position for position in snapshot.classes[leader].nodes}
         forms = []
-        for view in found.forms:
+        for view in described.forms:
             price = run.choice.prices.get(positions[view.enode], Price())
             forms.append(
                 Form(
@@ -208,7 +208,7 @@ class Explorer:
                     in_seconds=run.choice.in_seconds,
                 )
             )
-        return Forms(notation.name(leader), found, tuple(forms))
+        return Forms(notation.name(leader), described, tuple(forms))
 
     def why(self, a: Where, b: Where | None = None) -> Chain:
         """The chain of rules between two forms of one tensor, with the terms between.

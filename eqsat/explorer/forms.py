@@ -99,10 +99,10 @@ class Forms:
     def title(self) -> str:
         """The title in a line."""
         known = ", known before the program runs" if self.view.constant else ""
-        held = f": {', '.join(self.values)}" if len(self.values) > 1 else ""
+        values = f": {', '.join(self.values)}" if len(self.values) > 1 else ""
         unused = "" if self.chosen is not None else "; the choice does not need it"
         forms = count(len(self.forms), "form")
-        return f"{self.name}, {self.view.type}, e-class {self.eclass}{held}{known}, {forms}{unused}"
+        return f"{self.name}, {self.view.type}, e-class {self.eclass}{values}{known}, {forms}{unused}"
 
     def __iter__(self) -> Iterator[Form]:
         return iter(self.forms)

@@ -64,19 +64,19 @@ class Growth:
     @cached_property
     def refused(self) -> dict[str, dict[str, int]]:
         """The refusals of each rule by reason."""
-        found: dict[str, dict[str, int]] = {}
+        by_rule: dict[str, dict[str, int]] = {}
         for (rule, reason), times in sum((s.refused for s in self.steps), Counter()).items():
-            found.setdefault(rule, {})[reason] = times
-        return found
+            by_rule.setdefault(rule, {})[reason] = times
+        return by_rule
 
     @cached_property
     def where(self) -> dict[str, list[str]]:
         """For each rule that fired the values, or else e-classes, where it did, in order."""
-        found: dict[str, dict[str, None]] = {}
+        by_rule: dict[str, dict[str, None]] = {}
         for step in self.steps:
             for rule, enodes in step.firings:
-                found.setdefault(rule, {}).update(dict.fromkeys(map(self.places, enodes)))
-        return {rule: list(places) for rule, places in found.items()}
+                by_rule.setdefault(rule, {}).update(dict.fromkeys(map(self.places, enodes)))
+        return {rule: list(places) for rule, places in by_rule.items()}
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rules that matched, most firings first: rule, matches, firings, where, refusals with reasons."""
@@ -112,11 +112,11 @@ class Growth:
         """The title, with a line on rules left out, and the rules that fired most."""
         rows = self.rows()
         fired = [row for row in rows if row[2]] or sorted(rows, key=lambda row: -row[1])[:_IDLE]
-        kept = fired[:_ROWS]
-        idle = sum(not row[2] for row in rows) - sum(not row[2] for row in kept)
-        more = [f"{count(len(fired) - len(kept), 'more rule')} fired"] if len(fired) > len(kept) else []
+        visible = fired[:_ROWS]
+        idle = sum(not row[2] for row in rows) - sum(not row[2] for row in visible)
+        more = [f"{count(len(fired) - len(visible), 'more rule')} fired"] if len(fired) > len(visible) else []
         more += [f"{count(idle, 'rule')} matched and did not fire"] if idle else []
-        return f"{self.title}\n{'; '.join(more)} (all in .rows())" if more else self.title, kept
+        return f"{self.title}\n{'; '.join(more)} (all in .rows())" if more else self.title, visible
 
     def __str__(self) -> str:
         title, rows = self.shown()

@@ -172,7 +172,7 @@ class Session:
         return self.costs.cost is None and dict(self.costs.objective) == {"time": 1.0}
 
     @property
-    def framed(self) -> TensorProblem:
+    def extraction(self) -> TensorProblem:
         """The problem of choosing, at the costs that hold now."""
         if self._framed is None:
             self._framed = self._choosing().chooser(self.grown).problem()
@@ -183,28 +183,28 @@ class Session:
         before, self.changes = self.changes, list(changes)
         self._framed = self.choice = self.finished = None
         try:
-            self.framed  # noqa: B018 - a cost that is none is told here, before anything relies on it
+            self.extraction  # noqa: B018 - a cost that is none is told here, before anything relies on it
         except BaseException:
             self.changes = before
             raise
 
     def choose(self, extractor: str) -> Choice:
         """The choice of an extractor, beside those of the baselines."""
-        run, framed = self._choosing(), self.framed
+        run, extraction = self._choosing(), self.extraction
         chooser = run.chooser(self.grown)
         run.settings.deadline.begin()
         with run.log.phase("extract"):
-            others = chooser.baselines(framed)
+            others = chooser.baselines(extraction)
             if extractor == "greedy" and extractor in others:
                 solution = others[extractor]
             else:
-                solution = chooser.solved(framed, extractor, list(others.values()))
-            candidates = chooser.finalists(framed, {extractor: solution})
+                solution = chooser.solved(extraction, extractor, list(others.values()))
+            candidates = chooser.finalists(extraction, {extractor: solution})
         beside = [
             Baseline(name, one.cost, one.seconds, one.status) for name, one in others.items() if name != extractor
         ]
         self.finished = None
-        self.choice = self._choice(extractor, Chosen(framed, solution, beside, candidates))
+        self.choice = self._choice(extractor, Chosen(extraction, solution, beside, candidates))
         return self.choice
 
     def finish(self, measure: bool) -> Result:
@@ -235,10 +235,10 @@ class Session:
         """A choice as it is shown: the original where nothing that the extractor chose is left."""
         original = chosen.candidates[0]
         candidate = next((c for c in chosen.candidates if c.name == extractor), original)
-        given = as_given(chosen.framed)
+        given = as_given(chosen.extraction)
         return Choice(
             extractor,
-            chosen.framed,
+            chosen.extraction,
             chosen.solution,
             candidate,
             original,
@@ -264,19 +264,19 @@ class Session:
     def read(self, choice: Choice) -> ViewedRun:
         """The run as views are made of it: that of the result where there is one, else of the choice."""
         finished = self.finished
-        kept = choice.candidate if finished is None else finished.kept
+        finalist = choice.candidate if finished is None else finished.kept
 
         def explained() -> Explanation:
             if finished is not None:
                 return finished.result.explanation
-            return explain(self.encoding, choice.original, kept, regions(self.encoding, kept))
+            return explain(self.encoding, choice.original, finalist, regions(self.encoding, finalist))
 
         report = f"{choice}\n\n{self.totals()}" if finished is None else str(finished.result.report)
         costs: GraphCost = self.run.settings.costs.graph(self.given.graph)
         notes = tuple(f"cost changed: {change.text}" for change in self.changes)
         grown = self.saturator.report
         rules = self.run.rules
-        return ViewedRun(self.given, self.encoding, grown, rules, choice, kept, costs, explained, report, notes)
+        return ViewedRun(self.given, self.encoding, grown, rules, choice, finalist, costs, explained, report, notes)
 
     def totals(self) -> Growth:
         """All growth so far."""

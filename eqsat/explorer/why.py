@@ -73,11 +73,11 @@ class Chain:
 
 def chain(explainer: Explainer, notation: Notation, source: int, target: int) -> Chain:
     """The chain from one e-node to another of its class."""
-    found = explainer.derive([(source, target)])
-    first = found.chains.get((source, target))
+    derivation = explainer.derive([(source, target)])
+    first = derivation.chains.get((source, target))
     behind = tuple(
         (notation.enode(a), notation.enode(b), tuple(_links(notation, steps)))
-        for (a, b), steps in found.chains.items()
+        for (a, b), steps in derivation.chains.items()
         if (a, b) != (source, target) and steps and not _is_obvious(steps)
     )
     return Chain(
@@ -85,8 +85,8 @@ def chain(explainer: Explainer, notation: Notation, source: int, target: int) ->
         notation.enode(target),
         tuple(_links(notation, first or ())),
         behind,
-        found.gaps,
-        found.rules,
+        derivation.gaps,
+        derivation.rules,
     )
 
 

@@ -264,14 +264,14 @@ def _drawn(
     Where its inputs may be such that ONNX Runtime ends the process, they are tried in another one first.
     """
     if compiled.backend != "onnxruntime" or not may_end_the_process(original):
-        found = [tried(program, original, point, seed) for point in points]
-        return found, [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+        runnable = [tried(program, original, point, seed) for point in points]
+        return runnable, [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
     with child_of(original, compiled.source) as child:
-        found = [tried(child, original, point, seed) for point in points]
-        draws = [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+        runnable = [tried(child, original, point, seed) for point in points]
+        draws = [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
         for feeds in draws:
             child.run(feeds)
-    return found, draws
+    return runnable, draws
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ class _Compiling:
             from eqsat.runtime.onnxruntime.session import SessionProgram, session
 
             many, halves = len(graph.nodes), has_halves(graph)
-            made = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)
-            return SessionProgram(graph, made)
+            opened = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)
+            return SessionProgram(graph, opened)
         try:
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:

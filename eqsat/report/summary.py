@@ -59,34 +59,34 @@ def report_of(
     points: Sequence[SizePoint] = (),
 ) -> Report:
     """The report of an outcome."""
-    given, kept, grown = outcome.given, outcome.kept, outcome.grown
+    given, best, grown = outcome.given, outcome.kept, outcome.grown
     original = given.original
     solution, measured = outcome.solution, outcome.measured
     enodes, eclasses = outcome.encoding.egraph.size()
     before = outcome.candidates[0].cost
-    bound = min(solution.lower_bound, kept.cost.price)
+    bound = min(solution.lower_bound, best.cost.price)
     refused: dict[str, dict[str, int]] = {}
     for (rule, reason), times in sorted(grown.refused.items()):
         refused.setdefault(rule, {})[reason] = times
-    certificate = kept.certificate
+    certificate = best.certificate
     # With the original its bodies are kept as well.
-    bodies = [] if kept is outcome.candidates[0] else [body for body in given.inside if not body.failure]
+    bodies = [] if best is outcome.candidates[0] else [body for body in given.inside if not body.failure]
     return Report(
         name=original.name,
         device=device,
         nodes_before=given.nodes,
-        nodes_after=kept.size,
+        nodes_after=best.size,
         cost_before=before.price,
-        cost_after=kept.cost.price,
+        cost_after=best.cost.price,
         lower_bound=bound,
-        gap=0.0 if kept.cost.price <= bound else 1 - bound / kept.cost.price,
+        gap=0.0 if best.cost.price <= bound else 1 - bound / best.cost.price,
         objective={} if costs.cost is not None else dict(costs.objective),
         stopped_by="interrupted" if stopped else grown.stopped_by,
         extraction=solution.status,
         enodes=enodes,
         eclasses=eclasses,
         growth=list(grown.growth),
-        estimated_share=kept.cost.estimated_share,
+        estimated_share=best.cost.estimated_share,
         rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
         rules_refused=refused,
         certificate=CertificateSummary(
@@ -101,10 +101,10 @@ def report_of(
         ),
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
-        measured_after=measured.median(kept.name) if measured else None,
-        measured_bound=measured.bound(kept.name) if measured else None,
+        measured_after=measured.median(best.name) if measured else None,
+        measured_bound=measured.bound(best.name) if measured else None,
         rounds=measured.rounds if measured else 0,
-        kept=kept.name,
+        kept=best.name,
         kept_because=outcome.because,
         opaque=[
             OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
@@ -112,10 +112,10 @@ def report_of(
             if n.op == OPAQUE
         ],
         operators_before=operators_of(original),
-        operators_after=operators_of(kept.graph),
+        operators_after=operators_of(best.graph),
         changes=[*_settled(original), *map(_change_inside, bodies), *outcome.explained.changes],
-        amounts=dict(kept.amounts),
-        steps=list(steps_of(kept)),
+        amounts=dict(best.amounts),
+        steps=list(steps_of(best)),
         baselines=list(outcome.baselines),
         sizes=[CostedSizes(shown(original, p), p.weight) for p in points],
         measured_at=described(original, measured.points) if measured else "",
@@ -154,21 +154,21 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
     return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))
 
 
-def steps_of(kept: Candidate) -> Iterator[StepCost]:
+def steps_of(candidate: Candidate) -> Iterator[StepCost]:
     """The steps in order: each kernel and each conversion with its operators, states and cost."""
-    if kept.assembled is None:
-        for node, cost in kept.cost.nodes:
+    if candidate.assembled is None:
+        for node, cost in candidate.cost.nodes:
             yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
         return
-    graph = kept.assembled.graph
+    graph = candidate.assembled.graph
     producers = {v: node for node in graph.nodes for v in node.outputs if v}
-    for step, cost in zip(kept.assembled.plan.steps, kept.assembled.costs, strict=True):
+    for step, cost in zip(candidate.assembled.plan.steps, candidate.assembled.costs, strict=True):
         if isinstance(step, Conversion):
             kind = "cast" if step.source.precision != step.target.precision else "copy"
             yield _step(f"convert ({kind})", step.value, [str(step.source)], str(step.target), cost)
         else:
             ops = " + ".join(operator_name(producers[value]) for value in step.nodes)
-            taken = list(dict.fromkeys(str(held.state) for held in step.operands)) or ["row"]
+            taken = list(dict.fromkeys(str(operand.state) for operand in step.operands)) or ["row"]
             yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
 
 

@@ -124,19 +124,19 @@ class _Bodies:
         inside: list[Inside] = []
         changed = False
         for site in sites(graph, self.fresh):
-            made: dict[str, GraphProto] = {}
+            rewritten: dict[str, GraphProto] = {}
             for body in site.control.bodies:
                 place = f"{where}{body.name} of {site.place}"
                 often = runs * self._runs(site)
                 records, new = self._body(body, place, often, finite.doubted(site, body), constants)
                 inside += records
                 if new is not None:
-                    made[body.name], added = new
+                    rewritten[body.name], added = new
                     constants |= added
                     types |= {name: constant.type for name, constant in added.items()}
-            if made:
+            if rewritten:
                 changed = True
-                nodes[nodes.index(site.node)] = replaced(site, made)
+                nodes[nodes.index(site.node)] = replaced(site, rewritten)
         if changed:
             graph = replace(graph, nodes=tuple(nodes), constants=constants, types=types)
         return graph, inside
@@ -156,10 +156,10 @@ class _Bodies:
         try:
             graph, records = self.improved(body.graph, f"{place}: ", runs, doubted)
             result = self._chosen(body, graph, size, doubted, place)
-            kept = result.report.kept == "original"
-            final = graph if kept else expanded(result.graph, lacking())
+            unchanged = result.report.kept == "original"
+            final = graph if unchanged else expanded(result.graph, lacking())
             after = written_size(final, None)
-            if kept and graph is body.graph and after >= size:
+            if unchanged and graph is body.graph and after >= size:
                 return records, None
             new = written(final, body, outside, self.names)
         except TimeUp as late:
@@ -225,15 +225,15 @@ class _Finite:
         outer = {name: name for name in body.graph.inputs if name not in own} | dict(
             zip(own, site.proto.input, strict=False)
         )
-        found = {name for name, value in outer.items() if value and not _is_finite(encoding, value)}
+        doubtful = {name for name, value in outer.items() if value and not _is_finite(encoding, value)}
         states = own[2:] if first else own if site.proto.op_type == "Scan" else []
-        made = list(body.graph.outputs.values())[first:]
+        results = list(body.graph.outputs.values())[first:]
         while True:
-            inner = encode(body.graph, doubted=found)
-            more = {s for s, value in zip(states, made, strict=False) if not _is_finite(inner, value)} - found
+            inner = encode(body.graph, doubted=doubtful)
+            more = {s for s, value in zip(states, results, strict=False) if not _is_finite(inner, value)} - doubtful
             if not more:
-                return frozenset(found)
-            found |= more
+                return frozenset(doubtful)
+            doubtful |= more
 
 
 def _is_finite(encoding: Encoding, value: str) -> bool:

@@ -41,7 +41,7 @@ Adjust = Callable[[TensorProblem], TensorProblem]
 class Chosen:
     """A problem with its solution, the solutions of baselines, and the finalists, the original first."""
 
-    framed: TensorProblem
+    extraction: TensorProblem
     solution: Solution
     baselines: Sequence[Baseline]
     candidates: list[Candidate]
@@ -65,11 +65,11 @@ class Chooser:
         available: Available = available_on(settings.device.name, opset, contrib=settings.contrib, windowed=moved)
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
-        framed = tensor_problem(
+        extraction = tensor_problem(
             self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
         )
-        framed = limited(framed, costs, settings.bounds, counted)
-        return framed if self.adjust is None else self.adjust(framed)
+        extraction = limited(extraction, costs, settings.bounds, counted)
+        return extraction if self.adjust is None else self.adjust(extraction)
 
     def weighed_problem(self) -> TensorProblem:
         """The problem under the weights of sizes that are asked for."""
@@ -77,28 +77,28 @@ class Chooser:
         if settings.options.over_sizes == "sum" or len(costs.parts) < 2:
             return self.problem()
 
-        def solved(framed: TensorProblem) -> Solution:
+        def solved(extraction: TensorProblem) -> Solution:
             share = settings.deadline.part(_BALANCE_SHARE / ROUNDS)
-            return solve(framed.problem, time_limit=share, should_stop=settings.options.should_stop)
+            return solve(extraction.problem, time_limit=share, should_stop=settings.options.should_stop)
 
         return balanced(self.given.graph, costs, self.problem, solved)
 
-    def choice(self, framed: TensorProblem) -> Chosen:
+    def choice(self, extraction: TensorProblem) -> Chosen:
         """The solution of a problem, those of the baselines, and the finalists."""
         extractor = self.settings.options.extractor
-        solutions = self.baselines(framed)
+        solutions = self.baselines(extraction)
         if extractor in ("ilp", "backtracking") or extractor not in solutions:
-            solutions[extractor] = self.solved(framed, extractor, list(solutions.values()))
+            solutions[extractor] = self.solved(extraction, extractor, list(solutions.values()))
         baselines = [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
         names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
-        candidates = self.finalists(framed, {name: solutions[name] for name in names})
+        candidates = self.finalists(extraction, {name: solutions[name] for name in names})
         if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable()
-        return Chosen(framed, solutions[extractor], baselines, candidates)
+        return Chosen(extraction, solutions[extractor], baselines, candidates)
 
-    def finalists(self, framed: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
+    def finalists(self, extraction: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
         """The original, then the graph of each solution once."""
-        return Finalists(self.settings, self.given, framed, adjusted=self.adjust is not None).of(solutions)
+        return Finalists(self.settings, self.given, extraction, adjusted=self.adjust is not None).of(solutions)
 
     def _portable(self) -> list[Candidate]:
         """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
@@ -107,47 +107,47 @@ class Chooser:
         solution = plain.solved(without, self.settings.options.extractor, [])
         return plain.finalists(without, {"portable": solution})[1:]
 
-    def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
+    def solved(self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
         """The solution of an extractor; the integer program starts from what is `known`."""
         settings = self.settings
 
         def follow(best: float, bound: float) -> None:
-            self.log.say(Progress("extract", nodes=len(framed.snapshot.nodes), best=best, bound=bound))
+            self.log.say(Progress("extract", nodes=len(extraction.snapshot.nodes), best=best, bound=bound))
 
         if extractor == "ilp":
-            return self._integer_program(framed, list(known), follow)
+            return self._integer_program(extraction, list(known), follow)
         more: dict[str, Any] = {}
         if extractor == "backtracking":
-            more = {"start": framed.original(), "alpha": settings.options.alpha, "progress": follow}
+            more = {"start": extraction.original(), "alpha": settings.options.alpha, "progress": follow}
         return solve(
-            framed.problem,
+            extraction.problem,
             extractor=extractor,
             time_limit=settings.deadline.part(_EXTRACT),
             should_stop=settings.options.should_stop,
             **more,
         )
 
-    def baselines(self, framed: TensorProblem) -> dict[str, Solution]:
+    def baselines(self, extraction: TensorProblem) -> dict[str, Solution]:
         """The solutions of greedy and of a short backtracking search, as far as they keep the limits."""
         settings = self.settings
         short = settings.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
         searches: dict[str, dict[str, Any]] = {
             "greedy": {},
-            "backtracking": {"start": framed.original(), "time_limit": short},
+            "backtracking": {"start": extraction.original(), "time_limit": short},
         }
         solutions: dict[str, Solution] = {}
         for name, more in searches.items():
             try:
                 stop = settings.options.should_stop
-                solutions[name] = solve(framed.problem, extractor=name, should_stop=stop, **more)
+                solutions[name] = solve(extraction.problem, extractor=name, should_stop=stop, **more)
             except ExtractionError as error:
-                if not framed.problem.is_limited:
+                if not extraction.problem.is_limited:
                     raise
                 self.log.warnings.append(f"{name}: {error.what}")
         return solutions
 
     def _integer_program(
-        self, framed: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
+        self, extraction: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
     ) -> Solution:
         """The solution of the integer program, started from what is known, and from the best row-major one.
 
@@ -156,8 +156,8 @@ class Chooser:
         """
         settings = self.settings
         deadline = settings.deadline.part(_EXTRACT)
-        rows = Restricted(framed)
-        if rows.is_smaller and not framed.problem.is_limited:
+        rows = Restricted(extraction)
+        if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(
                 rows.problem,
                 time_limit=deadline.part(_FIRST_SHARE),
@@ -166,7 +166,7 @@ class Chooser:
             )
             known = [*known, rows.lifted(first)]
         return solve(
-            framed.problem,
+            extraction.problem,
             time_limit=deadline,
             seed=settings.options.seed,
             should_stop=settings.options.should_stop,

@@ -62,8 +62,8 @@ def rules_behind(encoding: Encoding, candidate: Candidate, pairs: Sequence[tuple
     rules = Explainer(encoding.egraph).derive(pair for pair in known if pair[0] != pair[1]).rules
     if rules:
         return rules
-    found = (rule for region in regions(encoding, candidate) for rule in region.derivation.rules)
-    return tuple(dict.fromkeys(found))
+    names = (rule for region in regions(encoding, candidate) for rule in region.derivation.rules)
+    return tuple(dict.fromkeys(names))
 
 
 def released(error: Exception) -> Exception:

@@ -32,11 +32,11 @@ def balanced(
     best: tuple[float, list[float], TensorProblem] | None = None
     for _ in range(ROUNDS):
         costs.weighed([weight / cost for weight, cost in zip(weights, before, strict=True)])
-        framed = frame()
-        chosen = assemble(framed, solved(framed), original).graph
+        extraction = frame()
+        chosen = assemble(extraction, solved(extraction), original).graph
         shares = [model.graph(chosen).price / cost for (_, model), cost in zip(costs.parts, before, strict=True)]
         if best is None or max(shares) < best[0]:
-            best = max(shares), list(weights), framed
+            best = max(shares), list(weights), extraction
         if max(shares) - min(shares) < 1e-3:
             break
         weights = [w * math.exp(_STEP * (s - max(shares))) for w, s in zip(weights, shares, strict=True)]

@@ -42,7 +42,7 @@ def filter_options(command: Command) -> Command:
     """Adds the options that select entries; the command gets a Filter as `chosen`."""
 
     @wraps(command)
-    def made(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
+    def filtered(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
         from eqsat.costs.devices.device import Device
         from eqsat.language.ops import OPS
 
@@ -60,5 +60,5 @@ def filter_options(command: Command) -> Command:
         click.option("--device", metavar="DEVICE", help="Only this device."),
     )
     for option in options:
-        option(made)
-    return cast(Command, made)
+        option(filtered)
+    return cast(Command, filtered)

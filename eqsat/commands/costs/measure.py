@@ -38,7 +38,7 @@ class Job:
     threads: int
     fused: int
     variants: tuple[tuple[str, str], ...]
-    wholes: bool
+    graphs: bool
     time_limit: float | None
 
 
@@ -50,7 +50,7 @@ class Measurements:
     known: int = 0
     left: int = 0
     discarded: int = 0
-    wholes: int = 0
+    graphs: int = 0
     failed: Sequence[tuple[str, str]] = ()
     warnings: Sequence[str] = ()
     stopped: bool = False
@@ -70,7 +70,9 @@ class Measurements:
 @click.option("--fused", type=int, default=64, show_default=True, help="Fused kernels for each model, at most.")
 @click.option("--precision", type=NAMES, default="exact", show_default=True, help="Policies to measure for.")
 @click.option("--dtype", type=NAMES, default="float32", show_default=True, help="What stands for float32 in models.")
-@click.option("--wholes/--no-wholes", default=True, show_default=True, help="Measure each model's result as a whole.")
+@click.option(
+    "--wholes/--no-wholes", "graphs", default=True, show_default=True, help="Measure each model's result as a whole."
+)
 @click.option("--time-limit", type=DURATION, help="Begin no kernel after this time.")
 @debug_option
 def measure(
@@ -85,7 +87,7 @@ def measure(
     fused: int,
     precision: list[str],
     dtype: list[str],
-    wholes: bool,
+    graphs: bool,
     time_limit: float | None,
 ) -> None:
     """Measure the kernels of models on a device: operators, those that rules find in their place, and fused ones.
@@ -95,7 +97,7 @@ def measure(
     on any machine, is measured by --keys on one that has the GPU, where neither egglog nor a solver is needed.
     """
     named = tuple(Path(name) for names in models for name in names)
-    job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), wholes, time_limit)
+    job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), graphs, time_limit)
     _check(job, list_file, target)
     from eqsat.costs.devices.device import Device
     from eqsat.costs.table.environment import kind_of
@@ -122,13 +124,13 @@ def measure(
 
 @click.command(
     "measure",
-    params=[parameter for parameter in measure.params if parameter.name != "wholes"],
+    params=[parameter for parameter in measure.params if parameter.name != "graphs"],
     deprecated="`eqsat measure --no-wholes` is the same",
 )
 @click.pass_context
 def costs_measure(context: click.Context, /, **options: Any) -> None:
-    """Measure the kernels of models, without their results as wholes."""
-    context.invoke(measure, **options, wholes=False)
+    """Measure the kernels of models, without their results as whole graphs."""
+    context.invoke(measure, **options, graphs=False)
 
 
 def _check(job: Job, list_file: Path | None, target: Path | None) -> None:
@@ -190,8 +192,8 @@ def _gathered(
             bar.update(task, description=f"{model.name}, {dtype}, {precision}")
             choices, more = choices_for(device, "auto", precision)
             warnings += [w for w in more if w not in warnings]
-            found = keys_of_model(model, device, job.sizes, choices, job.fused, dtype)
-            keys |= dict.fromkeys(key for key in found if not (device.gpu and runs_nothing(key)))
+            listed = keys_of_model(model, device, job.sizes, choices, job.fused, dtype)
+            keys |= dict.fromkeys(key for key in listed if not (device.gpu and runs_nothing(key)))
             bar.advance(task)
             if should_stop():
                 return keys, warnings
@@ -210,7 +212,7 @@ def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
         return Measurements(warnings=warnings, stopped=True)
     failed = [(key.text, why) for key, why in filled.failed]
     outcome = Measurements(filled.measured, filled.known, filled.left, failed=failed, warnings=warnings)
-    return _with_wholes(outcome, job, device, table, None, bar, should_stop)
+    return _with_whole_graphs(outcome, job, device, table, None, bar, should_stop)
 
 
 def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_stop: Callable[[], bool]) -> Measurements:
@@ -222,10 +224,10 @@ def _on_gpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
         done = run.run(keys, _follower(bar), job.time_limit, should_stop)
         failed = [(key.text, why) for key, why in done.failed]
         outcome = Measurements(done.measured, done.known, done.left, done.discarded, 0, failed, warnings, should_stop())
-        return _with_wholes(outcome, job, device, table, run.stopwatch, bar, should_stop)
+        return _with_whole_graphs(outcome, job, device, table, run.stopwatch, bar, should_stop)
 
 
-def _with_wholes(
+def _with_whole_graphs(
     outcome: Measurements,
     job: Job,
     device: Device,
@@ -235,16 +237,16 @@ def _with_wholes(
     should_stop: Callable[[], bool],
 ) -> Measurements:
     """The outcome with each model's result measured as a whole, where what chooses it is here."""
-    if outcome.stopped or outcome.left or not job.wholes or not job.models:
+    if outcome.stopped or outcome.left or not job.graphs or not job.models:
         return outcome
-    from eqsat.commands.costs.wholes import measure_whole
+    from eqsat.commands.costs.whole_graphs import measure_whole
 
     task = bar.add_task("whole graphs", total=len(job.models) * len(job.variants))
     for model in job.models:
         for dtype, precision in job.variants:
             bar.update(task, description=f"{model.name}, {dtype}, {precision}, whole")
             try:
-                outcome.wholes += measure_whole(
+                outcome.graphs += measure_whole(
                     model, device, (dtype, precision), table, watch, sizes=job.sizes, threads=job.threads
                 )
             except MissingExtraError as lacking:
@@ -275,7 +277,7 @@ def _report(outcome: Measurements, table: CostTable, out: Console) -> None:
     for warning in outcome.warnings:
         out.print(f"warning: {warning}", style="yellow", soft_wrap=True)
     windows = f"; {count(outcome.discarded, 'window')} measured again" if outcome.discarded else ""
-    graphs = f", {count(outcome.wholes, 'whole graph')}" if outcome.wholes else ""
+    graphs = f", {count(outcome.graphs, 'whole graph')}" if outcome.graphs else ""
     measured = f"{count(outcome.measured, 'operator')}{graphs} measured"
     out.print(f"{measured}, {outcome.known} known before, {outcome.left} left{windows}")
     for text, reason in outcome.failed:

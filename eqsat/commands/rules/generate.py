@@ -55,19 +55,19 @@ def generate(
         imports=sources,
     )
     with workers(jobs) as executor, stages() as follow:
-        made = generate(
+        generated = generate(
             settings,
             executor=executor,
             progress=lambda at: follow(f"{at.domain}: {at.stage}", at.done, at.total),
             resume=target.with_name(f"{target.name}.partial"),
         )
-    write_candidates(made.candidates, target)
+    write_candidates(generated.candidates, target)
     if counts is not None:
-        write_text(counts, json.dumps(made.counts, indent=1) + "\n")
+        write_text(counts, json.dumps(generated.counts, indent=1) + "\n")
     out = console()
-    found = made.counts
+    totals = generated.counts
     out.print(
-        f"{count(found['graphs'], 'graph')}, {count(found['terms'], 'term')}, {count(found['pairs'], 'equal pair')}"
+        f"{count(totals['graphs'], 'graph')}, {count(totals['terms'], 'term')}, {count(totals['pairs'], 'equal pair')}"
     )
-    out.print(f"{count(len(made.candidates), 'candidate')}, {found['several']} of several outputs")
-    out.print(", ".join(f"{stage} {duration(seconds)}" for stage, seconds in made.seconds.items()))
+    out.print(f"{count(len(generated.candidates), 'candidate')}, {totals['several']} of several outputs")
+    out.print(", ".join(f"{stage} {duration(seconds)}" for stage, seconds in generated.seconds.items()))

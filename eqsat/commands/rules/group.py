@@ -77,13 +77,13 @@ def verify(
         return
     if target is not None:
         raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")
-    found = _verify_files(files) if files else _verify_shipped(again, exhaustive, library, budget, jobs)
-    wrong = [e for e in found if e.verdict != "proved"]
+    checked = _verify_files(files) if files else _verify_shipped(again, exhaustive, library, budget, jobs)
+    wrong = [e for e in checked if e.verdict != "proved"]
     out = console()
     for evidence in wrong:
         text = f"{evidence.verdict} {evidence.name}: {evidence.detail}"
         out.print(text, soft_wrap=True)
-    out.print(f"{count(len(found), 'rule')} checked, {len(found) - len(wrong)} proved")
+    out.print(f"{count(len(checked), 'rule')} checked, {len(checked) - len(wrong)} proved")
     if wrong:
         names = ", ".join(e.name for e in wrong)
         raise UnsoundRuleError(f"{count(len(wrong), 'rule')} not proved: {names}", expected="rules that are proved")

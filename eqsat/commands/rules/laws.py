@@ -42,23 +42,23 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     if target is not None:
         check_target(target, files)
     out = console()
-    found: list[LawCheck] = []
+    outcomes: list[LawCheck] = []
     try:
         with workers(jobs) as executor:
             checks = check_all(given, redundancy=redundancy, executor=executor)
             for one in followed(checks, "checking laws", len(given)):
-                found.append(one)
+                outcomes.append(one)
                 text = describe(one)
                 if text:
                     out.print(text, soft_wrap=True)
     finally:
         if target is not None:
-            target.write_text(json.dumps([asdict(c) for c in found], ensure_ascii=False, indent=1) + "\n")
-    counts = Counter(c.verdict for c in found)
+            target.write_text(json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
+    counts = Counter(c.verdict for c in outcomes)
     parts = [f"{n} {verdict}" for verdict, n in counts.items()]
-    parts.append(f"{sum(bool(c.redundant) for c in found)} redundant")
-    out.print(count(len(found), "law") + ": " + ", ".join(parts))
-    wrong = [c.name for c in found if c.verdict in ("false", "inconsistent")]
+    parts.append(f"{sum(bool(c.redundant) for c in outcomes)} redundant")
+    out.print(count(len(outcomes), "law") + ": " + ", ".join(parts))
+    wrong = [c.name for c in outcomes if c.verdict in ("false", "inconsistent")]
     if wrong:
         raise UnsoundRuleError(
             f"{count(len(wrong), 'law')} false or inconsistent: {', '.join(wrong)}", expected="laws with a common model"

@@ -66,13 +66,13 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
 
 def describe(proof: Proof) -> list[str]:
     """A proof as lines of text."""
-    found = [f"{proof.verdict:<9} {proof.name}"]
+    lines = [f"{proof.verdict:<9} {proof.name}"]
     if proof.verdict == "refuted":
-        return [f"{found[0]}: {proof.counterexample}"]
+        return [f"{lines[0]}: {proof.counterexample}"]
     if proof.verdict == "undecided":
-        return [f"{found[0]}: {proof.detail}"]
+        return [f"{lines[0]}: {proof.detail}"]
     cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
-    return [f"{found[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
+    return [f"{lines[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
 
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:

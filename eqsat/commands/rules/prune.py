@@ -41,11 +41,11 @@ def prune(verified: Path, target: Path, alone: bool) -> None:
     subject = subject_of([str(alone), *(f"{r.name}: {r.text}" for r in (*rules, *known))])
     with Journal(target.with_name(f"{target.name}.partial"), subject) as journal, stages() as follow:
         base = () if alone else known
-        found = prune_rules(rules, base, verify=entailed(known), journal=journal, progress=follow)
-        write_text(target, rules_text(ordered(found.kept, read_usage())))
-        write_text(dropped, dropped_text(found))
+        pruned = prune_rules(rules, base, verify=entailed(known), journal=journal, progress=follow)
+        write_text(target, rules_text(ordered(pruned.kept, read_usage())))
+        write_text(dropped, dropped_text(pruned))
     out = console()
-    out.print(f"{count(len(rules), 'rule')}, {len(found.kept)} kept")
-    for why, number in found.counts().items():
+    out.print(f"{count(len(rules), 'rule')}, {len(pruned.kept)} kept")
+    for why, number in pruned.counts().items():
         if why != "kept":
             out.print(f"  {number} dropped: {why}")

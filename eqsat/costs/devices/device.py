@@ -96,15 +96,15 @@ class Device:
         """
         if name == CUDA:
             return _cuda()
-        found = DEVICES.get(name)
-        if found is None and name.startswith(MAKER):
+        device = DEVICES.get(name)
+        if device is None and name.startswith(MAKER):
             # What the tables do not know may still be the GPU that is here.
             present = probe()
-            found = None if isinstance(present, str) else gpu_device(present.gpu)
-            found = found if found is not None and found.name == name else None
-        if found is None:
+            device = None if isinstance(present, str) else gpu_device(present.gpu)
+            device = device if device is not None and device.name == name else None
+        if device is None:
             raise CostError(f"no device {name!r}", expected="one of " + ", ".join((*DEVICES, CUDA)))
-        return found
+        return device
 
     @property
     def is_here(self) -> bool:

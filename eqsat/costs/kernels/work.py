@@ -51,13 +51,13 @@ def work_of(
     declared = OPS.get(op)
     written = sum(_bytes(t) for t in results)
     reads = [_bytes(t) for t in operands]
-    made = sum(_elements(t) for t in results)
+    produced = sum(_elements(t) for t in results)
     if declared is not None and declared.movement:
         reads = [min(r, written) for r in reads]
-        elements = made
+        elements = produced
     else:
         data = [_elements(t) for t, const in zip(operands, const_operands, strict=True) if not const]
-        elements = max([made, *data])
+        elements = max([produced, *data])
     weights = sum(r for r, const in zip(reads, const_operands, strict=True) if const)
     first = next((t for t in (*operands, *results) if t is not None), None)
     return Work(

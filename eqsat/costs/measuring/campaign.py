@@ -72,7 +72,7 @@ class Measuring:
             before = self._begin(sentinel)
             known = self.table.own(self.environment)
             todo = [key for key in wanted if key.text not in known]
-            total, found = len(todo), len(wanted) - len(todo)
+            total, skipped = len(todo), len(wanted) - len(todo)
             tries = 0
             while todo and not ended():
                 failures = len(self.failed)
@@ -92,7 +92,7 @@ class Measuring:
                         todo, tries = todo[done:], 0
                 before = self._mark(after)
             self.table.drop(self._marks)
-        return Campaign(measured, found, tuple(self.failed), len(todo), self.discarded)
+        return Campaign(measured, skipped, tuple(self.failed), len(todo), self.discarded)
 
     def _begin(self, sentinel: Subject) -> float:
         """The sentinel's time on a steady device; it confirms the entries that a killed run left, or drops them."""

@@ -26,9 +26,9 @@ def present(device: str, purpose: str = "be measured") -> Device:
     probed = installation.probe()
     reason = probed if isinstance(probed, str) else ""
     if not reason:
-        found = Device.of(device)
-        if found.is_here:
-            return found
+        gpu = Device.of(device)
+        if gpu.is_here:
+            return gpu
         reason = f"the GPU here is {Device.of(CUDA).name}"
     names = " or ".join(name for name, known in DEVICES.items() if known.gpu)
     raise CostError(
@@ -46,8 +46,8 @@ def measuring(device: Device, table: CostTable) -> Iterator[Measuring]:
     try:
 
         def subject(key: Key) -> Subject:
-            made = planned(key)
-            return watch.subject(made.plan, made.inputs)
+            kernel = planned(key)
+            return watch.subject(kernel.plan, kernel.inputs)
 
         yield Measuring(subject, watch, table, Environment.current(device.name), SENTINEL)
     finally:

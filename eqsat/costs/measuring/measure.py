@@ -123,27 +123,27 @@ def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, se
 def _constant_bytes(key: Key) -> int:
     """Bytes of the constants that each copy needs; CostError where they are too many."""
     members = FusedKey.of(key).members
-    held = {
+    sizes = {
         (place, i): int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
         for place, member in enumerate(members)
         for i, (t, const) in enumerate(zip(member.operands, member.const_operands, strict=True))
         if t is not None and const
     }
-    total = sum(held.values())
+    total = sum(sizes.values())
     if total > _LARGEST_BYTES:
         raise CostError(
             f"{total >> 20} MB of constants are too many to measure with",
             where=key.text,
             expected=f"at most {_LARGEST_BYTES >> 20} MB",
         )
-    return sum(size for (place, _), size in held.items() if not OPS[members[place].op].movement)
+    return sum(size for (place, _), size in sizes.items() if not OPS[members[place].op].movement)
 
 
 def _estimate(key: Key) -> float:
     """An estimate of the time of one copy: the sum over its operators by themselves."""
     members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
-    return sum(device.roofline(work_of(m.op, m.attrs, m.operands, made, m.const_operands)) for m, made in members)
+    return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 
 
 def _copies(estimate: float, constants: int) -> int:

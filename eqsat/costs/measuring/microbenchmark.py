@@ -104,8 +104,8 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark
     """
     chain = FusedKey.of(key)
     results = chain_types(key)
-    for member, made in zip(chain.members, results, strict=True):
-        _check_way(member, made)
+    for member, produced in zip(chain.members, results, strict=True):
+        _check_way(member, produced)
     draft = _CopiesDraft(chain, results, Data(seed))
     for copy in range(copies):
         draft.add(copy)
@@ -141,10 +141,10 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
             if link is None:
                 _check_same(chain, place, index)
                 continue
-            made, read = chain.members[link], member.operands[index]
-            if results[link] != (read,) or layout_of(made, -1) != layout_of(member, index):
+            producer, read = chain.members[link], member.operands[index]
+            if results[link] != (read,) or layout_of(producer, -1) != layout_of(member, index):
                 raise CostError(
-                    f"{made.op} does not make the operand {index} of {member.op}",
+                    f"{producer.op} does not make the operand {index} of {member.op}",
                     where=chain.text,
                     expected="operators of one result, in the type and the layout in which it is read",
                 )
@@ -215,23 +215,23 @@ class _CopiesDraft:
     def add(self, copy: int) -> None:
         """One more application."""
         read: dict[str, Held] = {}
-        made: list[tuple[str, ...]] = []
+        values: list[tuple[str, ...]] = []
         for place, (member, links) in enumerate(zip(self.chain.members, self.chain.links, strict=True)):
             operands: list[str | None] = []
             for index, link in enumerate(links):
-                name = self._operand(copy, place, index) if link is None else made[link][0]
+                name = self._operand(copy, place, index) if link is None else values[link][0]
                 operands.append(name)
                 if name is not None and link is None:
                     read[name] = Held(name, State(layout_of(member, index)))
             last = place == len(self.chain.members) - 1
-            made.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
-            self.types.update(zip(made[-1], self.results[place], strict=True))
-            self.nodes.append(Node(member.op, tuple(operands), made[-1], member.attrs))
+            values.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
+            self.types.update(zip(values[-1], self.results[place], strict=True))
+            self.nodes.append(Node(member.op, tuple(operands), values[-1], member.attrs))
         state = State(layout_of(self.chain.members[-1], -1))
-        nodes = tuple(outputs[0] for outputs in made)
-        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in made[-1])))
-        self.states |= dict.fromkeys(made[-1], state)
-        self.outputs += [self._pooled(made[-1][0], whole=True)] if self.tail else made[-1]
+        nodes = tuple(outputs[0] for outputs in values)
+        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in values[-1])))
+        self.states |= dict.fromkeys(values[-1], state)
+        self.outputs += [self._pooled(values[-1][0], whole=True)] if self.tail else values[-1]
 
     def graph(self, name: str) -> Graph:
         """The graph of all copies, in the words of ONNX."""
@@ -269,11 +269,11 @@ class _CopiesDraft:
         """A pooling of single elements: of one a channel, by a stride of the whole plane, or of all there are."""
         name = f"{value}_p"
         if name not in self.types:
-            (made,) = self.results[0]
-            spatial = made.static[2:]
+            (image,) = self.results[0]
+            spatial = image.static[2:]
             attrs = {"kernel": (1,) * len(spatial), "strides": spatial if whole else (1,) * len(spatial)}
             pool = spec("max_pool")
             full = pool.complete({k: v for k, v in attrs.items() if k in pool.attrs})
-            self.types[name] = pool.result_types((made,), full)[0]
+            self.types[name] = pool.result_types((image,), full)[0]
             self.nodes.append(Node("max_pool", (value,), (name,), Attrs(full)))
         return name

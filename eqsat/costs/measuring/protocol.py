@@ -88,10 +88,10 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     if len(plans) > 1:
         plans = _screened(subject, stopwatch, plans, copies, rng)
     with _slopes(subject, stopwatch, plans, copies, hot=True) as slopes:
-        found = _sampled(slopes, replays, rng)
-    cold = {plan: samples for (plan, is_hot), samples in found.items() if not is_hot}
+        by_plan = _sampled(slopes, replays, rng)
+    cold = {plan: samples for (plan, is_hot), samples in by_plan.items() if not is_hot}
     best = min(cold, key=lambda plan: (float(np.median(cold[plan])), plans.index(plan)))
-    entry, hot = Entry.of(cold[best], best), found.get((best, True))
+    entry, hot = Entry.of(cold[best], best), by_plan.get((best, True))
     return entry if hot is None else replace(entry, hot=min(float(np.median(hot)), entry.seconds))
 
 
@@ -102,8 +102,8 @@ def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
     """
     plan = next(iter(subject.plans), "")
     copies = _copies(subject, (plan,))
-    with ExitStack() as held:
-        short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
+    with ExitStack() as stack:
+        short, long = (_held(stack, subject, plan, n * copies, 1) for n in (1, 2))
         slopes = {(plan, True): _Slope(short, long, copies, hot=True)}
         (samples,) = _sampled(slopes, replays, np.random.default_rng(0)).values()
     return Entry.of(samples, plan)
@@ -157,8 +157,8 @@ def _copies(subject: Subject, plans: Sequence[str]) -> int:
     failed: EqsatError | None = None
     for plan in plans:
         try:
-            with ExitStack() as held:
-                pilot = _held(held, subject, plan, LEAST_COPIES, 1)
+            with ExitStack() as stack:
+                pilot = _held(stack, subject, plan, LEAST_COPIES, 1)
                 pilot.seconds()
                 # Fixed costs make a copy look longer than it is; the graph is then at most twice as short.
                 taken = min(pilot.seconds() for _ in range(3)) / LEAST_COPIES
@@ -176,8 +176,8 @@ def _screened(
 ) -> tuple[str, ...]:
     """The fastest plans, cold; those that fail are left out."""
     with _slopes(subject, stopwatch, plans, copies, hot=False) as slopes:
-        found = _sampled(slopes, SCREENED, rng)
-    rough = {plan: float(np.median(samples)) for (plan, _), samples in found.items()}
+        by_plan = _sampled(slopes, SCREENED, rng)
+    rough = {plan: float(np.median(samples)) for (plan, _), samples in by_plan.items()}
     fastest = min(rough.values())
     ranked = sorted(rough, key=lambda plan: (rough[plan], plans.index(plan)))
     return tuple(plan for plan in ranked[:FINALISTS] if rough[plan] <= NEAR * fastest)
@@ -190,22 +190,22 @@ def _slopes(
     """The graphs of each plan, cold and, where asked for and there are constants, hot."""
     sweep = stopwatch if subject.weight_bytes else None
     sets = max(math.ceil(COLD_TIMES * stopwatch.l2_bytes / max(subject.weight_bytes, 1)), 2)
-    with ExitStack() as held:
-        made: dict[tuple[str, bool], _Slope] = {}
+    with ExitStack() as stack:
+        slopes: dict[tuple[str, bool], _Slope] = {}
         failed: EqsatError | None = None
         for plan in plans:
             try:
-                short, long = (_held(held, subject, plan, n * copies, min(n * copies, sets)) for n in (1, 2))
-                made[plan, False] = _Slope(short, long, copies, sweep)
+                short, long = (_held(stack, subject, plan, n * copies, min(n * copies, sets)) for n in (1, 2))
+                slopes[plan, False] = _Slope(short, long, copies, sweep)
                 if hot and subject.weight_bytes:
-                    short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
-                    made[plan, True] = _Slope(short, long, copies, hot=True)
+                    short, long = (_held(stack, subject, plan, n * copies, 1) for n in (1, 2))
+                    slopes[plan, True] = _Slope(short, long, copies, hot=True)
             except EqsatError as error:
-                made.pop((plan, False), None)
+                slopes.pop((plan, False), None)
                 failed = error
-        if not made:
+        if not slopes:
             raise CostError(f"no plan runs: {failed.what if failed else ''}", expected="a kernel of the device")
-        yield made
+        yield slopes
 
 
 def _sampled(

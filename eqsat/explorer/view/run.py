@@ -47,7 +47,7 @@ class ViewedRun:
         """The numbers of the e-nodes that compute what was kept, and the states they are chosen in."""
         if self.kept is self.choice.candidate:
             return self.choice.chosen
-        return dict.fromkeys(computed(self.kept, self.choice.framed), "")
+        return dict.fromkeys(computed(self.kept, self.choice.extraction), "")
 
     @cached_property
     def blocks(self) -> dict[str, Path]:

@@ -167,11 +167,11 @@ class _Script(OverBindings):
     def assign(self, side: str, patterns: Iterable[Pattern | Spread], outputs: int) -> list[str]:
         """Name the outputs of a side: by the side, or left_0, left_1 and so on if there are several."""
         names = [side] if outputs == 1 else [f"{side}_{i}" for i in range(outputs)]
-        made = instantiate_all(patterns, self.bindings, self)
-        if len(made) == 1:
-            self.lines.append(f"{', '.join(names)} = {made[0]}")
+        texts = instantiate_all(patterns, self.bindings, self)
+        if len(texts) == 1:
+            self.lines.append(f"{', '.join(names)} = {texts[0]}")
         else:
-            self.lines += [f"{name} = {text}" for name, text in zip(names, made, strict=True)]
+            self.lines += [f"{name} = {text}" for name, text in zip(names, texts, strict=True)]
         return names
 
     def variable(self, name: str, bindings: Bindings) -> str:
@@ -223,9 +223,9 @@ def _declarations(rule: Rule) -> list[str]:
 
 def _literal(array: Any) -> str:
     """An array as an expression."""
-    found = np.asarray(array)
-    text = f'np.array({_value(found.tolist())}, "{found.dtype.name}")'
-    return text if found.size else f"{text}.reshape({found.shape})"
+    elements = np.asarray(array)
+    text = f'np.array({_value(elements.tolist())}, "{elements.dtype.name}")'
+    return text if elements.size else f"{text}.reshape({elements.shape})"
 
 
 def _value(value: Any) -> str:

@@ -112,17 +112,17 @@ class _RefutationSearch:
 
     def smallest(self) -> tuple[int, tuple[int, int]] | None:
         """The plainest test that the smallest refuting instance fails, and the size of that instance; else None."""
-        found: list[tuple[int, tuple[int, int]]] = []
+        failures: list[tuple[int, tuple[int, int]]] = []
 
         def seen(bindings: Bindings) -> bool:
             self.tried.add(_key(bindings))
             failed = (i for i, test in enumerate(TESTS) if test(self.rule, bindings) is not None)
-            found.extend((i, size(bindings)) for i in islice(failed, 1))
+            failures.extend((i, size(bindings)) for i in islice(failed, 1))
             return False
 
         with suppress(NoSuchExample, Unsatisfiable):
             self.find(seen)
-        return min(found, default=None)
+        return min(failures, default=None)
 
     def find(self, condition: Callable[[Bindings], bool]) -> Bindings:
         """The instance that shrinking leads to, the same for the same condition."""
@@ -144,36 +144,36 @@ class _RefutationSearch:
 
 def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexample:
     """The counterexample left of an instance that fails a test, after all cuts under which it still fails."""
-    found = test(rule, bindings)
-    if found is not None and mismatch(rule, found.instance) is not None:
-        test, bindings = mismatch, found.instance  # what the test put in is reduced as well
+    failure = test(rule, bindings)
+    if failure is not None and mismatch(rule, failure.instance) is not None:
+        test, bindings = mismatch, failure.instance  # what the test put in is reduced as well
     bindings = reduced(rule, bindings, lambda smaller: test(rule, smaller) is not None)
-    found = test(rule, bindings)
-    if found is None:
+    failure = test(rule, bindings)
+    if failure is None:
         raise RuleError(
             f"rule {rule.name!r} is refuted by an instance, but not when it is run again",
             where=rule.where,
             expected="operators whose references always make the same of the same operands",
         )
-    return counterexample(rule, found.instance, found.reason)
+    return counterexample(rule, failure.instance, failure.reason)
 
 
 def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
-    made = build(rule, bindings)
-    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
+    instance = build(rule, bindings)
+    return instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
 
 
 def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch that refutes a rule with integers for floats, where conditions and operators allow them."""
-    found = integer_mismatch(rule, bindings)
-    return None if found is None else Mismatch(*found)
+    failure = integer_mismatch(rule, bindings)
+    return None if failure is None else Mismatch(*failure)
 
 
 def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch by which an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
-    found = nonfinite_mismatch(rule, bindings)
-    return None if found is None else Mismatch(*found)
+    failure = nonfinite_mismatch(rule, bindings)
+    return None if failure is None else Mismatch(*failure)
 
 
 #: Tests of an instance, the plainest first.

@@ -140,10 +140,10 @@ def _emulator() -> _Emulator:
 def _compiler() -> tuple[str, str]:
     """The C++ compiler, and the version that it reports."""
     for name in filter(None, (os.environ.get("CXX"), *COMPILERS)):
-        found = shutil.which(name)
-        if found:
-            said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-            return found, said.stdout
+        path = shutil.which(name)
+        if path:
+            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+            return path, said.stdout
     raise BackendError(
         "no C++ compiler is found, which kernels take to run on the processor",
         expected="CXX, or one of: " + ", ".join(COMPILERS),

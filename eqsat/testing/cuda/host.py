@@ -133,8 +133,8 @@ class HostMachine:
         return int(self._memory[view.buffer].ctypes.data) + view.offset * view.dtype.itemsize
 
     def _fall_back(self, launch: Launch, work: Fallback) -> None:
-        made = run_fallback(work, launch, self.array, _FLOATS)
-        for view, array in zip(launch.writes, made, strict=True):
+        results = run_fallback(work, launch, self.array, _FLOATS)
+        for view, array in zip(launch.writes, results, strict=True):
             self.array(view)[...] = array
 
     def _check(self, names: Any, label: str) -> None:

@@ -66,7 +66,7 @@ def feeds(
     `special` adds infinities, NaN and -0. UsageError for an input whose rank is unknown.
     """
     types = {name: graph.type(name) for name in graph.inputs}
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     known = dict(sizes or {})
     for name, declared in types.items():
         if not isinstance(declared, TensorType) or declared.shape is None:
@@ -74,8 +74,8 @@ def feeds(
         for dim in declared.shape:
             for free in dim.names() if not isinstance(dim, int) else ():
                 known.setdefault(free, draw(st.integers(1, 3)))
-        found[name] = draw(tensors(declared.at(known), special=special))
-    return found
+        arrays[name] = draw(tensors(declared.at(known), special=special))
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class _GraphDraft:
 
     def _applied(self, plan: _NodePlan, known: Sequence[Tensor | None], rng: ChoiceSource) -> bool:
         declared = plan.declared
-        found = completed(declared, rng, [None if t is None else t.shape for t in known], {})
-        if found is None or len(found[0]) != len(known):
+        instance = completed(declared, rng, [None if t is None else t.shape for t in known], {})
+        if instance is None or len(instance[0]) != len(known):
             return False
-        shapes, attrs = found
+        shapes, attrs = instance
         types = [
             TensorType.of(declared.dtypes.get(i, self.dtype), s) if t is None else t.type
             for i, (s, t) in enumerate(zip(shapes, known, strict=True))
@@ -148,8 +148,8 @@ class _GraphDraft:
         if any(t.shape is None or t.elements({}) > _LARGEST for t in results):
             return False
         operands = [self._new(t, types, plan, rng) if k is None else k for k, t in zip(known, types, strict=True)]
-        made = self.builder.apply(declared.name, *operands, **attrs)
-        self.pool += made if isinstance(made, tuple) else (made,)
+        applied = self.builder.apply(declared.name, *operands, **attrs)
+        self.pool += applied if isinstance(applied, tuple) else (applied,)
         return True
 
     def _new(self, type: TensorType, types: Sequence[TensorType], plan: _NodePlan, rng: ChoiceSource) -> Tensor:
@@ -159,16 +159,16 @@ class _GraphDraft:
         if rng.randint(0, 2) == 2:
             return self.builder.constant(array(plan.elements, type), type.dtype.value)
         self.fresh += 1
-        made = self.builder.input(f"in{self.fresh}", type.static, type.dtype.value)
-        self.pool.append(made)
-        return made
+        value = self.builder.input(f"in{self.fresh}", type.static, type.dtype.value)
+        self.pool.append(value)
+        return value
 
     def graph(self, extra: int) -> Graph:
         """A graph whose outputs are the values that no node reads, and one more value where `extra` names one."""
         for value in self.pool:
             self.builder.output(value.name, value)
         whole = self.builder.build()
-        made = [v.name for v in self.pool if v.name not in whole.inputs]
-        ends = [v for v in made if v not in whole.consumers]
-        inner = [v for v in made if v in whole.consumers]
+        computed = [v.name for v in self.pool if v.name not in whole.inputs]
+        ends = [v for v in computed if v not in whole.consumers]
+        inner = [v for v in computed if v in whole.consumers]
         return whole.restricted([*ends, *inner[extra - 1 : extra]] if extra else ends)
