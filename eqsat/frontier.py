@@ -39,7 +39,8 @@ class Frontier:
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """For every graph what it uses of each term, in the term's unit, and whether that is proved to be least."""
+        """For every graph the amount it uses of each term, in the term's unit, and whether that is proved to be
+        least."""
         x, y = self.front.terms
         return [{x: p.x, y: p.y, "proved": p.is_exact} for p in self.front.points]
 

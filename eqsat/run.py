@@ -30,7 +30,7 @@ _MEASURE = 0.8
 
 @dataclass(frozen=True)
 class Finished:
-    """A result with what it was chosen from, and the finalist that was kept."""
+    """A result with its finalists, and the one that was kept."""
 
     result: Result
     chosen: Chosen
@@ -127,7 +127,7 @@ class Run:
             if measured is None:
                 with settings.deadline.part(_MEASURE):
                     candidates = trials.agreeing(candidates, source)
-        # What is asked for besides time is not what was timed.
+        # Other terms than time were not timed.
         only_time = settings.costs.cost is not None or set(settings.costs.objective) == {"time"}
         times = measured if only_time and self.adjust is None else None
         return Judged(candidates, chosen.candidates, measured, times)

@@ -155,7 +155,7 @@ class _JaxWords:
         dilations = attrs["dilations"] or (1,) * spatial
         pads = list(_pairs(attrs["pads"] or (0,) * (2 * spatial)))
         for i in range(spatial):
-            # A last window that is cut off reads what is not there.
+            # A last window that is cut off reads beyond the end.
             reach = (shape[2 + i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1
             pads[i] = (pads[i][0], max(reach - x.shape[2 + i] - pads[i][0], 0))
         full = ((0, 0), (0, 0), *pads)

@@ -30,8 +30,8 @@ class Leak:
 def leak_of(graph: Graph, names: Collection[str]) -> Leak | None:
     """Why outputs might change if inputs were padded with zeros along axes of these named dims; None where none does.
 
-    Padded are the ends of axes, from the size that a dim has to a larger one. Each output then holds, up to the size
-    that its dims have, what it would have held. By induction over the nodes: of every value either that is shown, from
+    Padded are the ends of axes, from the size that a dim has to a larger one. Each output then has, up to the size of
+    its dims, the values it has without padding. By induction over the nodes: of every value either that is shown, from
     the index form of its operator or from the way it moves elements, or the value is the leak. Known besides is along
     which axes all that lies beyond the end is zero, which is what a sum over such an axis needs.
     """

@@ -171,9 +171,9 @@ def _equal_constants(check: _Check, a: str, b: str) -> bool:
 
 
 def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Claims whose regions in the new graph overlap, together, so that what they share is computed once.
+    """Claims whose regions in the new graph overlap, together, so that shared values are computed once.
 
-    What is derived from constants alone joins nothing: it costs little, and many regions share an epsilon.
+    Values derived from constants alone join nothing: it costs little, and many regions share an epsilon.
     """
     group_of: dict[str, int] = {}
     leader = list(range(len(pairs)))

@@ -45,7 +45,7 @@ class Narrow(Floats):
 
 
 class _Boxes:
-    """Opaque nodes of a graph: what each of them makes is drawn once, and what each of them reads is kept."""
+    """Opaque nodes of a graph: the results of each are drawn once, and the operands of each are kept."""
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], seed: int) -> None:
         rng = np.random.default_rng([seed, 1])
@@ -57,7 +57,7 @@ class _Boxes:
         self.unknown = {value for value, array in drawn if array is None}
 
     def run(self, graph: Graph, feeds: Mapping[str, Any], arithmetic: Floats) -> list[tuple[str, Any]]:
-        """The outputs of a graph by name, then what its opaque nodes read."""
+        """The outputs of a graph by name, then the operands of its opaque nodes."""
         read: dict[tuple[str, ...], list[Any]] = {}
 
         def opaque(node: Node, operands: list[Any]) -> list[Any]:
@@ -88,8 +88,8 @@ def stated_difference(
     """The largest relative difference of an output of `stated` from that of `graph`, on one draw of random inputs.
 
     Both run on the reference, in the element types they state unless another `arithmetic` is given; inputs and outputs
-    named in `boundary` are held so in `stated`. Opaque nodes make the same random values in both, and what they read
-    counts as outputs do. UncheckedError where the inputs or values are not such that they can be run here.
+    named in `boundary` are held so in `stated`. Opaque nodes make the same random values in both, and their operands
+    are compared as outputs are. UncheckedError where the inputs or values are not such that they can be run here.
     """
     feeds = _inputs(graph, sizes, seed)
     arithmetic, boxes = arithmetic or Narrow(), _Boxes(graph, sizes, seed)

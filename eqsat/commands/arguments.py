@@ -53,7 +53,7 @@ def import_option(command: Command) -> Command:
         expose_value=False,
         callback=_import,
         is_eager=True,
-        help="Declares operators with @eqsat.op; may be repeated.",
+        help="Module that declares operators with @eqsat.op; may be repeated.",
     )
     return option(command)
 
@@ -71,7 +71,7 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> tuple[str, int]:
-    """A named dim and what it is costed at.
+    """A named dim and the sizes it is costed at.
 
     >>> size("batch=8")
     ('batch', 8)

@@ -148,7 +148,7 @@ class Begun:
 def interruptible(begun: Callable[[], bool] | None = None) -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C into a request that the work ends early, and says so; the second is KeyboardInterrupt.
 
-    Yields what tells whether the request was made. Until `begun` says so, the first is KeyboardInterrupt already.
+    Yield a function that tells whether the request was made. Until `begun` says so, the first is KeyboardInterrupt.
     """
     with interrupts.interruptible(_say_stopping, begun) as asked:
         yield asked

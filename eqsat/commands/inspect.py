@@ -1,4 +1,4 @@
-"""`eqsat inspect`: what a model consists of, as eqsat reads it."""
+"""`eqsat inspect`: the parts of a model, as eqsat reads it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("models", metavar="IN.onnx...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim counts as; may be repeated.")
-@click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types it makes.")
-@click.option("--opaque", "only_opaque", is_flag=True, help="List what stays opaque and why, of several models too.")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
+@click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types of its results.")
+@click.option("--opaque", "only_opaque", is_flag=True, help="List opaque operators and why, of several models too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every node.")
 @debug_option
 def inspect(
     models: tuple[Path, ...], sizes: tuple[tuple[str, int], ...], show_nodes: bool, only_opaque: bool, as_json: bool
 ) -> int:
-    """Show operators, shapes, FLOPs, bytes, named dims, and what is opaque and why.
+    """Show operators, shapes, FLOPs, bytes, named dims, and opaque nodes with reasons.
 
     Operators are counted after shapes were inferred and constants folded. --opaque lists of one model or several which
     operators have no counterpart here, how many nodes that is, and the reason of each; a model that cannot be read is
@@ -57,7 +57,7 @@ def inspect(
 
 
 def _opaque(models: Sequence[Path], as_json: bool) -> int:
-    """Lists what stays opaque in models, and says of those that cannot be read why."""
+    """List the opaque operators of models, and the reasons why some cannot be read."""
     from eqsat.language.onnx.read.importer import load
 
     listings: dict[str, Listing] = {}

@@ -164,7 +164,7 @@ def _nodes_within(node: NodeProto) -> int:
 
 
 def print_listing(out: Console, listings: Mapping[str, Listing]) -> None:
-    """Prints what stays opaque in each of some models, and where there are several, in all of them."""
+    """Print the opaque operators of each of some models, and where there are several, of all of them."""
     for name, one in listings.items():
         _print_one(out, name, one)
     if len(listings) > 1:

@@ -19,11 +19,11 @@ from eqsat.system.terminal import standard_error
 
 @click.command()
 @click.argument("model", metavar="IN.onnx", type=FILE)
-@click.option("-x", default="time", show_default=True, help="One term.")
-@click.option("-y", default="peak_memory", show_default=True, help="The other.")
+@click.option("-x", default="time", show_default=True, help="The first term.")
+@click.option("-y", default="peak_memory", show_default=True, help="The second term.")
 @run_options("pareto")
 @click.option("--plot", "plot_file", metavar="OUT.png", type=FILE, help="Draw the front there: .png, .svg or .pdf.")
-@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there.")
+@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there, as JSON.")
 @import_option
 @debug_option
 def pareto(

@@ -1,4 +1,4 @@
-"""A choice among the forms of an e-graph: its graph, its cost, how far it may be from the best, and what ran beside."""
+"""A choice among the forms of an e-graph: its graph, its cost, how far it may be from the best, and the baselines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Choice:
     """A choice from an e-graph: its extractor, its cost, and its graph.
 
     `cost` and `bound` are in units of the objective, seconds where that is time. `given` is the original as it was
-    given, `others` are what the baselines found in the same problem. `candidate` has the graph, and how it is run where
+    given, `others` are the baselines' solutions of the same problem. `candidate` has the graph, and how it is run where
     that is not as it was given; `original` is the candidate it is compared with.
     """
 

@@ -32,8 +32,8 @@ _ENDS = {
 class Growth:
     """Steps of growth that were taken together.
 
-    `steps` are what happened in each, `stopped_by` says why growth ended, "paused" where it did not. `places` names
-    what an e-node stands for: the values of the graph that its e-class holds, or the e-class.
+    `steps` are the events of each, `stopped_by` says why growth ended, "paused" where it did not. `places` names the
+    value of an e-node: the values of the graph that its e-class holds, or the e-class.
     """
 
     steps: tuple[SaturationStep, ...]
@@ -48,7 +48,7 @@ class Growth:
 
     @property
     def after(self) -> tuple[int, int]:
-        """E-nodes and e-classes after, what was found equal joined."""
+        """E-nodes and e-classes after it, equal ones joined."""
         return self.size
 
     @cached_property

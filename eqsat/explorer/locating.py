@@ -17,7 +17,7 @@ Where: TypeAlias = str | int | Tensor | Form | Forms
 
 
 class Locator:
-    """Finds e-nodes and e-classes by what users call them."""
+    """Find e-nodes and e-classes by users' names."""
 
     def __init__(self, session: Session, model: ModelArgument) -> None:
         self.session, self.model = session, model

@@ -19,7 +19,7 @@ from eqsat.language.ops import OPS
 
 #: The operator name that conversions between states are known by.
 CONVERT = "convert"
-#: What a cost becomes: of the cost there was.
+#: The new cost of a cost.
 Change: TypeAlias = Callable[[float], float]
 
 
@@ -51,7 +51,7 @@ class Price:
 
 
 def change_of(what: Any, cost: Any, ops: Collection[str]) -> Repriced:
-    """A change of costs from what a user says, where the e-graph has these operators; UsageError for what is none."""
+    """A change of costs as a user states it, where the e-graph has these operators; UsageError for what is none."""
     if callable(what):
         if cost is not None:
             raise UsageError("two costs", expected="a function of applications alone, or a form with its cost")

@@ -1,4 +1,4 @@
-"""A run that stands still between questions: its e-graph as far as it is grown, changed costs, and what was chosen."""
+"""A run that stands still between questions: its e-graph as far as it is grown, changed costs, and the choice."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Session:
             try:
                 taken = take()
             except BaseException:
-                self._steps = None  # a generator that raised is over; the next run takes up what is left
+                self._steps = None  # a generator that raised is over; the next run takes up the rest
                 raise
             finally:
                 self._stop.interrupted = None
@@ -208,9 +208,9 @@ class Session:
         return self.choice
 
     def finish(self, measure: bool) -> Result:
-        """The result of what is grown, at the costs that hold now, measured if asked for, and certified.
+        """The result of the e-graph so far, at the costs that hold now, measured if asked for, and certified.
 
-        Where that fails, the original is the result, and its report says what failed.
+        Where that fails, the original is the result, and its report has the failure.
         """
         run = self._choosing()
         as_it_was = replace(run, settings=self.run.settings)

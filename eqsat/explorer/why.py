@@ -1,4 +1,5 @@
-"""Why two forms are equal: the chain of rules between them, with the terms in between and what each step rests on."""
+"""Why two forms are equal: the chain of rules between them, with the terms in between and the steps that each rests
+on."""
 
 from __future__ import annotations
 

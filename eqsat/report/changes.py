@@ -178,7 +178,7 @@ _NOTHING = 1e-9
 
 
 def _elsewhere(original: Candidate, finalist: Candidate, changes: Sequence[Change]) -> list[Change]:
-    """The changes by states and kernels outside the regions: the operators they spare and take, and what that saves."""
+    """The changes by states and kernels outside the regions: the operators they spare and take, and the saving."""
     total = original.cost.total.seconds
     saved = total - finalist.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)
     assert finalist.assembled is not None

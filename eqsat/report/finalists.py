@@ -39,9 +39,9 @@ RUN_SECONDS = 0.9e-6
 class Candidate:
     """A graph that may be the result, with its cost, and its certificate once it was checked.
 
-    `assembled` is what the graph was lowered from, None for the original. `size` counts the nodes of its model: as
-    given for the original, as it is written for the others; `within` says whether it keeps the limits, `amounts` what
-    it uses.
+    `assembled` is the plan that the graph was lowered from, None for the original. `size` counts the nodes of its
+    model: as given for the original, as it is written for the others; `within` says whether it keeps the limits,
+    `amounts` are the amounts it uses.
     """
 
     name: str
@@ -108,7 +108,7 @@ def measure_finalists(
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
     says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
-    some `seconds`. With `worst`, bounds are those of the point where they are largest. What was compared goes to
+    some `seconds`. With `worst`, bounds are those of the point where they are largest. The comparison goes to
     `when_compared` before anything is timed. Where the deadline leaves no time for all, the original is timed beside
     the one that a single run shows to be fastest. BackendError where the original cannot be run there, or too little
     was measured when `should_stop()` became true.

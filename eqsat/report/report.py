@@ -32,7 +32,7 @@ Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "
 #: The phases of an optimisation, in order.
 PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
 
-#: Rows of what runs that a report shows; all of it is in its JSON.
+#: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
 
 #: Columns of a report where no terminal says otherwise.
@@ -82,14 +82,14 @@ class Report:
     of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is
     the part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes,
     e-classes, seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate`
-    says how the result was checked. `measured_before` and `measured_after` are medians of one interleaved run
-    of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
-    the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
-    not. `amounts` are what the result uses of terms that were limited or priced, in their units, and `limits` the most
-    it may. `failure` says which phase failed and how, where the original was kept for that; `skipped` says what there
-    was no time for; `refuted` names the rules that a wrong region rested on, without which the run began anew. `steps`
-    lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether they are
-    estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
+    says how the result was checked. `measured_before` and `measured_after` are medians of one interleaved run of
+    `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names the
+    finalist that became the result, `kept_because` why. `opaque` lists the nodes kept as they are, `changes` the
+    differences from the original. `amounts` are the amounts that the result uses of terms that were limited or priced,
+    in their units, and `limits` the limits. `failure` says which phase failed and how, where the original was kept for
+    that; `skipped` lists the work that there was no time for; `refuted` names the rules that a wrong region rested on,
+    without which the run began anew. `steps` lists all kernels and conversions that run: operators, states, seconds,
+    whether they are estimated. `baselines` are the costs of other searches in the same e-graph, and their seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
     model was measured; both are empty where every dim of the inputs is a number.
     """

@@ -34,7 +34,8 @@ def measured_changes(
 ) -> Explanation:
     """The explanation with the savings of its changes, the largest predicted ones first, until the time is up.
 
-    A change made in several places is timed in the first and counted for all. What cannot be run alone says why.
+    A change made in several places is timed in the first and counted for all. A change that cannot be run alone has the
+    reason.
     """
     if finalist.assembled is None:
         return explained
@@ -74,7 +75,7 @@ def measured_changes(
                 changes.append(replace(change, unmeasured=timed.refused["new"]))
                 continue
             samples = timed.timings.samples
-            # Of pairs of one round, so that what slowed both cancels.
+            # Of pairs of one round, so that disturbances of both cancel.
             pairs = zip(samples["original"], samples["new"], strict=True)
             low, saved, high = statistics.quantiles((old - new for old, new in pairs), n=4)
             changes.append(replace(change, measured=saved * change.places, spread=(high - low) * change.places))

@@ -45,8 +45,8 @@ def optimised_inside(given: Given, settings: Settings, log: Log, optimise: Optim
     """The model with the bodies of its nodes optimised, each as a graph of its own, and a record of each.
 
     Each has the rules, the checks and a share of the time of a whole model; times are not measured, as those of the
-    whole model are. Where something fails the body stays as it was, and its record says so; the log says what there was
-    no time for.
+    whole model are. Where something fails the body stays as it was, and its record says so; the log lists the bodies
+    that there was no time for.
     """
     if not settings.is_plain or not holds_bodies(given.graph):
         return given
@@ -82,9 +82,9 @@ class _Bodies:
         self.late = 0
 
     def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
-        """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done.
+        """A graph with the bodies of its nodes optimised and freed of loop-invariant nodes, and the records of both.
 
-        What there is no time for is left out, and what was done before is kept.
+        Bodies that there is no time for stay as they are.
         """
         graph, before = self._hoisted_in_time(graph)
         graph, inside = self.improved(graph)
@@ -103,7 +103,7 @@ class _Bodies:
             return graph, []
 
     def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
-        """A graph with what its loops compute alike in every run in front of them, and what was moved."""
+        """A graph with the loop-invariant nodes in front of their loops, and the record of the nodes moved."""
         graph, moved = hoisted(graph, self.fresh, self.names)
         return graph, [self._moved(each) for each in moved]
 
@@ -118,7 +118,7 @@ class _Bodies:
     def improved(
         self, graph: Graph, where: str = "", runs: float = 1.0, doubted: frozenset[str] = frozenset()
     ) -> tuple[Graph, list[Inside]]:
-        """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and what was done."""
+        """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and the records."""
         finite = _Finite(graph, self.settings.options.finite_math, doubted)
         nodes, constants, types = list(graph.nodes), dict(graph.constants), dict(graph.types)
         inside: list[Inside] = []
@@ -144,7 +144,7 @@ class _Bodies:
     def _body(
         self, body: Body, place: str, runs: float, doubted: frozenset[str], outside: Mapping[str, Constant]
     ) -> tuple[list[Inside], _Written | None]:
-        """The changes to a body and the bodies within it, and what stands in its place where there are any."""
+        """The changes to a body and the bodies within it, and its replacement where there are any."""
         size = sum(n.op_type != "Constant" for n in body.proto.node)
         records: list[Inside] = []
         stop = self.settings.options.should_stop

@@ -1,4 +1,4 @@
-"""Finalists from solutions: the graph that each stands for, with its cost and what it uses."""
+"""Finalists from solutions: the graph that each stands for, with its cost and the amounts it uses."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _FIRST_SHARE = 0.6
 #: The share of what is left that weighing sizes against each other may take.
 _BALANCE_SHARE = 0.25
 
-#: A change of the costs of a problem before anything is chosen; what is chosen is judged by the changed costs.
+#: A change of the costs of a problem before anything is chosen; the choice is judged by the changed costs.
 Adjust = Callable[[TensorProblem], TensorProblem]
 
 
@@ -108,7 +108,7 @@ class Chooser:
         return plain.finalists(without, {"portable": solution})[1:]
 
     def solved(self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
-        """The solution of an extractor; the integer program starts from what is `known`."""
+        """The solution of an extractor; the integer program starts from the solutions `known`."""
         settings = self.settings
 
         def follow(best: float, bound: float) -> None:
@@ -149,7 +149,7 @@ class Chooser:
     def _integer_program(
         self, extraction: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
     ) -> Solution:
-        """The solution of the integer program, started from what is known, and from the best row-major one.
+        """The solution of the integer program, started from known ones and from the best row-major one.
 
         Layouts make a program several times as large; where the time does not suffice for all of it, the choice is at
         least as good as that of the smaller one.

@@ -35,7 +35,7 @@ from eqsat.steps.settings import Settings
 from eqsat.system.collector import seldom_collecting
 from eqsat.system.deadline import TimeUp
 
-#: Errors that say what a caller has to change.
+#: Errors about arguments of the caller.
 _FOR_THE_CALLER = (UsageError, CostError, DeclarationError, MissingExtraError, RuleError)
 
 
@@ -187,7 +187,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
 
 
 def name_limit(report: Report, settings: Settings) -> None:
-    """Say of what ended at a limit that it was the one of steps, where these are counted."""
+    """Name the limit of steps in place of the time limit, where steps are counted."""
     if settings.deadline.counts_steps:
         late = "time_limit", "step_limit"
         report.stopped_by = report.stopped_by.replace(*late)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose entries are checked.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads they were measured with.")
-@click.option("--folds", type=int, default=5, show_default=True, help="Parts that are held back in turn.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which entries make a part.")
+@click.option("--device", default="onnxruntime-cpu", show_default=True, help="The device whose entries are checked.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads that the entries were measured with.")
+@click.option("--folds", type=int, default=5, show_default=True, help="Parts of the entries, held back in turn.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the division into parts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> None:

@@ -54,8 +54,8 @@ def filter_options(command: Command) -> Command:
         return command(chosen=Filter(device, operators, contains, environment), **others)
 
     options: tuple[Callable[[Any], Any], ...] = (
-        click.option("--environment", default="", metavar="TEXT", help="Only environments that contain this."),
-        click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this."),
+        click.option("--environment", default="", metavar="TEXT", help="Only environments whose text contains this."),
+        click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this text."),
         click.option("--op", "operators", multiple=True, metavar="OP", help="Only this operator; may be repeated."),
         click.option("--device", metavar="DEVICE", help="Only this device."),
     )

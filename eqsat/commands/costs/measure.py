@@ -58,22 +58,22 @@ class Measurements:
 
 @click.command()
 @click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
-@click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas; those after it count too.")
+@click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas, besides the arguments.")
 @click.option(
-    "--device", default="onnxruntime-cpu", show_default=True, help="What to measure on; cuda is the GPU here."
+    "--device", default="onnxruntime-cpu", show_default=True, help="The device; cuda is the GPU of this machine."
 )
-@click.option("--keys", "keys_file", metavar="FILE", type=_FILE, help="Measure the kernels that a list names.")
-@click.option("--list", "list_file", metavar="FILE", type=_FILE, help="Write what would be measured, and end.")
+@click.option("--keys", "keys_file", metavar="FILE", type=_FILE, help="Measure the kernels listed in this file.")
+@click.option("--list", "list_file", metavar="FILE", type=_FILE, help="Only write the list of kernels there.")
 @click.option("--export", "target", metavar="OUT.jsonl", type=_FILE, help="Write the entries of this machine there.")
-@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is measured at; may be repeated.")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of a CPU's runtime.")
 @click.option("--fused", type=int, default=64, show_default=True, help="Fused kernels for each model, at most.")
 @click.option("--precision", type=NAMES, default="exact", show_default=True, help="Policies to measure for.")
-@click.option("--dtype", type=NAMES, default="float32", show_default=True, help="What stands for float32 in models.")
+@click.option("--dtype", type=NAMES, default="float32", show_default=True, help="Element types in place of float32.")
 @click.option(
     "--wholes/--no-wholes", "graphs", default=True, show_default=True, help="Measure each model's result as a whole."
 )
-@click.option("--time-limit", type=DURATION, help="Begin no kernel after this time.")
+@click.option("--time-limit", type=DURATION, help="Start no measurement after this time.")
 @debug_option
 def measure(
     given: tuple[Path, ...],
@@ -92,8 +92,8 @@ def measure(
 ) -> None:
     """Measure the kernels of models on a device: operators, those that rules find in their place, and fused ones.
 
-    Each in the layouts and the precisions it may be run in, then each model's result as a whole. What was measured
-    before is not measured again, so a run that was stopped goes on where it was. A list of kernels, written by --list
+    Each in the layouts and the precisions it may be run in, then each model's result as a whole. Entries that
+    the table has are not measured again, so a run that was stopped continues. A list of kernels, written by --list
     on any machine, is measured by --keys on one that has the GPU, where neither egglog nor a solver is needed.
     """
     named = tuple(Path(name) for names in models for name in names)
@@ -148,7 +148,7 @@ def _check(job: Job, list_file: Path | None, target: Path | None) -> None:
 
 
 def _variants(precisions: Sequence[str], dtypes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The element types that models are taken in, each with its policies: what is narrow already has one, "exact"."""
+    """The element types that models are taken in, each with its policies: other element types have one, "exact"."""
     from eqsat.costs.kernels.precision import NARROW, policy
 
     for name in precisions:
@@ -236,7 +236,7 @@ def _with_whole_graphs(
     bar: Progress,
     should_stop: Callable[[], bool],
 ) -> Measurements:
-    """The outcome with each model's result measured as a whole, where what chooses it is here."""
+    """The outcome with each model's result measured as a whole, where the packages that choose it are installed."""
     if outcome.stopped or outcome.left or not job.graphs or not job.models:
         return outcome
     from eqsat.commands.costs.whole_graphs import measure_whole

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """One entry as it is shown: where it comes from, and what the roofline estimates in its place."""
+    """One entry as it is shown: its origin, and the roofline's estimate in its place."""
 
     record: TableRecord
     shipped: bool
@@ -48,7 +48,7 @@ _ORDERS: Mapping[str, Callable[[Shown], Any]] = {
 @click.command()
 @click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="key", show_default=True, help="The order of rows.")
 @click.option("--limit", type=int, default=40, show_default=True, help="Rows for each environment; 0 for all.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads of the environment that is this one.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of this machine's environment.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 @filter_options

@@ -1,4 +1,4 @@
-"""Whole graphs measured, so that what is predicted of them can be compared and corrected."""
+"""Whole graphs measured, so that predictions of their times can be compared and corrected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eqsat.report.parts import StepCost
     from eqsat.report.result import Result
 
-#: What choosing a graph needs, which measuring kernels does not.
+#: Packages that the choice of a graph needs, and measuring kernels does not.
 _NEEDED = ("egglog", "highspy", "scipy")
 _ROUNDS, _SECONDS = 40, 5.0
 
@@ -37,8 +37,8 @@ def measure_whole(
 ) -> int:
     """Measures the result for a model by the table as it is, beside its prediction; 0 where it was known, else 1.
 
-    `variant` is what stands for float32, and the policy; `watch` is the stopwatch of a GPU, None for the CPU.
-    MissingExtraError where no graph can be chosen here.
+    `variant` is the element type in place of float32, and the policy; `watch` is the stopwatch of a GPU, None for the
+    CPU. MissingExtraError where no graph can be chosen here.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:

@@ -14,7 +14,7 @@ from eqsat.system.files import write_text
 
 
 def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
-    """Verifies the candidates of files and writes what became of each; UsageError without a target."""
+    """Verify the candidates of files and write the outcome of each; UsageError without a target."""
     from eqsat.rewrites.discovery.equations.candidate import read_candidates
     from eqsat.rewrites.discovery.equations.outcome import verified_rules, written_outcomes
     from eqsat.rewrites.discovery.verification import verify_candidates as verify_all

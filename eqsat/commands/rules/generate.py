@@ -16,12 +16,14 @@ from eqsat.system.files import write_text
 
 
 @click.command()
-@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="Where candidates go.")
+@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--ops", "operators", type=NAMES, help="Operators to generate from. [all that take part]")
 @click.option("--max-ops", type=int, default=3, show_default=True, help="Operators in a graph.")
 @click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
-@click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random data.")
+@click.option(
+    "--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declarations of operators; repeatable."
+)
 @click.option("--counts", type=click.Path(dir_okay=False, path_type=Path), help="Write the counts here, as JSON.")
 @jobs_option
 @debug_option

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--redundancy/--no-redundancy", default=True, help="Ask of each law whether the others entail it.")
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here.")
+@click.option("--redundancy/--no-redundancy", default=True, help="Test whether the other laws entail each law.")
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the outcomes as JSON.")
 @jobs_option
 @debug_option
 def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, jobs: int) -> None:

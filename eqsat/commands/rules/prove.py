@@ -1,4 +1,4 @@
-"""`eqsat rules prove`: what a set of rules proves of equations."""
+"""`eqsat rules prove`: proofs of equations from a set of rules."""
 
 from __future__ import annotations
 

@@ -16,15 +16,16 @@ from eqsat.system.files import write_text
 
 @click.command()
 @click.argument("verified", metavar="VERIFIED.jsonl", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file of rules.")
+@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @alone_option(default=False)
 @import_option
 @debug_option
 def prune(verified: Path, target: Path, alone: bool) -> None:
     """Leave out the rules that the other rules, or laws, derive.
 
-    The rules that stay are written in the order in which they pay on the benchmark models; beside them, in a file that
-    ends in .dropped.jsonl, what went, why, and by which rules. Interrupted, the same command goes on where it stood.
+    The rules that stay are written in the order in which they pay on the benchmark models; a file beside it that ends
+    in .dropped.jsonl has the rules that were left out, the reasons, and the rules that derive them. Interrupted, the
+    same command continues.
     """
     from eqsat.rewrites.discovery.equations.outcome import read_outcomes, verified_rules
     from eqsat.rewrites.discovery.library import dropped_text, ordered, read_usage, rules_text

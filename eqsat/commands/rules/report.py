@@ -1,4 +1,4 @@
-"""`eqsat rules report`: what the library came from, rests on, and leaves open."""
+"""`eqsat rules report`: the sources of the library, its evidence, and its open cases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eqsat.report.units import count, integer
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def report(as_json: bool) -> None:
-    """Show the counts of every stage, laws in use, what lacks a law, and what is written by hand and why."""
+    """Show the counts of every stage, laws in use, rules without a law, and rules written by hand with reasons."""
     from eqsat.rewrites.discovery.account import account
 
     figures = account()

@@ -155,8 +155,8 @@ def _parted(text: str) -> tuple[str, str]:
 def fuses(producer: str, consumer: str) -> bool:
     """Return whether a consumer can be computed where its producer has just made an element, or a row of them.
 
-    Element by element after anything that computes; a reduction, a softmax or a normalisation after what is element by
-    element.
+    Element by element after anything that computes; a reduction, a softmax or a normalisation after pointwise
+    operators.
 
     >>> fuses("matmul", "relu"), fuses("relu", "softmax"), fuses("matmul", "softmax"), fuses("relu", "matmul")
     (True, True, False, False)

@@ -46,7 +46,7 @@ def work_of(
     """The work of one operator on static types; tensors of unknown shape count as nothing.
 
     An operator that only moves elements reads no more of a tensor than it writes, so a gather from a large table costs
-    what it gathers.
+    the elements gathered.
     """
     declared = OPS.get(op)
     written = sum(_bytes(t) for t in results)

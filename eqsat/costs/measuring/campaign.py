@@ -38,7 +38,8 @@ class Measuring:
     """A device, a table, and where its entries hold. `subject` makes a kernel ready, or raises EqsatError.
 
     Each entry is in the table as soon as it is measured, and counts from the end of its window on; a run that is
-    stopped ends its window early, and one that is killed leaves what the next run confirms, if the device is as it was.
+    stopped ends its window early, and one that is killed leaves entries that the next run confirms, if the device is as
+    it was.
     """
 
     subject: Callable[[Key], Subject]

@@ -22,7 +22,7 @@ from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch, open_stopwatch
 
 
 def present(device: str, purpose: str = "be measured") -> Device:
-    """The GPU of this name, or whatever GPU is here for "cuda"; CostError that says what is missing for it."""
+    """The GPU of this name, or whatever GPU is here for "cuda"; CostError with the requirement that is missing."""
     probed = installation.probe()
     reason = probed if isinstance(probed, str) else ""
     if not reason:

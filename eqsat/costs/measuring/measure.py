@@ -65,10 +65,10 @@ def fill(
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is
-    begun. Without `shipped`, what comes with eqsat is measured here too, since a processor of the same name may run at
-    another speed, and what is new would be compared with what is not. What ONNX Runtime refuses, or has no words for,
-    is listed with its reason and left to the estimate. `seconds` is what one operator may take, in seconds. UsageError
-    for a time limit that is not above 0.
+    begun. Without `shipped`, kernels whose entries come with eqsat are measured here too, since a processor of the same
+    name may run at another speed, and times that are compared should be measured together. Kernels that ONNX Runtime
+    refuses, or cannot express, are listed with the reason and left to the estimate. `seconds` limits the rounds of one
+    operator. UsageError for a time limit that is not above 0.
     """
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit}", expected="a number of seconds above 0")
@@ -93,12 +93,12 @@ def fill(
 
 
 def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:
-    """The time of one kernel on ONNX Runtime at the level "all", without what a session costs in any case.
+    """The time of one kernel on ONNX Runtime at the level "all", without the fixed cost of a session.
 
     Two graphs, of K and of 2K independent copies, run in turn; the time is (T(2K) - T(K)) / K, in each round. Inputs
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
-    farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, what
-    a session costs is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
+    farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, the
+    cost of a session is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
     it is the time of all, fused as far as ONNX Runtime fuses them. `seconds` is how many seconds the rounds may take
     together. CostError where the kernel cannot be run alone.
     """

@@ -100,7 +100,7 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark
     convolution by constant filters reads one input in all copies and ends in a pooling that keeps one element a
     channel: between convolutions ONNX Runtime keeps a blocked layout, and so the conversions into it and out of it are
     no part of the measured time. What comes or is left column-major is stored so, and a product of such is written as
-    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for what it has no words for.
+    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for a kernel that ONNX cannot express.
     """
     chain = FusedKey.of(key)
     results = chain_types(key)
@@ -249,7 +249,7 @@ class _CopiesDraft:
         if type is None:
             return None
         const = member.const_operands[index]
-        # What is only indexed need not differ between copies: the indices do.
+        # Operands that are only indexed need not differ between copies: the indices do.
         image = self.tail and not const and (place == 0 or type == self.results[0][0])
         shared = image or (const and OPS[member.op].movement)
         number = index + sum(len(earlier.operands) for earlier in self.chain.members[:place])

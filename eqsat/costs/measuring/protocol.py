@@ -54,7 +54,7 @@ class Subject(Protocol):
     def graph(self, plan: str, copies: int, weights: int) -> Replay:
         """`copies` of the kernel one after the other, which take turns on so many sets of constants.
 
-        What is computed is read and written in place, by all copies alike. EqsatError where the plan does not run.
+        Results are read and written in place, by all copies alike. EqsatError where the plan does not run.
         """
 
     def close(self) -> None:
@@ -74,11 +74,10 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     """The time of a kernel by its fastest plan: cold, and hot where it has constants.
 
     Graphs of K and of 2K copies are replayed in turn; the time is (T(2K) - T(K)) / K, in each round, which is free of
-    what a replay costs in any case. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache
-    lies between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share
-    theirs. The plans are screened first, then the
-    fastest are timed in turn, in an order drawn anew each round, so that drift meets all alike. CostError where no plan
-    runs.
+    the fixed cost of a replay. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache lies
+    between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share theirs.
+    The plans are screened first, then the fastest are timed in turn, in an order drawn anew each round, so that drift
+    meets all alike. CostError where no plan runs.
     """
     if replays < REPLAYS:
         raise CostError(f"replays = {replays}", expected=f"{REPLAYS} or more")

@@ -46,7 +46,7 @@ class Fit:
 
     A variant's base is the roofline times the median of measured/estimated, or a sum of terms with coefficients of 0 or
     more (a launch, arithmetic, near and far bytes, bytes of constants, elements), whichever errs less on entries held
-    back from it. What the base misses near an operator, by the entries of similar size and shape, corrects it there.
+    back from it. The base's error near an operator, by the entries of similar size and shape, corrects it there.
     Without entries the estimate is the roofline itself.
     """
 

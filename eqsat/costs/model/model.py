@@ -40,15 +40,15 @@ class CostModel:
 
     `objective` weighs the terms time (seconds), flops, bytes, launches, weight_memory (bytes), error, and peak_memory
     (bytes), of which the last is no sum and left to who schedules. `cost`, a function from an Application to a number
-    that is finite and not negative, stands in place of the objective. `sizes` says what a named dim is costed at. A
-    time comes from `table` where the operator was measured in this environment, else from the device's roofline, fitted
-    to what was measured, and is marked as estimated.
+    that is finite and not negative, stands in place of the objective. `sizes` are the sizes of named dims. A time comes
+    from `table` where the operator was measured in this environment, else from the device's roofline, fitted to the
+    measurements, and is marked as estimated.
 
-    A sum over operators cannot know what a backend does across them: ONNX Runtime folds a batch normalisation into the
+    A sum over operators knows nothing of optimisations across them: ONNX Runtime folds a batch normalisation into the
     convolution before it, fuses patterns such as layer normalisation from its parts, and keeps a layout of its own
     between convolutions. Nor does it know times that depend on data: a softmax over masked scores takes ten times as
-    long as one over small numbers. So finalists are measured whole. On a GPU whose table has whole graphs, each kernel
-    costs what makes sums meet them: factor · seconds + overhead, unless `corrected` is False.
+    long as one over small numbers. So finalists are measured whole. On a GPU whose table has whole graphs, kernels'
+    costs are scaled so that sums meet them: factor · seconds + overhead, unless `corrected` is False.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class CostModel:
     def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
         """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
 
-        Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost what
-        was measured hot. At several points costs are means by their weights; memory is that of the largest.
+        Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost their
+        hot times. At several points costs are means by their weights; memory is that of the largest.
         """
         self._hot = weight_bytes <= self.device.near_bytes // 2
         if points:

@@ -18,8 +18,8 @@ class Entry:
     """A measured operator: the median, tenth and ninetieth percentile in seconds, and the number of samples.
 
     `plan` names the implementation that was timed, where a device has several; it is empty where there is one. `hot` is
-    the median with constants that lie in the nearest memory that holds them, where that was measured too.
-    CostError for what no measurement gives: a time that is negative or no number, percentiles out of order.
+    the median with constants that lie in the nearest memory that holds them, where that was measured too. CostError for
+    impossible measurements: a time that is negative or no number, percentiles out of order.
 
     >>> Entry(2e-6, 1e-6, 3e-6, samples=20).seconds
     2e-06

@@ -1,4 +1,4 @@
-"""A run in a cell of a notebook: first what is readable without scripts, then the page in a frame of its own."""
+"""A run in a cell of a notebook: a summary that needs no scripts, then the page in a frame of its own."""
 
 from __future__ import annotations
 

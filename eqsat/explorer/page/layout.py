@@ -120,7 +120,7 @@ class _Trunks:
 
 
 def _layers(graph: Any, top: Collection[int], bottom: Collection[int]) -> list[int]:
-    """Each vertex below those it reads; what reads nothing stands just above its first reader."""
+    """Each vertex below those it reads; a node without operands stands just above its first reader."""
     order: list[int] = graph.topological_sorting()
     before, after = graph.get_adjlist("in"), graph.get_adjlist("out")
     layer = [0] * graph.vcount()

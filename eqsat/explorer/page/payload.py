@@ -70,7 +70,7 @@ def _counts(counts: Mapping[str, int]) -> list[list[Any]]:
 
 
 def _seconds(seconds: float | None) -> float | None:
-    """Four digits are more than a page shows; JSON has no infinity, which is what a form without a tree costs."""
+    """Four digits are more than a page shows; JSON has no infinity, the cost of a form without a tree."""
     if seconds is None or not math.isfinite(seconds):
         return None
     return float(f"{seconds:.4g}")

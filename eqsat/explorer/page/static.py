@@ -1,4 +1,4 @@
-"""Pictures and tables that need no script: what a notebook shows where scripts do not run."""
+"""Pictures and tables that need no script: the cell of a notebook where scripts do not run."""
 
 from __future__ import annotations
 

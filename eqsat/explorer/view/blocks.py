@@ -8,7 +8,7 @@ from itertools import groupby
 
 from eqsat.language.terms.graph import Graph, Node
 
-#: The path of a block: outer blocks first; () for what is in none.
+#: The path of a block: outer blocks first; () for a node in none.
 Path = tuple[str, ...]
 
 #: Most nodes that lie directly in one block, and least in a block inside another.
@@ -94,7 +94,7 @@ def _without_root(paths: Sequence[Path]) -> list[Path]:
 
 
 def _filled(graph: Graph, paths: Sequence[Path]) -> list[Path]:
-    """The paths, with those that are missing taken from what is before and after.
+    """The paths, with missing ones taken from neighbours.
 
     That is what both have in common where it says about as much as the latter, else the latter: a projection belongs to
     the layer it begins.

@@ -1,4 +1,4 @@
-"""The two graphs of a run as views: what was given, and what runs now, with costs, changes and blocks."""
+"""The two graphs of a run as views: the original and the result, with costs, changes and blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Drawing:
     producers: dict[tuple[str, State], str] = field(default_factory=dict)
 
     def producer(self, value: str, state: State = PLAIN) -> str:
-        """The key of what makes a value in a state, or at all."""
+        """The key of the producer of a value in a state, or in any."""
         return self.producers.get((value, state)) or self.producers[value, PLAIN]
 
     def link(self, value: str, reader: str, state: State = PLAIN) -> None:

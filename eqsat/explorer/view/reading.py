@@ -46,7 +46,7 @@ def class_views(run: ViewedRun) -> Iterator[ClassView]:
 
 
 def class_view(run: ViewedRun, leader: int, block: Path = ()) -> ClassView:
-    """One e-class with its forms: the chosen one first, then the cheapest with what they need."""
+    """One e-class with its forms: the chosen one first, then by cost with operands."""
     snapshot, chosen, prices = run.choice.extraction.snapshot, run.chosen, run.choice.prices
     eclass = snapshot.classes[leader]
     forms = []
@@ -73,7 +73,7 @@ def class_view(run: ViewedRun, leader: int, block: Path = ()) -> ClassView:
 
 
 def shown_price(price: Price, in_seconds: bool, free: bool) -> tuple[float | None, float | None]:
-    """The seconds of an e-node, and with what it needs, as views have them; the latter only where time is the aim."""
+    """The seconds of an e-node, alone and with its operands, as views have them; the latter where time is the aim."""
     if in_seconds:
         return None if free else price.own, price.total
     return None if free else price.seconds, None
@@ -115,7 +115,7 @@ def growth_views(grown: Saturation) -> tuple[GrowthView, ...]:
 
 
 def _class_blocks(run: ViewedRun) -> Mapping[int, Path]:
-    """The block of each e-class: that of the values it holds, else of what reads it."""
+    """The block of each e-class: that of the values it holds, else of its readers."""
     snapshot = run.choice.extraction.snapshot
     placed: dict[int, Path] = {}
     for leader, eclass in snapshot.classes.items():

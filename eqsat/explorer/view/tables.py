@@ -20,7 +20,7 @@ ENODES = (
 )
 #: Columns of the table of firings.
 FIRINGS = ("step", "phase", "rule", "matched", "fired", "refused")
-#: Columns of the table of what runs.
+#: Columns of the table of kernels and conversions.
 COSTS = ("op", "value", "operands", "result", "arithmetic", "seconds", "flops", "bytes", "measured")
 
 
