@@ -18,9 +18,9 @@ from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
 from eqsat.steps.log import Log
-from eqsat.steps.placing import placed
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
+from eqsat.steps.sizes import placed
 from eqsat.steps.trials import Trials
 
 #: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since

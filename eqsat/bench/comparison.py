@@ -13,8 +13,7 @@ import numpy as np
 from eqsat.bench.case import BenchCase, HardwareLimits
 from eqsat.bench.contender import Contender, Loaded
 from eqsat.bench.jax_peer import JaxPeer
-from eqsat.bench.onnxruntime_peer import OnnxRuntimePeer
-from eqsat.bench.ours import FORMS, Ours
+from eqsat.bench.ours import FORMS, OnnxRuntimePeer, Ours
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, EqsatError

@@ -13,9 +13,10 @@ import numpy as np
 from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.bench.torch_words import dtype_of, torch_words
+from eqsat.bench.words import result_shapes
 from eqsat.errors import BackendError
 from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms.types import DType
 
 
 class TorchPeer:
@@ -93,8 +94,8 @@ def _module(torch: Any, graph: Graph) -> Any:
     for node in graph.nodes:
         if node.op not in words:
             raise BackendError(f"PyTorch has no word here for {node.op}", where=graph.name)
-        shapes = [_shape(graph, value) for value in node.outputs]
-        steps.append((partial(words[node.op], dict(node.attrs), shapes), node.inputs, node.outputs))
+        function = partial(words[node.op], dict(node.attrs), result_shapes(graph, node))
+        steps.append((function, node.inputs, node.outputs))
     numbers = {value: f"c{i}" for i, value in enumerate(graph.constants)}
 
     class Model(torch.nn.Module):  # type: ignore[misc]
@@ -116,11 +117,6 @@ def _module(torch: Any, graph: Graph) -> Any:
 
     names, outputs = tuple(graph.inputs), tuple(graph.outputs.values())
     return Model()
-
-
-def _shape(graph: Graph, value: str) -> tuple[int, ...]:
-    type = graph.type(value) if value else None
-    return type.static if isinstance(type, TensorType) and type.is_static else ()
 
 
 def _tensor(torch: Any, array: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms.types import DType, TensorType
 
 #: (attributes, shapes of the results, operands) -> a result, or a tuple of them.
 Word: TypeAlias = Callable[..., Any]
@@ -28,6 +29,12 @@ def plain_words(modules: Sequence[Any], renamed: Mapping[str, str]) -> dict[str,
                 words[declared.name] = _word(function, places)
                 break
     return words
+
+
+def result_shapes(graph: Graph, node: Node) -> list[tuple[int, ...]]:
+    """The shapes of a node's results; () where one is not known."""
+    types = [graph.type(value) if value else None for value in node.outputs]
+    return [t.static if isinstance(t, TensorType) and t.is_static else () for t in types]
 
 
 def _word(function: Callable[..., Any], places: Sequence[int]) -> Word:

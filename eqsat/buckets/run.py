@@ -12,7 +12,7 @@ from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.run import Run
 from eqsat.steps.failures import guarded
-from eqsat.steps.placing import placed
+from eqsat.steps.sizes import placed
 from eqsat.system.deadline import TimeUp
 
 

@@ -15,15 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.moved import FormerDict
+from eqsat.report import parts
 from eqsat.report.explanation import Change
-from eqsat.report.parts import (
-    Baseline,
-    CertificateSummary,
-    ControlChange,
-    CostedSizes,
-    OpaqueNode,
-    StepCost,
-)
 from eqsat.report.units import count, duration, integer, number, percent, quantity
 from eqsat.system.terminal import plain, shown
 
@@ -112,26 +105,26 @@ class Report:
     estimated_share: float = 0.0
     rules_fired: Mapping[str, int] = field(default_factory=dict)
     rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    certificate: CertificateSummary
+    certificate: parts.CertificateSummary
     seconds: Mapping[str, float] = field(default_factory=dict)
     measured_before: float | None = None
     measured_after: float | None = None
     measured_bound: float | None = None
     kept: str = "original"
     kept_because: str = ""
-    opaque: Sequence[OpaqueNode] = ()
+    opaque: Sequence[parts.OpaqueNode] = ()
     operators_before: Mapping[str, int] = field(default_factory=dict)
     operators_after: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
-    changes: Sequence[Change | ControlChange] = ()
+    changes: Sequence[Change | parts.ControlChange] = ()
     amounts: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    steps: Sequence[StepCost] = ()
-    baselines: Sequence[Baseline] = ()
+    steps: Sequence[parts.StepCost] = ()
+    baselines: Sequence[parts.Baseline] = ()
     failure: str = ""
     skipped: Sequence[str] = ()
     refuted: Sequence[str] = ()
-    sizes: Sequence[CostedSizes] = ()
+    sizes: Sequence[parts.CostedSizes] = ()
     measured_at: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -148,10 +141,10 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __rich_console__(self, console: Console, options: Any) -> RenderResult:
-        parts: list[Any] = [_phases(self), Text(), _changes(self), Text()]
+        sections: list[Any] = [_phases(self), Text(), _changes(self), Text()]
         if self.steps:
-            parts += [_runs(self), Text()]
-        yield from shown(console.render(Group(*parts, *_notes(self)), options))
+            sections += [_runs(self), Text()]
+        yield from shown(console.render(Group(*sections, *_notes(self)), options))
 
 
 def _plain(value: Any) -> Any:
@@ -241,7 +234,7 @@ def _changes(report: Report) -> Table | Text:
 
 def _runs(report: Report) -> Table:
     """The kernels that run, by operators and states, the dearest first; conversions are rows like others."""
-    groups: dict[tuple[str, str], list[StepCost]] = {}
+    groups: dict[tuple[str, str], list[parts.StepCost]] = {}
     for step in report.steps:
         operands = ", ".join(step.operands)
         states = step.result if operands == step.result else f"{operands} -> {step.result}"
@@ -262,7 +255,7 @@ def _runs(report: Report) -> Table:
     return table
 
 
-def _spent(steps: Sequence[StepCost]) -> tuple[str, str]:
+def _spent(steps: Sequence[parts.StepCost]) -> tuple[str, str]:
     """The seconds of steps together, and the share of them that was measured."""
     total = math.fsum(s.seconds for s in steps)
     known = math.fsum(s.seconds for s in steps if not s.estimated)

@@ -17,17 +17,9 @@ from eqsat.language.onnx.read.model import Given, Inside
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
 from eqsat.language.terms.plan import Conversion
+from eqsat.report import parts
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import RUN_SECONDS, Candidate, Measured
-from eqsat.report.parts import (
-    Baseline,
-    BodyCertificate,
-    CertificateSummary,
-    ControlChange,
-    CostedSizes,
-    OpaqueNode,
-    StepCost,
-)
 from eqsat.report.report import Report
 from eqsat.report.units import count, percent
 from eqsat.runtime.examples import SizePoint
@@ -44,7 +36,7 @@ class Findings:
     encoding: Encoding
     grown: Saturation
     solution: Solution
-    baselines: Sequence[Baseline]
+    baselines: Sequence[parts.Baseline]
     measured: Measured | None
     explained: Explanation
 
@@ -89,7 +81,7 @@ def report_of(
         estimated_share=best.cost.estimated_share,
         rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
         rules_refused=refused,
-        certificate=CertificateSummary(
+        certificate=parts.CertificateSummary(
             kind=certificate.kind,
             error=certificate.error,
             regions=certificate.regions,
@@ -97,7 +89,7 @@ def report_of(
             draws=certificate.draws,
             sizes=[dict(s) for s in certificate.sizes],
             text=_certified(certificate, bodies),
-            bodies=[BodyCertificate(body.place, body.certificate) for body in bodies],
+            bodies=[parts.BodyCertificate(body.place, body.certificate) for body in bodies],
         ),
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
@@ -107,7 +99,7 @@ def report_of(
         kept=best.name,
         kept_because=outcome.because,
         opaque=[
-            OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
+            parts.OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
             for n in original.nodes
             if n.op == OPAQUE
         ],
@@ -117,7 +109,7 @@ def report_of(
         amounts=dict(best.amounts),
         steps=list(steps_of(best)),
         baselines=list(outcome.baselines),
-        sizes=[CostedSizes(shown(original, p), p.weight) for p in points],
+        sizes=[parts.CostedSizes(shown(original, p), p.weight) for p in points],
         measured_at=described(original, measured.points) if measured else "",
         warnings=list(warnings),
     )
@@ -128,17 +120,17 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
-def _settled(graph: Graph) -> Iterator[ControlChange]:
+def _settled(graph: Graph) -> Iterator[parts.ControlChange]:
     """The nodes that reading put in the place of control flow, as changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
-        yield ControlChange(settled.text, rules=("known ahead",), predicted=settled.runs * RUN_SECONDS)
+        yield parts.ControlChange(settled.text, rules=("known ahead",), predicted=settled.runs * RUN_SECONDS)
 
 
-def _change_inside(body: Inside) -> ControlChange:
+def _change_inside(body: Inside) -> parts.ControlChange:
     """A body that was optimised, as a change."""
     before, after = body.nodes
     text = f"{body.place}: {before} -> {count(after, 'node')}"
-    return ControlChange(text, after - before, body.rules, body.saved)
+    return parts.ControlChange(text, after - before, body.rules, body.saved)
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
@@ -154,28 +146,26 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
     return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))
 
 
-def steps_of(candidate: Candidate) -> Iterator[StepCost]:
+def steps_of(candidate: Candidate) -> Iterator[parts.StepCost]:
     """The steps in order: each kernel and each conversion with its operators, states and cost."""
     if candidate.assembled is None:
         for node, cost in candidate.cost.nodes:
-            yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
+            yield _step(cost, operator_name(node), node.outputs[0], ["row"], "row")
         return
     graph = candidate.assembled.graph
     producers = {v: node for node in graph.nodes for v in node.outputs if v}
     for step, cost in zip(candidate.assembled.plan.steps, candidate.assembled.costs, strict=True):
         if isinstance(step, Conversion):
             kind = "cast" if step.source.precision != step.target.precision else "copy"
-            yield _step(f"convert ({kind})", step.value, [str(step.source)], str(step.target), cost)
+            yield _step(cost, f"convert ({kind})", step.value, [str(step.source)], str(step.target))
         else:
             ops = " + ".join(operator_name(producers[value]) for value in step.nodes)
             taken = list(dict.fromkeys(str(operand.state) for operand in step.operands)) or ["row"]
-            yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
+            yield _step(cost, ops, step.nodes[-1], taken, str(step.results[0].state), step.arithmetic)
 
 
-def _step(op: str, value: str, operands: Sequence[str], result: str, cost: Cost, arithmetic: str = "") -> StepCost:
-    return StepCost(
-        op, value, operands, result, arithmetic, cost.seconds, cost.flops, cost.bytes, estimated=cost.estimated
-    )
+def _step(cost: Cost, op: str, value: str, operands: list[str], result: str, by: str = "") -> parts.StepCost:
+    return parts.StepCost(op, value, operands, result, by, cost.seconds, cost.flops, cost.bytes, cost.estimated)
 
 
 def operators_of(graph: Graph) -> dict[str, int]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.solvers.restricted import Restricted
+from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import opset_of
+from eqsat.language.terms.graph import Graph
 from eqsat.report.finalists import Candidate
 from eqsat.report.parts import Baseline
 from eqsat.report.report import Progress
@@ -22,7 +26,6 @@ from eqsat.steps import fused
 from eqsat.steps.candidates import Finalists
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
-from eqsat.steps.worst import ROUNDS, balanced
 
 #: The share of what is left of a call that choosing may take.
 _EXTRACT = 0.5
@@ -32,6 +35,9 @@ _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
 _FIRST_SHARE = 0.6
 #: The share of what is left that weighing sizes against each other may take.
 _BALANCE_SHARE = 0.25
+
+#: How often the weights of sizes are changed, and how strongly a size that is worse than another draws them.
+_ROUNDS, _STEP = 4, 4.0
 
 #: A change of the costs of a problem before anything is chosen; the choice is judged by the changed costs.
 Adjust = Callable[[TensorProblem], TensorProblem]
@@ -78,10 +84,10 @@ class Chooser:
             return self.problem()
 
         def solved(extraction: TensorProblem) -> Solution:
-            share = settings.deadline.part(_BALANCE_SHARE / ROUNDS)
+            share = settings.deadline.part(_BALANCE_SHARE / _ROUNDS)
             return solve(extraction.problem, time_limit=share, should_stop=settings.options.should_stop)
 
-        return balanced(self.given.graph, costs, self.problem, solved)
+        return _balanced(self.given.graph, costs, self.problem, solved)
 
     def choice(self, extraction: TensorProblem) -> Chosen:
         """The solution of a problem, those of the baselines, and the finalists."""
@@ -173,3 +179,33 @@ class Chooser:
             known=known,
             progress=follow,
         )
+
+
+def _balanced(
+    original: Graph,
+    costs: CostModel,
+    frame: Callable[[], TensorProblem],
+    solved: Callable[[TensorProblem], Solution],
+) -> TensorProblem:
+    """The problem under the weights whose cheapest choice has the least largest share of the original's cost at a size.
+
+    The smallest maximum over the sizes is the largest minimum over weights of them (von Neumann's minimax theorem), to
+    which multiplicative weights converge (Arora, Hazan and Kale, 2012); integral choices may leave a gap. `costs` keep
+    the weights.
+    """
+    before = [max(model.graph(original).price, 1e-30) for _, model in costs.parts]
+    weights = [1.0] * len(before)
+    best: tuple[float, list[float], TensorProblem] | None = None
+    for _ in range(_ROUNDS):
+        costs.weighed([weight / cost for weight, cost in zip(weights, before, strict=True)])
+        extraction = frame()
+        chosen = assemble(extraction, solved(extraction), original).graph
+        shares = [model.graph(chosen).price / cost for (_, model), cost in zip(costs.parts, before, strict=True)]
+        if best is None or max(shares) < best[0]:
+            best = max(shares), list(weights), extraction
+        if max(shares) - min(shares) < 1e-3:
+            break
+        weights = [w * math.exp(_STEP * (s - max(shares))) for w, s in zip(weights, shares, strict=True)]
+    assert best is not None
+    costs.weighed([weight / cost for weight, cost in zip(best[1], before, strict=True)])
+    return best[2]

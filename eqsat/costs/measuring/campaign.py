@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from eqsat.costs.kernels.fusion import Key
@@ -69,7 +70,7 @@ class Measuring:
         ended = self._ended(deadline, should_stop)
         wanted = list(dict.fromkeys(keys))
         measured = 0
-        with _Opened(self.subject(self.sentinel)) as sentinel:
+        with closing(self.subject(self.sentinel)) as sentinel:
             before = self._begin(sentinel)
             known = self.table.own(self.environment)
             todo = [key for key in wanted if key.text not in known]
@@ -130,7 +131,7 @@ class Measuring:
             if progress is not None:
                 progress(done + index, total, key)
             try:
-                with _Opened(self.subject(key)) as subject:
+                with closing(self.subject(key)) as subject:
                     entry = measure(subject, self.stopwatch, seed=seed)
             except EqsatError as error:
                 self.failed.append((key, error.what))
@@ -156,16 +157,3 @@ class Measuring:
             return late or (should_stop is not None and should_stop())
 
         return ended
-
-
-class _Opened:
-    """A kernel that frees its resources when the block ends."""
-
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-
-    def __enter__(self) -> Subject:
-        return self._subject
-
-    def __exit__(self, *exception: object) -> None:
-        self._subject.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from eqsat.costs.devices.device import CUDA, DEVICES, Device
@@ -42,22 +42,16 @@ def present(device: str, purpose: str = "be measured") -> Device:
 @contextmanager
 def measuring(device: Device, table: CostTable) -> Iterator[Measuring]:
     """Open a measurement of kernels of a GPU into a table."""
-    watch = open_stopwatch()
-    try:
+    with closing(open_stopwatch()) as watch:
 
         def subject(key: Key) -> Subject:
             kernel = planned(key)
             return watch.subject(kernel.plan, kernel.inputs)
 
         yield Measuring(subject, watch, table, Environment.current(device.name), SENTINEL)
-    finally:
-        watch.close()
 
 
 def measured_whole(watch: CudaStopwatch, plan: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str]) -> Entry:
     """The time of a whole plan, run after itself again and again; libraries' calls by the plans that a table has."""
-    subject = watch.subject(plan, inputs, plans)
-    try:
+    with closing(watch.subject(plan, inputs, plans)) as subject:
         return steady(subject)
-    finally:
-        subject.close()

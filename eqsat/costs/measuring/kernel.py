@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eqsat.costs.kernels.fusion import FusedKey, Key
-from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, is_product
-from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, layout_of
-from eqsat.errors import CostError, EqsatError
+from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, check_layouts, layout_of
+from eqsat.errors import EqsatError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
+from eqsat.language.terms.plan import Held, Kernel, Plan
 from eqsat.language.terms.state import State, stored_shape
 from eqsat.language.terms.types import DType, TensorType
 
@@ -39,7 +38,7 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
     stated = _stated(chain)
     draft = _KernelDraft(stated, _states(chain), seed)
     for member, results in zip(stated.members, draft.results, strict=True):
-        _check(member, results)
+        check_layouts(member, results, _ORDERS)
     return draft.planned(chain.op)
 
 
@@ -86,19 +85,6 @@ def _raised(member: OpKey) -> OpKey:
         replace(t, dtype=DType.FLOAT32) if t is not None and t.dtype.value in NARROW else t for t in member.operands
     )
     return replace(member, operands=operands, result="")
-
-
-def _check(member: OpKey, results: tuple[TensorType, ...]) -> None:
-    """CostError for layouts that no kernel of the operator takes."""
-    if not member.layouts:
-        return
-    way = Implementation(tuple(State(name) for name in member.layouts[:-1]), State(member.layouts[-1]))
-    choices = Choices(_ORDERS)
-    known = implementations(member.op, member.attrs, member.operands, results, member.const_operands, choices)
-    if way not in known or is_view(member.op, member.attrs, member.operands, way):
-        raise CostError(
-            f"{member.op} has no kernel for these layouts", where=member.text, expected="a way it can be run"
-        )
 
 
 class _KernelDraft:

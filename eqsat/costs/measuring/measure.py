@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
+from eqsat.costs.measuring.campaign import Campaign
 from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
@@ -41,16 +41,6 @@ _LARGEST_BYTES = 400 << 20
 Progress = Callable[[int, int, Key], None]
 
 
-@dataclass(frozen=True)
-class Filled:
-    """The result of filling a table: entries measured and known, operators that failed and why, operators left."""
-
-    measured: int
-    known: int
-    failed: tuple[tuple[Key, str], ...] = field(default=())
-    left: int = 0
-
-
 def fill(
     keys: Iterable[Key],
     table: CostTable,
@@ -60,7 +50,7 @@ def fill(
     threads: int = 1,
     seconds: float = OPERATOR_SECONDS,
     shipped: bool = True,
-) -> Filled:
+) -> Campaign:
     """Measure the operators a table lacks in this environment, and return the counts.
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
@@ -80,7 +70,7 @@ def fill(
     failed: list[tuple[Key, str]] = []
     for done, key in enumerate(todo):
         if time_limit is not None and time.perf_counter() - start > time_limit:
-            return Filled(done - len(failed), len(wanted) - len(todo), tuple(failed), len(todo) - done)
+            return Campaign(done - len(failed), len(wanted) - len(todo), tuple(failed), len(todo) - done)
         if progress is not None:
             progress(done, len(todo), key)
         try:
@@ -89,7 +79,7 @@ def fill(
             failed.append((key, error.what))
             continue
         table.put(environment, key, entry)
-    return Filled(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
+    return Campaign(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
 
 
 def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:

@@ -187,11 +187,15 @@ def _check_way(key: OpKey, results: tuple[TensorType, ...]) -> None:
             expected="matrices by rows or columns, in the type of the operands",
             remedy="leave it to the estimate",
         )
+    check_layouts(key, results, tuple(sorted(WRITTEN)))
+
+
+def check_layouts(key: OpKey, results: tuple[TensorType, ...], layouts: tuple[str, ...]) -> None:
+    """CostError for layouts that no kernel of the operator takes, of those that a backend knows."""
     if not key.layouts:
         return
     way = Implementation(tuple(State(name) for name in key.layouts[:-1]), State(key.layouts[-1]))
-    choices = Choices(tuple(sorted(WRITTEN)))
-    known = implementations(key.op, key.attrs, key.operands, results, key.const_operands, choices)
+    known = implementations(key.op, key.attrs, key.operands, results, key.const_operands, Choices(layouts))
     if way not in known or is_view(key.op, key.attrs, key.operands, way):
         raise CostError(f"{key.op} has no kernel for these layouts", where=key.text, expected="a way it can be run")
 
