@@ -20,10 +20,9 @@ from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
 from eqsat.report.explanation import Explanation
-from eqsat.report.parts import Baseline
 from eqsat.report.result import Result
 from eqsat.run import Finished, Run
-from eqsat.steps.choosing import Chosen
+from eqsat.steps.choosing import Chosen, baselines_beside
 from eqsat.steps.failures import is_for_the_caller
 from eqsat.steps.growing import Grown, begin
 from eqsat.system.deadline import TimeUp
@@ -65,7 +64,7 @@ class Session:
         self.changes: list[Repriced] = []
         self._steps: Iterator[SaturationStep] | None = None
         self._snapshot: Snapshot | None = None
-        self._framed: TensorProblem | None = None
+        self._extraction: TensorProblem | None = None
         self.choice: Choice | None = None
         self.finished: Finished | None = None
 
@@ -139,7 +138,7 @@ class Session:
         return next(iter(egraph.eclass(enode).values), f"e-class {egraph.find(enode)}")
 
     def _forget(self) -> None:
-        self._snapshot = self._framed = self.choice = self.finished = None
+        self._snapshot = self._extraction = self.choice = self.finished = None
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
@@ -174,14 +173,14 @@ class Session:
     @property
     def extraction(self) -> TensorProblem:
         """The problem of choosing, at the costs that hold now."""
-        if self._framed is None:
-            self._framed = self._choosing().chooser(self.grown).problem()
-        return self._framed
+        if self._extraction is None:
+            self._extraction = self._choosing().chooser(self.grown).problem()
+        return self._extraction
 
     def reprice(self, changes: Sequence[Repriced]) -> None:
         """Puts other changes of costs in force."""
         before, self.changes = self.changes, list(changes)
-        self._framed = self.choice = self.finished = None
+        self._extraction = self.choice = self.finished = None
         try:
             self.extraction  # noqa: B018 - a cost that is none is told here, before anything relies on it
         except BaseException:
@@ -194,17 +193,12 @@ class Session:
         chooser = run.chooser(self.grown)
         run.settings.deadline.begin()
         with run.log.phase("extract"):
-            others = chooser.baselines(extraction)
-            if extractor == "greedy" and extractor in others:
-                solution = others[extractor]
-            else:
-                solution = chooser.solved(extraction, extractor, list(others.values()))
+            solutions = chooser.solutions(extraction, extractor)
+            solution = solutions[extractor]
             candidates = chooser.finalists(extraction, {extractor: solution})
-        beside = [
-            Baseline(name, one.cost, one.seconds, one.status) for name, one in others.items() if name != extractor
-        ]
         self.finished = None
-        self.choice = self._choice(extractor, Chosen(extraction, solution, beside, candidates))
+        chosen = Chosen(extraction, solution, baselines_beside(extractor, solutions), candidates)
+        self.choice = self._choice(extractor, chosen)
         return self.choice
 
     def finish(self, measure: bool) -> Result:

@@ -92,15 +92,19 @@ class Chooser:
     def choice(self, extraction: TensorProblem) -> Chosen:
         """The solution of a problem, those of the baselines, and the finalists."""
         extractor = self.settings.options.extractor
-        solutions = self.baselines(extraction)
-        if extractor in ("ilp", "backtracking") or extractor not in solutions:
-            solutions[extractor] = self.solved(extraction, extractor, list(solutions.values()))
-        baselines = [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
+        solutions = self.solutions(extraction, extractor)
         names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
         candidates = self.finalists(extraction, {name: solutions[name] for name in names})
         if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable()
-        return Chosen(extraction, solutions[extractor], baselines, candidates)
+        return Chosen(extraction, solutions[extractor], baselines_beside(extractor, solutions), candidates)
+
+    def solutions(self, extraction: TensorProblem, extractor: str) -> dict[str, Solution]:
+        """The solutions of the baselines, and that of an extractor."""
+        solutions = self.baselines(extraction)
+        if extractor in ("ilp", "backtracking") or extractor not in solutions:
+            solutions[extractor] = self.solved(extraction, extractor, list(solutions.values()))
+        return solutions
 
     def finalists(self, extraction: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
         """The original, then the graph of each solution once."""
@@ -179,6 +183,11 @@ class Chooser:
             known=known,
             progress=follow,
         )
+
+
+def baselines_beside(extractor: str, solutions: Mapping[str, Solution]) -> list[Baseline]:
+    """The outcomes of the other extractors."""
+    return [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
 
 
 def _balanced(
