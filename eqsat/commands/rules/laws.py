@@ -17,6 +17,7 @@ from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.units import count
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck
@@ -53,7 +54,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
                     out.print(text, soft_wrap=True)
     finally:
         if target is not None:
-            target.write_text(json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
+            write_text(target, json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
     counts = Counter(c.verdict for c in outcomes)
     parts = [f"{n} {verdict}" for verdict, n in counts.items()]
     parts.append(f"{sum(bool(c.redundant) for c in outcomes)} redundant")

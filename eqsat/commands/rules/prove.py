@@ -15,6 +15,7 @@ from eqsat.commands.display import console, followed
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.units import count
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof
@@ -54,7 +55,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
                 out.print(line, soft_wrap=True)
     finally:
         if target is not None:
-            target.write_text(json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
+            write_text(target, json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
     counts = Counter(p.verdict for p in proofs)
     out.print(count(len(proofs), "equation") + ": " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
     open_ = [p.name for p in proofs if p.verdict != "proved"]
