@@ -45,7 +45,7 @@ def exclusion(name: str) -> str | None:
 
 
 class EqsatRep(BackendRep):  # type: ignore[misc]
-    """An imported model, ready to run; `graph` is what it was imported as."""
+    """An imported model, ready to run; `graph` is the imported graph."""
 
     def __init__(self, graph: Graph, backend: str) -> None:
         self.graph = graph

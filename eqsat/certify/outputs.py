@@ -50,7 +50,7 @@ class InputSet:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a program may not stand for the original, or None, and what it loses on inputs of unusual size."""
+    """The reason why a program may not stand for the original, or None, and its losses on inputs of unusual size."""
 
     refused: str | None = None
     losses: tuple[str, ...] = ()

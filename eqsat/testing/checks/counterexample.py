@@ -32,7 +32,7 @@ _TAKEN = frozenset(
 class Counterexample:
     """Operands and attributes for which the sides of a rule differ.
 
-    `reason` says how, `left` and `right` are what each side makes, or why it makes nothing; `program` is Python that
+    `reason` says how, `left` and `right` are the results of the sides, or why there are none; `program` is Python that
     prints both, and needs NumPy and eqsat alone.
     """
 

@@ -68,8 +68,8 @@ def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, p
 
     CounterexampleError, an UnsoundRuleError, has the smallest instance found and a program that shows it; an instance
     also refutes where the right side does not type, or has other types than the left. RuleError where no instance meets
-    the conditions; UsageError for `max_examples` below 1. What `prove` adds is the evidence that `optimize(rules=…)`
-    asks for. The same seed tries the same. Returns a report of every rule that nothing refuted.
+    the conditions; UsageError for `max_examples` below 1. `prove` adds the evidence that `optimize(rules=…)` asks for.
+    The same seed tries the same. Returns a report of every rule that nothing refuted.
 
     >>> report = check_rewrite("relu(relu(x)) => relu(x)", max_examples=20, prove=False)
     >>> [checked.instances > 5 for checked in report.checked]
@@ -99,7 +99,7 @@ def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRu
 class _RefutationSearch:
     """The instances of a rule that a seed leads to.
 
-    What is shrunk is the smallest of all that refute, since shrinking leads to the least instance near its start.
+    The smallest of all that refute is shrunk, since shrinking leads to the least instance near its start.
     """
 
     def __init__(self, rule: Rule, max_examples: int, seed: int) -> None:

@@ -40,9 +40,9 @@ def graphs(
     """Well-typed graphs of operators, of all that have a sample rule unless `ops` names some.
 
     Values are shared between nodes, and every output of an operator is a value. `inputs` are there from the start, of
-    known shapes; others come as operators need them, some as constants. What no node reads is an output, and now and
-    then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`. UsageError for
-    bounds that no graph meets, and for an operator that has no sample rule.
+    known shapes; others come as operators need them, some as constants. A value without readers is an output, and now
+    and then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`. UsageError
+    for bounds that no graph meets, and for an operator that has no sample rule.
     """
     if not 1 <= min_nodes <= max_nodes:
         raise UsageError(f"{min_nodes} to {max_nodes} nodes", where="graphs", expected="1 ≤ min_nodes ≤ max_nodes")

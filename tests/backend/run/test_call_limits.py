@@ -65,9 +65,9 @@ def test_however_few_steps_there_are_the_result_is_right_and_says_what_was_left_
     assert not report.failure and not result.failures
     if report.kept == "original":
         assert any("steps is reached" in text for text in report.skipped)
-        assert report.certificate["kind"] == "identical"
+        assert report.certificate.kind == "identical"
     else:
-        assert report.certificate["regions"]
+        assert report.certificate.regions
 
 
 def test_enough_steps_leave_nothing_out():
@@ -202,7 +202,7 @@ def test_what_there_was_no_time_for_is_said_and_nothing_is_kept_unchecked(monkey
     monkeypatch.setattr(module, name, clock.before(getattr(module, name)))
     report = optimised(monkeypatch, clock, measure).report
     assert f"{told}: the time limit of 60 s is over" in report.skipped
-    assert report.kept == "original" and report.certificate["kind"] == "identical"
+    assert report.kept == "original" and report.certificate.kind == "identical"
 
 
 def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_being_measured(monkeypatch):
@@ -217,7 +217,7 @@ def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_b
     )
     result = eqsat.optimize(perceptron(), time_limit=60.0)
     assert result.report.skipped == ("not measured: the time limit of 60 s is over",)
-    assert result.report.kept == "ilp" and result.report.certificate["regions"]
+    assert result.report.kept == "ilp" and result.report.certificate.regions
     assert_same(result, perceptron())
 
 
@@ -250,5 +250,5 @@ def test_changes_that_there_was_no_time_to_explain_are_kept_and_said(monkeypatch
     clock = Leaping()
     monkeypatch.setattr("eqsat.steps.reporting.regions", clock.before(eqsat.steps.reporting.regions))
     report = optimised(monkeypatch, clock).report
-    assert report.kept == "ilp" and report.certificate["regions"]
+    assert report.kept == "ilp" and report.certificate.regions
     assert report.skipped == ("changes are not explained: the time limit of 60 s is over",)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -33,7 +33,7 @@ class Inside:
     costs: tuple[float, float] = (0.0, 0.0)
     runs: float = 1.0
     rules: tuple[str, ...] = ()
-    certificate: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Any = None
     failure: str = ""
 
     @property
