@@ -72,7 +72,7 @@ if __name__ == "__main__":
 def test_a_forked_child_is_told_so_and_never_waits_for_threads_that_it_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(START + MAIN)
-    command = [sys.executable, path, *(expression for expression, _ in CASES.values())]
+    command = [sys.executable, str(path), *(expression for expression, _ in CASES.values())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     given = [json.loads(line) for line in done.stdout.splitlines()]
     assert dict(zip(CASES, given, strict=False)) == {name: wanted for name, (_, wanted) in CASES.items()}, done.stderr
