@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -35,6 +36,8 @@ _EXPRESSIONS = (
     ast.ListComp,
     ast.comprehension,
 )
+#: Digits enough for an integer beyond 64 bits in hexadecimal, the shortest way to write one.
+_LONG_NUMBER = re.compile(r"\d\w{17}")
 #: The value of an expression that is not made of literals alone.
 _UNKNOWN = object()
 _NODES = (*_EXPRESSIONS, ast.Load, ast.Store, ast.And, ast.Or, ast.Not, ast.USub, *BINARY, *COMPARISONS)
@@ -48,6 +51,11 @@ def check_tree(tree: ast.expr, text: str, functions: frozenset[str]) -> None:
     for node in ast.walk(tree):
         _check_node(node, text, functions)
     _literal(tree, text)
+
+
+def may_exceed(text: str) -> bool:
+    """False if an expression is too short to be larger than a rule's may be, which spares going through its tree."""
+    return len(text) >= DEEPEST - 2 or _LONG_NUMBER.search(text) is not None
 
 
 def excess(tree: ast.expr) -> str:

@@ -57,7 +57,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
     A rule of the library that says what a law says has its name and stands in its place.
     """
-    generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
+    generated = {rule.name: rule for rule in _library()}
     said = []
     for law in (*_axioms(), *_implied()):
         rule = generated.pop(law.name, None)
@@ -90,6 +90,11 @@ def check_rules(text: str) -> tuple[Evidence, ...]:
 @cache
 def _axioms() -> tuple[Rule, ...]:
     return _files(AXIOMS, "axiom")
+
+
+@cache
+def _library() -> tuple[Rule, ...]:
+    return _files(LIBRARY, "library")
 
 
 @cache

@@ -19,7 +19,7 @@ from pathlib import Path
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, substituted
+from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, may_exceed, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
@@ -163,17 +163,17 @@ class _Block:
         conditions = self.conditions(conditions_at + 2) if conditions_at < len(self.text) else ()
         right_end = min(self.top_level(_WHERE, end), conditions_at)
         left, right = self.tree(head.end(), start), self.tree(end, right_end)
-        shown = _text(right)
+        left_text, right_text = _text(left), _text(right)
+        shown = right_text
         if right_end < conditions_at:
             right, named = self.named(right, right_end + 5, conditions_at)
-            shown += f" where {named}"
+            shown, right_text = f"{right_text} where {named}", _text(right)
         both = arrow[0] == "<=>"
         there, _, back = self.reason.partition(" <=> ") if both else (self.reason, "", "")
-        rules = [self.rule(head["name"], phase, laws, left, right, conditions, there, shown)]
+        rules = [self.rule(head["name"], phase, laws, left, right, conditions, there, f"{left_text} => {shown}")]
         if both:
-            rules.append(
-                self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, _text(left))
-            )
+            text = f"{right_text} => {left_text}"
+            rules.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, text))
         return rules
 
     def rule(
@@ -185,9 +185,9 @@ class _Block:
         right: ast.expr,
         conditions: tuple[Expression, ...],
         reason: str,
-        shown: str,
+        sides: str,
     ) -> Rule:
-        """A rule, its right side in the text as it is `shown`, with names for terms that it repeats."""
+        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats."""
         for tree in (*_elements(left), *_elements(right)):
             if isinstance(tree, ast.Constant):
                 raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
@@ -201,7 +201,7 @@ class _Block:
                 right=tuple(self.pattern(e) for e in _elements(right)),
                 conditions=conditions,
                 laws=laws,
-                text=f"{_text(left)} => {shown}{tail}",
+                text=f"{sides}{tail}",
                 where=where,
                 origin=self.origin,
                 reason=reason,
@@ -356,7 +356,7 @@ class _Block:
                 tree = tree.operand
             else:  # the parenthesis was closed within
                 raise self.error("syntax: unmatched ')'", start, "Python expression syntax")
-        if reason := excess(tree):
+        if may_exceed(inside) and (reason := excess(tree)):
             raise self.too_large(start, reason)
         return tree
 
