@@ -20,8 +20,7 @@ from eqsat.costs.measuring.microbenchmark import result_types
 from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Graph, Node, TensorType
 from eqsat.runtime.measure import clock_for, interleaved
 
 _PLANE = (256, 768)

@@ -15,8 +15,7 @@ from eqsat.bench.contender import Loaded
 from eqsat.bench.torch_words import dtype_of, torch_words
 from eqsat.bench.words import result_shapes
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph
 
 
 class TorchPeer:

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, Node, TensorType
 
 #: (attributes, shapes of the results, operands) -> a result, or a tuple of them.
 Word: TypeAlias = Callable[..., Any]

@@ -11,9 +11,7 @@ from eqsat.buckets.axes import Walk, walk
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Dim, Graph, Node, Sym, TensorType
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Node, TensorType
 
 #: Constants of at most this many elements are looked at.
 _LARGEST = 1 << 20

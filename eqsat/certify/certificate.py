@@ -18,9 +18,7 @@ from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, Array, Constant, DType, Graph, TensorType
 from eqsat.system.deadline import check as check_time
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.

@@ -12,10 +12,7 @@ from eqsat.certify.compare import relative_difference
 from eqsat.errors import UncheckedError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import LAYOUTS, OPAQUE, PLAIN, Graph, Node, State, TensorType, ValueType, evaluate
 from eqsat.system.deadline import check
 
 

@@ -15,8 +15,7 @@ from eqsat.report.units import count, integer, percent
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-    from eqsat.language.terms.dims import Sym
-    from eqsat.language.terms.graph import Graph
+    from eqsat.language.terms import Graph, Sym
 
 
 @dataclass

@@ -16,10 +16,8 @@ from eqsat.errors import ExtractionError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.portable import is_portable
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Constant, Graph, Node, TensorType, ValueType
 from eqsat.system.deadline import check
 
 

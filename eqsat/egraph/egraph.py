@@ -12,9 +12,8 @@ from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
+from eqsat.language.terms import Attrs, Constant
+from eqsat.language.terms import Node as GraphNode
 from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.types import DType, OpaqueType, TensorType, ValueType
 

@@ -12,9 +12,8 @@ from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.facts.signs import signing_zeros
 from eqsat.egraph.matching.build import split_slices
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Attrs, Graph, Node, TensorType, ValueType
 from eqsat.system.deadline import check
 
 

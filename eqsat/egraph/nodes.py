@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import ValueType
+from eqsat.language.terms import Attrs, ValueType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from eqsat.egraph.egraph import ABSENT, CONST, EGraph
 from eqsat.egraph.encode import Encoding
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import Attrs, Constant, TensorType, ValueType
+from eqsat.language.terms import Node as GraphNode
 from eqsat.system.deadline import check
 
 #: A derived constant takes at most this many bytes, or so many times those of the constants it is derived from.

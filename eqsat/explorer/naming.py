@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.notation import stated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Attrs
+from eqsat.language.terms import Node as GraphNode
 from eqsat.report.units import duration
 
 #: Operators of an e-graph that are none of a program, as they are shown.

@@ -17,8 +17,7 @@ from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import OPAQUE, Graph, Plan
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried

@@ -13,8 +13,7 @@ from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import Graph, Plan
 from eqsat.report.explanation import Explanation
 from eqsat.report.report import Report
 from eqsat.rewrites.rules.definitions import expanded

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from eqsat.errors import BackendError, EqsatError
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Node, TensorType
 from eqsat.report.changes import Region
 from eqsat.report.explanation import Change, Explanation
 from eqsat.report.finalists import Candidate, measure_finalists

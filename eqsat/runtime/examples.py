@@ -15,9 +15,7 @@ from eqsat.language.onnx.files.origin import defaults_of
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import handed_on
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType, evaluate
 from eqsat.runtime.backend import Program
 from eqsat.system.deadline import current
 

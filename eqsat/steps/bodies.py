@@ -16,9 +16,7 @@ from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, names_in, replaced, sites, written
 from eqsat.language.onnx.read.model import Given, Inside, dims_of
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, evaluate
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constant, Dim, Graph, evaluate
 from eqsat.report.finalists import written_size
 from eqsat.report.report import Progress
 from eqsat.report.result import Result

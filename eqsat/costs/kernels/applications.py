@@ -8,8 +8,7 @@ from typing import TypeAlias
 from eqsat.costs.kernels.key import OpKey
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.solve import DEFAULT_SIZE
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Graph, Node, TensorType
 from eqsat.system.deadline import check
 
 

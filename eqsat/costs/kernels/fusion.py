@@ -12,8 +12,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import is_product
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Implementation, TensorType
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.

@@ -10,9 +10,7 @@ from typing import Any
 from eqsat.costs.kernels.precision import PrecisionPolicy, is_product, lowers
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Implementation, State, TensorType, stored_shape
 from eqsat.runtime.onnxruntime.support import may_spread_over_nothing
 
 Types = Sequence[TensorType | None]

@@ -12,8 +12,7 @@ from typing import Any
 
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.interpret import concrete
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,7 @@ from typing import Any
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import OPAQUE, Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Attrs, TensorType, evaluate
 
 #: Channels in one block of the layout that ONNX Runtime convolves in on processors with AVX-512.
 BLOCK_CHANNELS = 16

@@ -15,8 +15,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import Graph, Plan
 from eqsat.runtime.cuda.device import installation
 from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch, open_stopwatch
 

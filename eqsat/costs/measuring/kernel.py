@@ -10,11 +10,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, is_product
 from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, check_layouts, layout_of
 from eqsat.errors import EqsatError
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Held, Kernel, Plan
-from eqsat.language.terms.state import State, stored_shape
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Constant, DType, Graph, Held, Kernel, Node, Plan, State, TensorType, stored_shape
 
 #: The layouts that strides can say.
 _ORDERS = ("row", "column", "nhwc")

@@ -15,11 +15,20 @@ from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.lower import WRITTEN, lower
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.terms.state import State, stored_shape
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import (
+    Attrs,
+    Constant,
+    DType,
+    Graph,
+    Held,
+    Implementation,
+    Kernel,
+    Node,
+    Plan,
+    State,
+    TensorType,
+    stored_shape,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

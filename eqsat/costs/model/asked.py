@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from eqsat.costs.model.cost import Cost
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Implementation, TensorType
 
 
 @dataclass(frozen=True)

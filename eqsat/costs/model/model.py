@@ -23,10 +23,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import PLAIN, Graph, Implementation, Node, State, TensorType
 from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import check

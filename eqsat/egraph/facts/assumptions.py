@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms import OPAQUE, Constant, Graph
 from eqsat.system.deadline import check
 
 #: Operators by which a model asks whether elements are numbers.

@@ -11,8 +11,7 @@ import numpy as np
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import Interpretation, run_node
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import Node, TensorType, ValueType
 
 #: A rule may make no tensor of more elements than this.
 LARGEST = 1 << 40

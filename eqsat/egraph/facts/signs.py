@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms import OPAQUE, Array, Graph, Node
 from eqsat.system.deadline import check
 
 #: Operators outside the language that divide by operands, or hold graphs that may.

@@ -8,8 +8,7 @@ from typing import Any
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
 from eqsat.errors import ShapeError
-from eqsat.language.terms.pattern import Bindings, Siblings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Bindings, Siblings, TensorType
 
 
 def groups(egraph: EGraph, left: Siblings, matches: Sequence[Match], generations: int) -> Iterator[Match]:

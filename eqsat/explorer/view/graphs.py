@@ -11,9 +11,8 @@ from eqsat.explorer.view.blocks import Path, inherited
 from eqsat.explorer.view.run import ViewedRun
 from eqsat.explorer.view.views import GraphView, NodeView
 from eqsat.extract.tensors.assembly import Assembled
+from eqsat.language.terms import PLAIN, Conversion, Kernel, State
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name
-from eqsat.language.terms.plan import Conversion, Kernel
-from eqsat.language.terms.state import PLAIN, State
 
 
 @dataclass

@@ -15,9 +15,7 @@ from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms import PLAIN, Conversion, Graph, Held, Kernel, Node, Plan, State, Step
 from eqsat.system.deadline import check
 
 

@@ -9,8 +9,7 @@ from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import State
+from eqsat.language.terms import Implementation, State
 from eqsat.system.deadline import check
 
 #: Chains of one kind that end in one class in one state, of each length: those that cost least.

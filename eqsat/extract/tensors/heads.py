@@ -12,8 +12,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.tensors.fused import FusedChain, member
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN
+from eqsat.language.terms import PLAIN, Implementation
 from eqsat.runtime.onnxruntime.support import has_fused_kernel
 from eqsat.system.deadline import check
 

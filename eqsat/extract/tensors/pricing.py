@@ -12,11 +12,8 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import PLAIN, Attrs, Implementation, State, TensorType
 
 #: Amount that a byte of derived weights adds to the objective: too little to matter, but it breaks ties for fewer
 #: bytes.

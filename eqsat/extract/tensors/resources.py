@@ -14,8 +14,7 @@ from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.ops import OPS
-from eqsat.language.terms.state import State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import State, TensorType
 
 
 def limited(

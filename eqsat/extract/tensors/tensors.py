@@ -22,10 +22,7 @@ from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, Implementation, State, TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 

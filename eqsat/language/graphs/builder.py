@@ -11,8 +11,19 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.graphs.slicing import slicing
 from eqsat.language.ops import spec
-from eqsat.language.terms import Attrs, Dim, DType, Graph, Node, Shape, Sym, TensorType, exact_quotient, product
-from eqsat.language.terms.constant import Constant
+from eqsat.language.terms import (
+    Attrs,
+    Constant,
+    Dim,
+    DType,
+    Graph,
+    Node,
+    Shape,
+    Sym,
+    TensorType,
+    exact_quotient,
+    product,
+)
 from eqsat.language.terms.dims import fresh_dims
 
 #: An operand: a tensor, or numbers that become a constant.

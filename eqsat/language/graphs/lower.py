@@ -11,10 +11,25 @@ import numpy as np
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms import Attrs, Constant, Dim, DType, Graph, Node, TensorType, ValueType
+from eqsat.language.terms import (
+    LAYOUTS,
+    PLAIN,
+    Attrs,
+    Constant,
+    Conversion,
+    Dim,
+    DType,
+    Graph,
+    Held,
+    Kernel,
+    Node,
+    Plan,
+    State,
+    TensorType,
+    ValueType,
+    stored_shape,
+)
 from eqsat.language.terms.constant import narrowed
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
 WRITTEN = frozenset({"row", "column"})

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import Dim, product
-from eqsat.language.terms.pattern import Operand
-from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.language.terms import Dim, Operand, Shape, broadcast_shapes, product
 from eqsat.rewrites.conditions.functions import Fail, function
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Operand
+from eqsat.language.terms import Attrs, Dim, Operand
 from eqsat.rewrites.conditions.functions import Fail, function, value
 
 Cut = tuple[Any, Any, int]

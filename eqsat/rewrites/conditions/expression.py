@@ -10,9 +10,7 @@ from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings, Expression
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, Expression, TensorType
 from eqsat.rewrites.conditions import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites.conditions import cuts as _cuts  # noqa: F401
 from eqsat.rewrites.conditions.arithmetic import bounded_range, bounded_sum, repeat_count

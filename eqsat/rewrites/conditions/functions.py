@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import Dim, product
-from eqsat.language.terms.pattern import Operand
-from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.language.terms import Dim, Operand, Shape, broadcast_shapes, product
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 

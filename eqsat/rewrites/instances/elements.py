@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.terms import Bindings, Expression, TensorType
 from eqsat.language.terms.masks import rows_attend
-from eqsat.language.terms.pattern import Bindings, Expression
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.rules.rule import Rule
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Bindings, DType
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import evaluated, operands
 from eqsat.rewrites.rules.rule import Rule

@@ -12,8 +12,7 @@ from eqsat.language.declaration.bounds import Bounds, Choices, Sizes, broadcasts
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
 from eqsat.language.ops.operands.enumeration import of
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 
 
 @cache

@@ -13,9 +13,7 @@ import numpy as np
 from eqsat.errors import GraphError, RuleError
 from eqsat.language.graphs.interpret import Interpretation
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Spread, Var
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import App, Attrs, Bindings, Spread, TensorType, Var
 from eqsat.rewrites.instances.elements import Drawn, Filler
 from eqsat.rewrites.instances.walk import (
     Assignment,

@@ -11,9 +11,7 @@ from typing import Any
 from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
 from eqsat.language.ops.operands.enumeration import joinable
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, Expression, Siblings, Spread, TensorType, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.instances.elements import Drawn, Stock
 from eqsat.rewrites.instances.grid import operand_shapes, settings

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.rule import pattern_fields

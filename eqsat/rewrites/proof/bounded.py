@@ -28,10 +28,8 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import App, Attrs, Bindings, Expression, TensorType
 from eqsat.language.terms.instantiation import instantiate_all
-from eqsat.language.terms.pattern import App, Bindings, Expression
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.grid import completed, is_complete

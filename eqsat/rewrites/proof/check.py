@@ -15,8 +15,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
+from eqsat.language.terms import Attrs, Bindings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands

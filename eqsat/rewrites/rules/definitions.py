@@ -10,9 +10,7 @@ from typing import cast
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE, Bindings, Expression, Graph, Node, Siblings, Spread, TensorType, ValueType, Var
 from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields

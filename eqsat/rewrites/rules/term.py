@@ -11,10 +11,9 @@ import numpy as np
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.graphs.interpret import Interpretation, run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms import Attrs, Node, TensorType
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Operand, Spread, Var, element, spread_roots
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.rules.rule import Rule
 

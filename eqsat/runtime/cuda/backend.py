@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Plan, TensorType
 
 if TYPE_CHECKING:
     from eqsat.runtime.cuda.compiled import CompiledProgram, Machine, Sizes

@@ -14,10 +14,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.graphs.interpret import bound_sizes
 from eqsat.language.graphs.lower import interface
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Plan, Sym, TensorType
 from eqsat.runtime.cuda.device.inputs import (
     CudaDevice,
     PassedArrays,

@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Node, TensorType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import has_parameters, is_pointwise, parameter_place
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number

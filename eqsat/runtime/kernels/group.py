@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Constant, Node, TensorType
 from eqsat.runtime.kernels.view import View
 
 

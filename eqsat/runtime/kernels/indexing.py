@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given

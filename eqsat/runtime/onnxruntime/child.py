@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 
 #: Fusions of ONNX Runtime 1.31 that end the process as a session is made, on a product of transposed halves by weights.
 FATAL = ("MatmulTransposeFusion",)

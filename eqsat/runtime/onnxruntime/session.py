@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.onnxruntime.halves import FATAL, has_halves
 from eqsat.runtime.onnxruntime.rehearsal import rehearse

@@ -10,9 +10,7 @@ from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.onnx.write.availability import has
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Attrs, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Graph, Sym, TensorType
 from eqsat.runtime.onnxruntime.halves import ends_the_process
 
 #: Names of element types among kernels; the rest are called as here. An operator without a kernel for float16 is run in

@@ -14,8 +14,7 @@ from eqsat.errors import GraphError, UsageError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.testing.strategies.choices import ChoiceSource, Draw
 from eqsat.testing.strategies.tensors import BLOCK, array, completed, sampled, tensors
 

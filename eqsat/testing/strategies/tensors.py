@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Array, Attrs, DType, Shape, TensorType
 from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn
 
 #: Element types that every part of eqsat computes with.

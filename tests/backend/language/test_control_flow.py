@@ -13,9 +13,7 @@ from onnx import ModelProto, checker, parser
 
 import eqsat
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 from eqsat.rewrites.rules.parser import parse_rules
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]

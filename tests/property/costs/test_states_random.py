@@ -29,9 +29,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.state import LAYOUTS, State
+from eqsat.language.terms import LAYOUTS, Constant, Graph, State
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.testing import graphs
 

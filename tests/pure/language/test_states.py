@@ -26,10 +26,7 @@ from eqsat.extract.tensors.tensors import TensorProblem, tensor_problem
 from eqsat.language.graphs import functions as F
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Implementation, Kernel
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import PLAIN, Graph, Implementation, Kernel, State, TensorType
 from eqsat.rewrites.rules.loader import load_rules
 
 

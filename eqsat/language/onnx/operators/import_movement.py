@@ -15,8 +15,19 @@ from eqsat.language.graphs.fold import FOLDED_BYTES
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of
 from eqsat.language.onnx.operators.derived import import_as, import_plain
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.terms import Constant, Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
-from eqsat.language.terms.types import DType, Shape, broadcast_shapes
+from eqsat.language.terms import (
+    Constant,
+    Dim,
+    DType,
+    Shape,
+    Sym,
+    broadcast_shapes,
+    ceildiv,
+    dim_max,
+    exact_quotient,
+    floordiv,
+    product,
+)
 
 #: From here on a bound means the end of a dim that is known by name only: ONNX recommends the largest int32 for it.
 _FAR = (1 << 31) - 1

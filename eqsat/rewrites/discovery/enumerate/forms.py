@@ -14,8 +14,7 @@ from typing import Any
 from eqsat.errors import EqsatError, GraphError, UsageError
 from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.rewrites.discovery.enumerate.domain import RoledType, Shape, joint_role
 from eqsat.rewrites.discovery.enumerate.term import Label
 

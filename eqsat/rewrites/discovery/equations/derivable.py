@@ -24,10 +24,7 @@ from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings, Siblings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, Constant, Siblings, TensorType
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import arrays_of, draw, operands
 from eqsat.rewrites.rules.rule import Rule

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.terms.pattern import App, Bindings, Expression, Pattern, Spread, Var
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import App, Bindings, Expression, Pattern, Spread, TensorType, Var
 from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.conditions.syntax import free_names
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from eqsat.language.arithmetic.residues import PRIME, Residues
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Bindings, TensorType
 from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.equation import equations

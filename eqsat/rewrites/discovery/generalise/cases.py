@@ -10,9 +10,8 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.terms import App, Bindings, Expression, Left, Pattern, Siblings, Spread, TensorType, Var
 from eqsat.language.terms.instantiation import instantiate_all
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression, left_written
 from eqsat.rewrites.instances.elements import Drawn

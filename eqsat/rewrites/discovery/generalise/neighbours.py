@@ -14,9 +14,7 @@ from typing import Any, TypeAlias
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
 from eqsat.language.ops.sampling import draw
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.rewrites.discovery.equations.equation import example_operand
 from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope, kind_of
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance

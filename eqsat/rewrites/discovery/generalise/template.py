@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms import App, Attrs, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
 from eqsat.rewrites.discovery.equations.sides import expression, left_written, names_of
 from eqsat.rewrites.discovery.generalise.attribute_expressions import (

@@ -12,10 +12,9 @@ from typing import Any
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.conditions.syntax import loop_parts
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn

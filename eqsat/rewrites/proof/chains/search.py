@@ -13,9 +13,7 @@ from eqsat.egraph.nodes import Firing
 from eqsat.egraph.saturate import Saturator
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError, RuleError
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Siblings
+from eqsat.language.terms import App, Attrs, Bindings, Constant, Siblings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.reading import Claims

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Expression
+from eqsat.language.terms import Attrs, Expression
 from eqsat.rewrites.conditions.expression import compiled
 
 

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 
 #: DLPack's kinds of devices whose memory the processor reads: CPU, and host memory pinned by CUDA.

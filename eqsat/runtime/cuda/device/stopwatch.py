@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph, Plan
 from eqsat.runtime.cuda.device.installation import found
 from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch, elapsed
 from eqsat.runtime.cuda.device.toolkit import Toolkit

@@ -10,11 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.language.terms import LAYOUTS, DType, Held, Node, Plan, State, TensorType
 from eqsat.language.terms.constant import Array, Constant, narrowed
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held, Plan
-from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.cuda.libraries.calls import Call
 from eqsat.runtime.cuda.program.launches import Buffer, Launch, Role
 from eqsat.runtime.cuda.program.placement import Placement, placement

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Conversion, Held, Kernel, Node, Plan, TensorType
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 

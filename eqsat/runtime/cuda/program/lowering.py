@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms import LAYOUTS, PLAIN, Conversion, Graph, Held, Kernel, Plan, State
 from eqsat.runtime.cuda.program.emitter import Emitter, Part
 from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch

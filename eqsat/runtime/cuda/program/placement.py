@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held, Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Held, Node, Plan, TensorType
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
 

@@ -10,10 +10,7 @@ import numpy as np
 
 from eqsat.language.graphs.attending import attends
 from eqsat.language.ops.windows import conv_geometry
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held
-from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import LAYOUTS, DType, Held, Node, State
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
 from eqsat.runtime.cuda.libraries.cublaslt import matrix_of

@@ -13,12 +13,22 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.fold import infer_and_fold
 from eqsat.language.graphs.interpret import concrete, run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.terms.state import PLAIN
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import (
+    OPAQUE,
+    PLAIN,
+    Attrs,
+    Constant,
+    Conversion,
+    DType,
+    Graph,
+    Held,
+    Kernel,
+    Node,
+    Plan,
+    Step,
+    Sym,
+    TensorType,
+)
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms import Attrs, Constant, DType, Node, TensorType
 from eqsat.language.terms.masks import lowest
-from eqsat.language.terms.types import DType, TensorType
 
 #: Operators with which a kernel begins.
 _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})

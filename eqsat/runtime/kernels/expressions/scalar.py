@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Node, TensorType
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, cast, computed, convert, lifted, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS, SPECIAL
 

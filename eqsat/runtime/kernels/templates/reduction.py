@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS

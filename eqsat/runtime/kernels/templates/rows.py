@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS

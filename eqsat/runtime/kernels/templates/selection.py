@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.body import THREADS, KernelBody, entry_name
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed

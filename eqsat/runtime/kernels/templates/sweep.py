@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed

@@ -18,9 +18,7 @@ from benchmarks.random_graphs import random_inputs
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.read.importer import load as read
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
